@@ -1,4 +1,4 @@
-"""What the benchmarks share: the binary, what data files say of their run, and ESP."""
+"""What the benchmarks share: finding the binary, the header of data files, and ESP packets."""
 
 import datetime
 import json
@@ -27,7 +27,7 @@ def valiant_binary() -> str:
 
 
 def machine() -> str:
-    """Processor, count, kernel and hugepages in a line."""
+    """The machine in a line: processor, number of cores, kernel and hugepages."""
     model = "unknown processor"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -38,7 +38,7 @@ def machine() -> str:
 
 
 def now() -> datetime.datetime:
-    """The time, for `about`."""
+    """The present time (UTC), for `about`."""
     return datetime.datetime.now(datetime.UTC)
 
 
@@ -48,7 +48,7 @@ def command_line() -> str:
 
 
 def about(began: datetime.datetime, **more: Any) -> dict[str, Any]:
-    """What every data file says of its run: when it began (UTC), by which command, on which machine."""
+    """The header of every data file: when the run began (UTC), its command, its machine."""
     return {"date": began.isoformat(timespec="seconds"), "command": command_line(), "machine": machine(), **more}
 
 

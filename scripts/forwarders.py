@@ -19,7 +19,7 @@ FLAT = ("10.9.0.1", "10.9.0.2")
 
 
 class Placement:
-    """Which core does what. The hosts keep off the forwarder's core; with four cores they also keep apart."""
+    """The cores of the forwarder and of the hosts. Hosts never run on the forwarder's core; with four cores, each has its own."""
 
     def __init__(self):
         cores = lab_module.cores()
@@ -48,7 +48,7 @@ class Comparison:
             host.ip("addr", "add", address + "/24", "dev", "eth0", check=False)
         self.iperf = self.server.popen("taskset", "-c", self.place.server, "iperf3", "-s", "-p", "5300")
 
-    # Each start_* returns the address to send to, the forwarder's process or None, and what undoes the start.
+    # Each start_* returns the address to send to, the forwarder's process or None, and a function that undoes the start.
 
     def start_testpmd(self):
         if not shutil.which("dpdk-testpmd"):
@@ -112,7 +112,7 @@ class Comparison:
         results: dict[str, list[dict[str, float]]] = {name: [] for name in starts}
         names = list(starts)
         for i in range(rounds):
-            # Another order each round, so that nobody always comes first.
+            # Another order in each round, so that no forwarder is always the first.
             for name in names[i % len(names):] + names[: i % len(names)]:
                 got = self.measure(starts[name], seconds)
                 results[name].append(got)
@@ -148,7 +148,7 @@ def summary(results, place):
         lines.append(f"{what:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
     ratio = median["valiant"] / median["testpmd"] if "valiant" in median else None
     if ratio is not None:
-        # Pairs of one round saw the same machine; the median of their ratios is the figure.
+        # The measurements of one round are made in the same conditions; the figure is the median of the rounds' ratios.
         pairs = [v["gbps"] / t["gbps"] for v, t in zip(results["valiant"], results["testpmd"])]
         ratio = statistics.median(pairs)
         lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
@@ -172,6 +172,6 @@ def limit(hosts, forwarder):
 
 
 def versions():
-    """What was compared, for the record."""
+    """A description of what was compared, for the data file."""
     testpmd = sh("dpkg-query", "-W", "-f", "${Version}", "dpdk", check=False) or "unknown"
     return f"DPDK {testpmd}, {sh('iperf3', '--version').split()[1]}, Linux {sh('uname', '-r').strip()}"

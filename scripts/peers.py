@@ -24,12 +24,12 @@ EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
 WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
 # Enough for two million routes in a FIB and its radix tree.
 MEMORY_MB = 2560
-# rte_lpm looks for a rule one by one through all of its length: with a million routes, minutes.
+# rte_lpm searches linearly through the rules of one prefix length: with a million routes, that takes minutes.
 LPM_ROUTES = 300_000
 
 
 def run(*command, **more):
-    """Runs a command; its output, or Missing with what it said."""
+    """Runs a command. Returns its output; raises Missing with the error message."""
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
     except FileNotFoundError:
@@ -81,11 +81,11 @@ def build(name):
 
 
 class Paused:
-    """A DPDK program that is started at its first turn and stands still between turns. Port 1 is where packets leave."""
+    """A DPDK program that is started at its first turn and stopped by a signal between turns. Packets leave by port 1."""
 
     def __init__(self, where, name, vdevs, arguments, ready):
         self.where, self.name, self.vdevs, self.arguments, self.ready = where, name, vdevs, arguments, ready
-        # From `start` on.
+        # Known from `start` on.
         self.process: Any = None
         self.telemetry: Any = None
 
@@ -136,7 +136,7 @@ def l3fwd(where, source, lookup, routes, count):
         rules.write_text("".join(f"R{net} 1\n" for line in routes for net in
                                  (["0.0.0.0/1", "128.0.0.0/1"] if line.startswith("0.0.0.0/0") else [line.split()[0]])))
         rules6.write_text("R2001:200:0:0:0:0:0:0/48 1\n")
-    # Room in the buffer pool for what net_pcap repeats: the pool grows with the queues.
+    # Space in the buffer pool for the packets that net_pcap repeats: the pool grows with the queues.
     return Paused(where, f"l3fwd-{lookup}-{count}", [source, NULL_OUT],
                   ["-p", "3", "--config", "(0,0,0)", "--no-numa", "--parse-ptype", f"--lookup={lookup}", f"--rule_ipv4={rules}",
                    f"--rule_ipv6={rules6}", "--rx-queue-size", "32768", "--tx-queue-size", "32768"], "entering main loop")
@@ -180,7 +180,7 @@ class Kernel:
             self.router.ip("link", "add", "out0", "type", "dummy")
             self.output = "dummy device"
         except LabError:
-            # A veth whose other end has another address: what arrives is not for that host and goes at once.
+            # A veth whose other end has another address: frames that arrive are not for that host and are dropped at once.
             self.sink = lab.namespace(f"o{len(routes)}")
             lab.veth(self.router, "out0", self.sink, "eth0")
             self.output = "veth pair whose other end drops"

@@ -29,7 +29,7 @@ def pairs() -> list[tuple[int, int]]:
 
 
 class Trace:
-    """Flows as hosts make them: of very different lengths, in trains as long as a window, one for each round trip.
+    """Flows as hosts send them: of very different lengths, in bursts of one window, one for each round trip.
 
     Lengths are Pareto with shape 1.1 (3 to 3000 packets), windows 2 to 32 packets, access lines 1/200 to 1/20 of `rate`, round
     trips lognormal about 50 ms; two thirds of the flows carry full frames, the rest small ones. `packets` is a list of (time in
@@ -39,7 +39,7 @@ class Trace:
 
     def __init__(self, rng: random.Random, seconds: float, bps: float, rate: float):
         self.seconds, self.rate = seconds, rate
-        # When, of which flow, how many bytes.
+        # Time, flow, bytes.
         self.packets: list[tuple[float, int, int]] = []
         left, flow = seconds * bps / 8, 0
         while left > 0:
@@ -64,7 +64,7 @@ class Trace:
         return made
 
     def bps(self) -> float:
-        """What it comes to."""
+        """The average rate of the trace, in bits per second."""
         return sum(size for _, _, size in self.packets) * 8 / self.seconds
 
     def gaps(self) -> list[float]:

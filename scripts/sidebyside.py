@@ -1,8 +1,8 @@
 """Forwarders side by side: how each is run and counted, the rounds, the data files, the tables.
 
 All of them forward with one core, pinned, between the same virtual devices, one after the other in every round, so that
-what else the machine does hits all alike. Packets are counted for a second of the forwarding thread's time on the processor,
-so that other programs on that core do not count either; on a quiet machine that is a second by the clock. A figure is the
+other work of the machine affects all of them equally. Packets are counted for a second of the forwarding thread's time on the processor,
+so that other programs on that core have no influence; on a quiet machine that is a second by the clock. A figure is the
 median of the rounds' ratios to the device's first case, with the smallest and the largest.
 """
 
@@ -29,27 +29,27 @@ from lab import ROOT
 NULL_IN = "net_null0,size=60"
 NULL_OUT = "net_null1,size=60,no-rx=1"
 MEMORY_MB = 1024
-# With hugepages. Valiant goes back to 4 KB pages if it may use more than is free.
+# With hugepages. Valiant uses 4 KB pages instead if this is more than is free.
 HUGE_MB = 320
 PEER = "testpmd"
-# Seconds until a forwarder runs as it does for long: when it has been started, and when it goes on.
+# Seconds until a forwarder runs at a steady rate: after its start, and after it was continued.
 SETTLE, SETTLE_AGAIN = 0.3, 0.02
 PEER_COMMAND = "dpdk-testpmd --forward-mode=io --burst=32"
 
 
 class Failed(Exception):
-    """A forwarder gave no figures; the text is what it said."""
+    """A forwarder gave no figures; the text is its error message."""
 
 
 class Missing(Exception):
-    """A peer cannot run here; the text says why."""
+    """A peer cannot run here; the text has the reason."""
 
 
 class Machine:
     """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files, and hugepages for all or none.
 
-    With `keep` each is started once and stopped by a signal while others have their turn, so that turns can be short; those that take
-    long to start are treated so in any case."""
+    With `keep` each is started once and stopped by a signal while others have their turn, so that turns can be short; forwarders that take
+    long to start are always kept."""
 
     def __init__(self, cpu, seconds, directory, huge=False, keep=False):
         self.cpu, self.seconds, self.directory, self.huge = cpu, seconds, directory, huge
@@ -57,11 +57,11 @@ class Machine:
         self.other = next((c for c in sorted(os.sched_getaffinity(0)) if c != cpu), cpu)
 
     def pages(self):
-        """What keeps a program from hugepages, if it is to be kept from them."""
+        """Arguments that keep a program from using hugepages, if it is not to use them."""
         return [] if self.huge else ["--no-huge"]
 
     def memory(self, megabytes):
-        """The arguments of a DPDK program that say which memory it has. In hugepages it takes what it needs."""
+        """The arguments that limit the memory of a DPDK program. In hugepages it may take as much as it needs."""
         return [] if self.huge else ["--no-huge", "-m", str(megabytes)]
 
     @staticmethod
@@ -75,7 +75,7 @@ class Machine:
                 "--file-prefix", self.prefix(name)]
 
     def number(self):
-        """Another number each time."""
+        """A number that has not been used before."""
         return next(self.numbers)
 
     def sample(self, count, threads):
@@ -110,13 +110,13 @@ class Machine:
             program.process.send_signal(signal.SIGSTOP)
 
     def settle(self, program):
-        """Waits until a program runs as it does for long, and sees to it that it has the pages that all are to have."""
+        """Waits until a program runs at a steady rate, and checks that it has hugepages if all are to have them."""
         time.sleep(SETTLE)
         if self.huge and not huge_memory(program.process.pid):
             raise Failed(f"{' '.join(map(str, program.process.args))[:80]}...: has no hugepages, as too few are free")
 
     def close(self):
-        """Ends what is kept, and takes away what DPDK programs leave behind when they end: also the files of hugepages, which
+        """Ends the kept programs, and removes the files that DPDK programs leave behind: also those of hugepages, which
         keep their memory."""
         for program in self.kept.values():
             program.process.send_signal(signal.SIGCONT)
@@ -281,7 +281,7 @@ def tail(path):
 
 
 def end(process):
-    """Ends a process; returns what it still had to say on its error stream."""
+    """Ends a process; returns the rest of its error output."""
     process.terminate()
     try:
         return process.communicate(timeout=20)[1]
@@ -299,7 +299,7 @@ def run_rounds(cases, count):
     rates: dict[tuple[str, str], list[float]] = {key: [] for key in cases}
     for number in range(count):
         loads.append(round(os.getloadavg()[0], 2))
-        # Back and forth, so that none is always the one after another.
+        # In alternating order, so that no case always follows the same other one.
         for key in [k for k in (cases if number % 2 == 0 else reversed(cases)) if k not in absent]:
             try:
                 pps, notes[key] = cases[key]()
@@ -323,13 +323,13 @@ def ratios(rates, peers):
 
 
 def nanoseconds(more, less):
-    """What a packet of the slower case costs more, round by round."""
+    """The additional cost of a packet in the slower case, for each round."""
     each = [1e9 / m - 1e9 / s for m, s in zip(more, less)]
     return {"ns_median": round(statistics.median(each), 2), "ns_min": round(min(each), 2), "ns_max": round(max(each), 2)}
 
 
 def results(device, rounds, facts, against=lambda name: []):
-    """What is kept of a device from `run_rounds`: the facts, every single rate, and what follows from them. `against` names
+    """The data of a device from `run_rounds`: its description, every single rate, and the results. `against` names
     the cases that a case is also compared with."""
     loads, rates, notes, absent = rounds
     peers = rates[device, PEER]
@@ -346,7 +346,7 @@ def results(device, rounds, facts, against=lambda name: []):
         ip = data["cases"][name]
         differences[f"routing{kind[2:]}-{batch_size}"] = {"of": f"{name} less stamp-{batch_size}", **nanoseconds(ip["pps"], stamp["pps"])}
         if least:
-            # What routing would reach without the stamping: an estimate, as costs need not simply add up.
+            # The rate of routing without the stamping: an estimate, because costs need not simply add up.
             alone = [1 / (1 / i - 1 / s + 1 / m) for i, s, m in zip(ip["pps"], stamp["pps"], least["pps"])]
             differences[f"{kind}-without-stamp-{batch_size}"] = {"estimate": True, "pps": [round(a) for a in alone],
                                                         **ratios(alone, peers)}
@@ -363,7 +363,7 @@ def results(device, rounds, facts, against=lambda name: []):
 
 
 def facts(began, cpu, seconds, **more):
-    """What every data file says about its run."""
+    """The header of every data file."""
     return about(began, frame_bytes_without_crc=60, cpu=cpu, seconds_each=seconds, **more)
 
 
@@ -375,7 +375,7 @@ def save(directory, name, data):
 
 
 def label(name):
-    """A case's name for people: the number at its end is the largest batch."""
+    """The name of a case in tables: the number at its end is the largest batch."""
     return re.sub(r"-(\d+)$", r", \1", name).replace("-", " ")
 
 
@@ -417,8 +417,8 @@ def read_tables(paths):
 
 @contextlib.contextmanager
 def hugepages(megabytes):
-    """Reserves this much memory in hugepages of 2 MB while programs run, unless so much is free, and mounts them if nobody has:
-    DPDK's own programs find them only so. Everything is as before afterwards."""
+    """Reserves this much memory in hugepages of 2 MB while programs run, unless enough is free, and mounts them if they are not:
+    otherwise DPDK's own programs do not find them. Afterwards everything is restored."""
     reserve = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     free = reserve.with_name("free_hugepages")
     if not reserve.exists():
@@ -434,7 +434,7 @@ def hugepages(megabytes):
                 subprocess.run(["sysctl", "-qw", f"vm.nr_hugepages={before + missing}"], capture_output=True, check=False)
                 if int(free.read_text()) >= wanted:
                     break
-                # Free memory is in pieces that are too small.
+                # The free memory is too fragmented.
                 with contextlib.suppress(OSError):
                     pathlib.Path("/proc/sys/vm/compact_memory").write_text("1")
             if int(free.read_text()) < wanted:

@@ -51,8 +51,8 @@ fuzz_target!(|data: &[u8]| {
         Ok(router) => router,
         // An empty file; anything else would be wrong with the words above.
         Err(diags) => {
-            let said = diags.render_plain(diags.sources());
-            assert!(said.contains(".dump: "), "{said}");
+            let messages = diags.render_plain(diags.sources());
+            assert!(messages.contains(".dump: "), "{messages}");
             return;
         }
     };

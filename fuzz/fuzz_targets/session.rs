@@ -5,18 +5,18 @@ use elements::control::engine::session::{Request, Session, Step};
 use libfuzzer_sys::fuzz_target;
 
 /// Takes all steps that the input allows; replies are joined, for their borders carry no meaning.
-fn drain(session: &mut Session, closed: bool, asked: &mut Vec<Request>, said: &mut Vec<u8>) -> bool {
+fn drain(session: &mut Session, closed: bool, requests: &mut Vec<Request>, replies: &mut Vec<u8>) -> bool {
     loop {
         match session.step(closed) {
             Step::Wait => {
                 assert!(!closed, "a closed session waits for input");
                 return false;
             }
-            Step::Ask(request) => asked.push(request),
-            Step::Show(_) => unreachable!("no token is asked for"),
-            Step::Reply(bytes) => said.extend(bytes),
+            Step::Ask(request) => requests.push(request),
+            Step::Show(_) => unreachable!("no token is requested"),
+            Step::Reply(bytes) => replies.extend(bytes),
             Step::Close(bytes) => {
-                said.extend(bytes);
+                replies.extend(bytes);
                 return true;
             }
         }
@@ -24,16 +24,16 @@ fn drain(session: &mut Session, closed: bool, asked: &mut Vec<Request>, said: &m
 }
 
 fn talk(pieces: impl Iterator<Item = Vec<u8>>) -> (Vec<Request>, Vec<u8>) {
-    let (mut asked, mut said) = (Vec::new(), Vec::new());
+    let (mut requests, mut replies) = (Vec::new(), Vec::new());
     let mut session = Session::default();
     for piece in pieces {
         session.feed(&piece);
-        if drain(&mut session, false, &mut asked, &mut said) {
-            return (asked, said);
+        if drain(&mut session, false, &mut requests, &mut replies) {
+            return (requests, replies);
         }
     }
-    drain(&mut session, true, &mut asked, &mut said);
-    (asked, said)
+    drain(&mut session, true, &mut requests, &mut replies);
+    (requests, replies)
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -33,7 +33,7 @@ class Started:
         self.log = socket.with_suffix(".log")
 
     def poll(self) -> int | None:
-        # Whoever inherits it may be slow to notice that it has ended.
+        # The process that becomes its parent may notice late that it has ended.
         with contextlib.suppress(OSError):
             if pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
                 return None
@@ -60,7 +60,7 @@ class Etcd:
     """An etcd of one member in a namespace of its own, which nodes reach over a network beside their links.
 
         cluster = Cluster(lab, 4, extra=Etcd.SECTION)    # the nodes follow it
-        etcd = Etcd(cluster)                             # runs; commands are given in its namespace from now on
+        etcd = Etcd(cluster)                             # starts it; commands run in its namespace from now on
         etcd.down(signal.SIGKILL); etcd.up()
     """
 
@@ -134,14 +134,14 @@ class Cluster:
         self.members = list(range(n))
         self.processes: dict[int, Process | Started] = {}
         self.starts = 0
-        # The namespace in which commands are given; none: where this runs.
+        # The namespace in which commands run; None: that of this process.
         self.within: Namespace | None = None
         self.file, self.key = lab.dir / f"{name}.toml", lab.dir / f"{name}.key"
         self._build()
         self.write_key(self.key)
         self.write()
 
-    # --- what is there ---------------------------------------------------------------------------------------------------
+    # --- parts of the lab -------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
         every = range(self.room)
@@ -165,15 +165,15 @@ class Cluster:
         space.ip("link", "set", "bridge0", "up")
 
     def one_way(self, i: int, j: int, on: bool) -> None:
-        """Whether what node i sends to node j over a bridged cable is lost; the other direction goes on."""
-        # The bridge knows none of the internal addresses, so all it does is to flood.
+        """Sets whether the frames from node i to node j over a bridged cable are lost. The other direction is not affected."""
+        # The bridge knows none of the internal addresses, so it floods every frame.
         self.bridges[min(i, j), max(i, j)].sh("bridge", "link", "set", "dev", f"to{j}", "flood", "off" if on else "on",
                                               "mcast_flood", "off" if on else "on")
 
     def host(self, i: int) -> Namespace:
         host = self.lab.namespace(f"h{i + 1}")
         self.lab.veth(self.nodes[i], "eth0", host, "eth0", mtu=self.mtu.get(i, 1500))
-        # What the kernel draws may begin as addresses on internal links do.
+        # An address that the kernel chooses at random may look like one of an internal frame.
         self.nodes[i].ip("link", "set", "eth0", "address", f"02:00:00:00:01:{i:02x}")
         host.ip("addr", "add", f"10.0.{i + 1}.2/24", "dev", "eth0")
         host.ip("route", "add", "default", "via", f"10.0.{i + 1}.1")
@@ -183,12 +183,12 @@ class Cluster:
 
     @staticmethod
     def address(i: int) -> str:
-        """Of the host behind node i."""
+        """The address of the host behind node i."""
         return f"10.0.{i + 1}.2"
 
     @staticmethod
     def gateway(i: int) -> str:
-        """Of the router on node i's port."""
+        """The address of the router on node i's port."""
         return f"10.0.{i + 1}.1"
 
     # --- the cluster file ------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ class Cluster:
     def _answers(self, i: int) -> bool:
         if self.processes[i].poll() is not None:
             raise LabError("ended")
-        # A killed node leaves its socket behind, so that the file is there says nothing.
+        # A killed node leaves its socket behind, so the existence of the file does not show that the node runs.
         try:
             ControlSocket(self.socket(i)).close()
         except (OSError, LabError):
@@ -285,7 +285,7 @@ class Cluster:
     def join(self, i: int, j: int) -> None:
         self.nodes[i].ip("link", "set", f"l{j}", "up")
 
-    # --- what the command says -----------------------------------------------------------------------------------------------
+    # --- the output of commands ---------------------------------------------------------------------------------------------
 
     def line(self, *args: object) -> list[str]:
         """The command line of a `valiant` command."""
@@ -296,7 +296,7 @@ class Cluster:
         return sh(*self.line(*args), check=check, timeout=timeout)
 
     def command(self, verb: str, *args: object) -> str:
-        """What `valiant cluster VERB FILE ARGS` prints. That some nodes do not answer is no error."""
+        """The output of `valiant cluster VERB FILE ARGS`. It is no error if some nodes do not answer."""
         done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
@@ -304,7 +304,7 @@ class Cluster:
         return done.stdout
 
     def apply(self) -> str:
-        """Writes the file and brings the running nodes to it; new nodes are started by the command, removed ones stopped."""
+        """Writes the file and applies it to the running nodes. The command starts new nodes and stops removed ones."""
         self.write()
         said = self.command("apply")
         for i in self.members:
@@ -315,7 +315,7 @@ class Cluster:
         return said
 
     def refused(self, verb: str, *args: object, file: pathlib.Path | None = None) -> str:
-        """What `valiant cluster` says when it refuses."""
+        """The error message of a `valiant cluster` command that fails."""
         done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode == 0:
@@ -338,25 +338,25 @@ class Cluster:
         return self.json("status")
 
     def state(self, i: int) -> Any:
-        """What node i says of the cluster: the `status` handler of its ClusterInfo."""
+        """The state of the cluster as node i sees it: the `status` handler of its ClusterInfo."""
         return json.loads(self.read(i, "cluster.status"))
 
     def neighbors(self, i: int) -> set[int]:
-        """The nodes that node i has a living link to."""
+        """The nodes to which node i has a link that is up."""
         return {link["peer"] for link in self.state(i)["links"] if link["up"] and link["ready"]}
 
     def problems(self, i: int) -> dict[int, Any]:
-        """What node i has to say about its links, by neighbor."""
+        """The reasons that node i reports for the states of its links, by neighbor."""
         return {link["peer"]: link["words"] for link in self.state(i)["links"]}
 
     def sees(self, i: int, others: Iterable[int]) -> bool:
-        """Whether node i has living links to exactly these nodes."""
+        """Whether the links of node i that are up lead to exactly these nodes."""
         with contextlib.suppress(OSError, LabError):
             return self.neighbors(i) == set(others) - {i}
         return False
 
     def wait_ready(self, among: Iterable[int] | None = None, seconds: float = 15) -> None:
-        """Until these nodes (all members that run) have living links to each other and to nobody else."""
+        """Waits until these nodes (by default all that run) have links that are up to each other and to no other node."""
         wanted = sorted(among if among is not None else (i for i in self.members if self.alive(i)))
         for i in wanted:
             try:

@@ -17,18 +17,18 @@ class LabError(Exception):
 
 
 class Refused(LabError):
-    """The router said no; the text has the handler and the answer."""
+    """The router refused a request; the text has the handler and the answer."""
 
 
 class Closed(LabError, ConnectionError):
-    """The router closed the connection, or what is at the other end is no control socket."""
+    """The router closed the connection, or the other end is not a control socket."""
 
 
 class ControlSocket:
     """One connection to a ControlSocket on a Unix socket: a client of Click's control protocol."""
 
     def __init__(self, path: str | os.PathLike[str], patience: float = 0, timeout: float = 5):
-        """Connects, waiting up to `patience` seconds for somebody to listen. `timeout` is how long an answer may take."""
+        """Connects, waiting up to `patience` seconds for the router to listen. `timeout` is how long an answer may take."""
         deadline = time.monotonic() + patience
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -47,7 +47,7 @@ class ControlSocket:
             raise Closed(f"not a control socket: {greeting!r}")
 
     def _reply(self, handler: str) -> str:
-        """The text of an answer; Refused if it is a refusal."""
+        """The text of an answer; raises Refused if it is an error."""
         lines = []
         while True:
             line = self.file.readline().decode(errors="replace").rstrip("\r\n")
@@ -61,7 +61,7 @@ class ControlSocket:
                 return text
 
     def read_many(self, handlers: Sequence[str]) -> list[str]:
-        """The values of read handlers, all asked for before the first answer."""
+        """The values of read handlers. All requests are sent before the first answer is read."""
         self.socket.sendall("".join(f"READ {request}\r\n" for request in handlers).encode())
         values = []
         for request in handlers:
@@ -120,7 +120,7 @@ class Router:
             raise AssertionError(f"{error}; the router said: {self.output()}") from error
 
     def output(self) -> str:
-        """What it has printed."""
+        """The router's output so far."""
         self.log.flush()
         return pathlib.Path(self.log.name).read_text()
 

@@ -1,10 +1,10 @@
-"""Fair shares of what is scarce, and how near to them a division is."""
+"""Max-min fair shares of a capacity, and the fairness of given shares."""
 
 from collections.abc import Sequence
 
 
 def max_min(wanted: Sequence[float], room: float) -> list[float]:
-    """Max-min fair shares: who wants less than an even part gets that, and the others share what is left."""
+    """Max-min fair shares: a request below an equal part is satisfied, and the others share the rest equally."""
     left = len(wanted)
     for one in sorted(wanted):
         if one * left >= room:
@@ -14,5 +14,5 @@ def max_min(wanted: Sequence[float], room: float) -> list[float]:
 
 
 def jain(parts: Sequence[float]) -> float:
-    """Jain's index: 1 if all are the same, 1/n if one has all."""
+    """Jain's index: 1 if all shares are equal, 1/n if one has everything."""
     return sum(parts) ** 2 / (len(parts) * sum(p * p for p in parts) or 1)

@@ -43,7 +43,7 @@ def valiant_binary(profile: str = "release") -> str | None:
 
 
 def the_binary() -> str:
-    """The same for those that cannot do without."""
+    """As `valiant_binary`, but raises an error if there is none."""
     found = valiant_binary()
     if not found:
         raise LabError("no valiant binary; build one with: make build")
@@ -51,7 +51,7 @@ def the_binary() -> str:
 
 
 def sh(*args: str, check: bool = True, timeout: float = 20, **kw: Any) -> str:
-    """Run a short command; return its standard output. Errors carry the command and what it said."""
+    """Run a short command; return its standard output. An error contains the command and its output."""
     try:
         done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False, **kw)
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def sh(*args: str, check: bool = True, timeout: float = 20, **kw: Any) -> str:
 
 
 def wait_for(what: str, probe: Callable[..., T], seconds: float, step: float = 0.02) -> T:
-    """Call probe() until it returns something true; that is returned. LabError after `seconds`."""
+    """Call probe() until it returns a true value, which is returned. Raises LabError after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         got = probe()
@@ -89,7 +89,7 @@ def cores() -> list[int]:
 
 
 def remove(name: str) -> None:
-    """Take away everything that a lab of this name may have left."""
+    """Remove everything that a lab of this name may have left behind."""
     for _ in range(3):
         spaces = [n for n in namespaces() if n.startswith(name + "-")]
         pids = {int(p) for n in spaces for p in sh("ip", "netns", "pids", n, check=False).split()} - {os.getpid()}
@@ -160,13 +160,13 @@ def setns(fd: int) -> None:
 
 
 class Process(subprocess.Popen[Any]):
-    """A process of a lab, and where its output goes."""
+    """A process of a lab, and the file with its output."""
 
     log = pathlib.Path(os.devnull)
 
 
 class Lab:
-    """A set of namespaces and processes that goes away together."""
+    """A set of namespaces and processes that are removed together."""
 
     def __init__(self, prefix: str = "vl"):
         if os.geteuid() != 0:
@@ -177,7 +177,7 @@ class Lab:
         self.name = f"{prefix}{os.getpid():x}{os.urandom(2).hex()}"
         self.dir = RUN / self.name
         self.spaces: dict[str, Namespace] = {}
-        # Of any kind that can be ended and waited for.
+        # Processes of any type that can be terminated and waited for.
         self.processes: list[Any] = []
         self.keep = False
 
@@ -188,7 +188,7 @@ class Lab:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A second Ctrl-C must not cut the cleaning short.
+        # A second Ctrl-C must not interrupt the cleanup.
         for s in self._old:
             signal.signal(s, signal.SIG_IGN)
         if self.keep:
@@ -207,7 +207,7 @@ class Lab:
         raise SystemExit(128 + number)
 
     def _guard(self) -> None:
-        """A child that waits for this process to end in whatever way and then takes the lab away."""
+        """A child process that waits until this process ends, also by a crash, and then removes the lab."""
         read, self._pipe = os.pipe()
         self._guard_pid = os.fork()
         if self._guard_pid:
@@ -229,7 +229,7 @@ class Lab:
             os._exit(0)
 
     def forget(self) -> None:
-        """For a child that was forked off: the lab is its parent's."""
+        """For a forked child: the lab belongs to the parent, and the child does not remove it."""
         os.close(self._pipe)
 
     def namespace(self, short: str) -> Namespace:
@@ -239,7 +239,7 @@ class Lab:
     def veth(self, a: Namespace, dev_a: str, b: Namespace, dev_b: str, mtu: int = 1500, queues: int = 1,
              offload: bool = False) -> None:
         """A cable between two namespaces. Without `offload` every frame on it is complete: no partial checksums, no
-        super-frames, so what a port receives is what a wire would carry."""
+        super-frames, so a port receives what a real cable would carry."""
         ends = ("numrxqueues", str(queues), "numtxqueues", str(queues))
         sh("ip", "link", "add", dev_a, "netns", a.name, "mtu", str(mtu), *ends, "type", "veth",
            "peer", "name", dev_b, "netns", b.name, "mtu", str(mtu), *ends)
@@ -249,7 +249,7 @@ class Lab:
 
     @staticmethod
     def offload(space: Namespace, dev: str, checksums: bool) -> None:
-        """Segmentation offloads always off: a port takes frames of one MTU. Transmit checksums as asked."""
+        """Segmentation offloads are always off: a port accepts frames of one MTU. Transmit checksums are set as requested."""
         space.sh("ethtool", "-K", dev, "tx", "on" if checksums else "off", "tso", "off", "gso", "off", "gro", "off",
                  "tx-udp-segmentation", "off", check=False)
 
@@ -268,7 +268,7 @@ class Lab:
         return process
 
     def stop(self, *processes: Any, grace: float = 3) -> list[int]:
-        """End processes: politely, then not. Returns their exit codes."""
+        """Stop processes with SIGTERM, later with SIGKILL. Returns their exit codes."""
         for p in processes:
             if p.poll() is None:
                 p.terminate()

@@ -11,7 +11,7 @@ LENGTHS = {8: 1, 12: 1, 14: 1, 16: 15, 18: 8, 19: 15, 20: 40, 21: 40, 22: 90, 23
 
 
 def random_routes(count: int, rng: random.Random, outputs: int) -> list[str]:
-    """So many different routes, a default route first, with eight gateways behind each output."""
+    """This many different routes, a default route first, with eight gateways behind each output."""
     lines = ["0.0.0.0/0 10.255.0.1 0"]
     seen = {(0, 0)}
     lengths, weights = list(LENGTHS), list(LENGTHS.values())

@@ -1,4 +1,4 @@
-"""Numbered UDP packets between hosts of a lab: what was sent and what arrived, so that an event's cost can be counted.
+"""Numbered UDP packets between hosts of a lab: what was sent and what arrived, so that the losses of an event can be counted.
 
 One process sends for all hosts and one receives for all; both write into memory that is shared with this one. A mark is a
 moment; between two marks every packet is accounted for:
@@ -25,7 +25,7 @@ from lab import Lab, Namespace
 PORT = 9000
 ROOM = 1 << 18  # packets for each pair
 HEAD = struct.Struct("!HHI")  # pair, flow, number
-# Of a pair of hosts: how a Streams is told of them.
+# A pair of hosts, as Streams gets it: sending and receiving namespace, address, packets a second.
 Pair = tuple[Namespace, Namespace, str, float]
 Name = TypeVar("Name", bound=Hashable)
 # A moment: when, and how many packets of each pair were sent by then.
@@ -34,7 +34,7 @@ Totals = tuple[float, dict[Name, tuple[int, int]]]
 
 
 class Count(NamedTuple):
-    """What became of packets between two marks."""
+    """The packets between two marks: how many were sent and lost."""
 
     sent: int
     lost: int
@@ -44,7 +44,10 @@ class Count(NamedTuple):
 
 
 class Streams(Generic[Name]):
-    """Starts when it is made. `pairs`: name -> (sending space, receiving space, address, packets a second)."""
+    """Streams between pairs of hosts, which start when the object is made.
+
+    `pairs`: name -> (sending namespace, receiving namespace, address, packets a second).
+    """
 
     def __init__(self, lab: Lab, pairs: Mapping[Name, Pair], size: int = 200, flows: int = 8, port: int = PORT):
         self.lab, self.pairs, self.size, self.flows, self.port = lab, dict(pairs), size, flows, port
@@ -64,7 +67,7 @@ class Streams(Generic[Name]):
                 for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                     signal.signal(s, signal.SIG_DFL)
                 os.close(ready)
-                # The guard of the lab waits for its pipe to close: a stream must not hold it open.
+                # The process that removes the lab waits until its pipe is closed, so a stream must not keep it open.
                 self.lab.forget()
                 job(done)
             finally:
@@ -94,7 +97,7 @@ class Streams(Generic[Name]):
             elapsed = time.monotonic() - began
             for i, target, rate, ways in jobs:
                 number = self.sent[i]
-                # After a hold-up the backlog is not sent in one burst: the schedule moves on.
+                # After a delay the missed packets are not sent in one burst: the schedule is shifted.
                 due = min(int(elapsed * rate), number + 64, ROOM)
                 while number < due:
                     flow = number % len(ways)
@@ -102,7 +105,7 @@ class Streams(Generic[Name]):
                     try:
                         ways[flow].sendto(data, target)
                     except OSError:
-                        # Counted as sent and lost: what the host could not send did not get through either.
+                        # Counted as sent and lost: a packet that the host could not send did not arrive either.
                         pass
                     number += 1
                 self.sent[i] = number
@@ -157,7 +160,7 @@ class Streams(Generic[Name]):
         return (self.sent[i] - since[1][i]) - self.arrived[i][since[1][i]:self.sent[i]].count(0)
 
     def between(self, before: Mark, after: Mark, settle: float = 0.5) -> dict[Name, Count]:
-        """What became of the packets that were sent between two marks, pair by pair."""
+        """The packets that were sent between two marks, for each pair: how many were sent and lost."""
         wait = after[0] + settle - time.monotonic()
         if wait > 0:
             time.sleep(wait)

@@ -44,7 +44,7 @@ fn file(dir: &Path, etcd: &str, delta: &str) -> String {
     )
 }
 
-/// A user's copy of the cluster's files.
+/// A directory with a user's copy of the cluster's files.
 struct Desk {
     dir: tempfile::TempDir,
 }
@@ -117,7 +117,7 @@ impl Node {
     fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
-    fn said(&self, what: &str) -> usize {
+    fn printed(&self, what: &str) -> usize {
         self.log().matches(what).count()
     }
     fn read(&self, handler: &str) -> Option<String> {
@@ -148,7 +148,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     let first = ann.does("push", &["--json"]);
     assert_eq!(ann.does("push", &["--json"]), first);
 
-    // The second one never saw what the first one did.
+    // The second user has not seen the configuration that the first one wrote.
     ben.edit(sockets, &etcd.settings(), "50ms");
     let words = ben.refuses("push", &[]);
     assert!(
@@ -161,7 +161,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.edit(sockets, &etcd.settings(), "50ms");
     ben.does("push", &[]);
 
-    // Now the first one is behind.
+    // Now the first user has an outdated one.
     ann.edit(sockets, &etcd.settings(), "70ms");
     assert!(ann.refuses("push", &[]).contains("yours is based on revision"));
     ann.does("push", &["--force"]);
@@ -184,7 +184,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
 
 #[test]
 fn nodes_follow_etcd_and_go_on_without_it() {
-    // Both ends have certificates: all of this is over TLS.
+    // Both ends have certificates: all of this uses TLS.
     let certificates = Certificates::new();
     certificates.authority("ca");
     certificates.sign("ca", "etcd", "here", 2);
@@ -222,7 +222,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     // Without etcd the nodes run, print one message, and keep what they have; commands that need etcd report
     // that it is missing.
     etcd.kill();
-    eventually("it is said", || nodes.iter().all(|n| n.said("does not answer") == 1));
+    eventually("it is printed", || nodes.iter().all(|n| n.printed("does not answer") == 1));
     let words = desk.refuses("route", &["add", "10.8.0.0/16", "10.0.2.2"]);
     assert!(words.contains("does not answer: connection refused"), "{words}");
     assert!(desk.refuses("push", &[]).contains("does not answer"));
@@ -236,7 +236,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     nodes[1] = Node::start(&desk, sockets, 1);
     assert!(nodes[1].has("hotconfig", "DELTA 0.03"), "{}", nodes[1].log());
 
-    // It comes back; what changed meanwhile is taken over.
+    // etcd comes back, and the nodes take over what changed meanwhile.
     etcd.up();
     desk.edit(sockets, &etcd.settings(), "40ms");
     desk.does("push", &[]);
@@ -245,7 +245,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     desk.cluster("route", &["remove", "10.9.0.0/16"]);
     routed(&nodes, false);
     assert!(
-        nodes[0].said("etcd answers again") == 1 && nodes[0].said("does not answer") == 1,
+        nodes[0].printed("etcd answers again") == 1 && nodes[0].printed("does not answer") == 1,
         "{}",
         nodes[0].log()
     );
@@ -256,7 +256,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     let forged = String::from_utf8(entry.value).unwrap().replace("40ms", "45ms");
     client.put("/test/three/config", forged.as_bytes(), None).unwrap();
     eventually("the forgery is named", || {
-        nodes.iter().all(|n| n.said("not written with this cluster's key") == 1)
+        nodes.iter().all(|n| n.printed("not written with this cluster's key") == 1)
     });
     client.delete("/test/three/config").unwrap();
     desk.does("push", &[]);
@@ -297,14 +297,14 @@ fn the_latest_configuration_wins_in_whatever_order_things_start() {
     desk.edit(sockets, &etcd.settings(), "70ms");
     bring_back();
     let node = runs("DELTA 0.03");
-    assert_eq!(node.said("is an older one"), 1, "{}", node.log());
+    assert_eq!(node.printed("is an older one"), 1, "{}", node.log());
     drop(node);
     client.delete(KEY).unwrap();
     let node = runs("DELTA 0.03");
-    assert_eq!(node.said("was removed there"), 1, "{}", node.log());
+    assert_eq!(node.printed("was removed there"), 1, "{}", node.log());
     // The older configuration is restored while the node runs.
     bring_back();
-    eventually("it is named", || node.said("is older than an earlier one") == 1);
+    eventually("it is named", || node.printed("is older than an earlier one") == 1);
     assert!(node.has("hotconfig", "DELTA 0.03"));
     drop(node);
     // The machine was restarted: the files below /run are gone.

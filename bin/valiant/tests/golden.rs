@@ -59,7 +59,7 @@ fn sections(text: &str) -> Vec<Section> {
     all
 }
 
-/// One line of expectation: literal but for `{{...}}`.
+/// One line of the expected output: literal except for `{{...}}`.
 fn line_matches(expected: &str, got: &str) -> bool {
     let (expected, got) = (expected.trim_end(), got.trim_end());
     if !expected.contains("{{") {
@@ -107,8 +107,8 @@ fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(
     }
 }
 
-/// What a script left: its exit status (128 and the number of the signal that ended it), standard output and
-/// error.
+/// The results of a script: its exit status (128 and the number of the signal that ended it), standard output
+/// and error.
 struct Done {
     status: i32,
     stdout: String,
@@ -140,7 +140,7 @@ fn shell(script: &str, dir: &Path, path: &str) -> Result<Done, Failed> {
         std::thread::sleep(Duration::from_millis(3));
     };
     if ended.is_none() {
-        // The whole group: the script and whatever it started.
+        // The whole process group: the script and every process that it started.
         let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
         let _ = child.wait();
     }
@@ -237,9 +237,9 @@ fn bless(
     changed: impl Fn(usize, &str) -> Option<String>,
 ) -> std::io::Result<()> {
     let mut blessed = String::new();
-    let mut said = false;
+    let mut expected_any = false;
     for (index, part) in parts.iter().enumerate() {
-        if part.words[0].starts_with("expect") && !std::mem::replace(&mut said, true) && status != 0 {
+        if part.words[0].starts_with("expect") && !std::mem::replace(&mut expected_any, true) && status != 0 {
             blessed += &format!("%status {status}\n\n");
         }
         match part.words[0].as_str() {
@@ -273,7 +273,7 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Says which classes have no golden test of their name, or one whose script does not use them.
+/// Reports the classes that have no golden test of their name, or one whose script does not use them.
 fn every_class_is_shown(files: &[PathBuf]) -> Result<(), Failed> {
     let mut wrong = Vec::new();
     for class in elements::registry().iter() {

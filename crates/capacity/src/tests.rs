@@ -1,4 +1,4 @@
-//! The plans of the paper, and what holds for all.
+//! The plans of the paper, and properties of all plans.
 
 use super::*;
 use proptest::prelude::*;
@@ -66,10 +66,10 @@ fn two_ports_for_each_server_double_what_a_link_carries_four_times() {
 
 #[test]
 fn links_take_ports_side_by_side_and_a_server_is_added_where_that_does_not_suffice() {
-    // 20 G / 18 need two ports of 1 G: 32 / 2 links, and one by the free port of 10 G.
+    // 20 G / 18 needs two ports of 1 G: 32 / 2 links, and one more on the free port of 10 G.
     let p = planned(0, 18);
     assert_eq!((p.servers(), p.ports_per_link, p.fan_out), (18, 2, 17));
-    // 20 G / 19 too, and that are 18 links; of 20 servers each has links of 1 G.
+    // 20 G / 19 does too, and that makes 18 links; of 20 servers each has links of 1 G.
     let p = planned(0, 19);
     assert_eq!((p.io_servers, p.intermediate_servers, p.binding), (19, 1, Binding::LinkRate));
     assert_eq!((p.ports_per_link, p.link_bps), (1, G));

@@ -52,10 +52,10 @@ pub(crate) fn sort_chains(graph: &mut Graph, layout: Layout) {
     let mut follower: Vec<Option<usize>> = vec![None; nodes.len()];
     let mut is_follower = vec![false; nodes.len()];
     for at in 0..nodes.len() {
-        for way in 0..2 {
-            if let Target::Step(to) = nodes[at].next[way]
+        for branch in 0..2 {
+            if let Target::Step(to) = nodes[at].next[branch]
                 && only_from[to as usize] == Some(at as u32)
-                && nodes[at].next[1 - way] == nodes[to as usize].next[1 - way]
+                && nodes[at].next[1 - branch] == nodes[to as usize].next[1 - branch]
             {
                 follower[at] = Some(to as usize);
                 is_follower[to as usize] = true;
@@ -179,8 +179,8 @@ fn skip_known(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
         if let Some(outcome) = settled(&here.paths, number[at]) {
             let to = graph.nodes[at].next[usize::from(outcome)];
             graph.nodes[at].next = [Target::Drop; 2];
-            for &(from, way) in &here.edges {
-                graph.nodes[from as usize].next[usize::from(way)] = to;
+            for &(from, branch) in &here.edges {
+                graph.nodes[from as usize].next[usize::from(branch)] = to;
             }
             if here.edges.is_empty() {
                 graph.entry = to;
@@ -191,26 +191,26 @@ fn skip_known(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
             }
             continue;
         }
-        let mut ways: [Vec<Vec<Fact>>; 2] = Default::default();
-        for (way, longer) in ways.iter_mut().enumerate() {
-            let fact = number[at] * 2 + way as u32;
+        let mut branches: [Vec<Vec<Fact>>; 2] = Default::default();
+        for (branch, longer) in branches.iter_mut().enumerate() {
+            let fact = number[at] * 2 + branch as u32;
             longer.extend(here.paths.iter().filter_map(|path| extend(path, fact)));
             walks.clear();
             for path in longer.iter() {
-                walks.push(walk(graph, graph.nodes[at].next[way], path, &shortest, budget));
+                walks.push(walk(graph, graph.nodes[at].next[branch], path, &shortest, budget));
             }
             if let Some(to) = last_common(&walks) {
-                graph.nodes[at].next[way] = to;
+                graph.nodes[at].next[branch] = to;
             }
         }
         let next = graph.nodes[at].next;
         if next[0] == next[1] {
             // The test decides nothing, so nothing is learned from it.
-            ways = [here.paths, Vec::new()];
+            branches = [here.paths, Vec::new()];
         }
-        for (way, paths) in ways.into_iter().enumerate() {
-            if let Target::Step(to) = next[way] {
-                arrivals[to as usize].edges.push((at as u32, way as u8));
+        for (branch, paths) in branches.into_iter().enumerate() {
+            if let Target::Step(to) = next[branch] {
+                arrivals[to as usize].edges.push((at as u32, branch as u8));
                 paths.into_iter().for_each(|path| arrivals[to as usize].add(path));
             }
         }
@@ -225,10 +225,10 @@ fn known_lengths(graph: &Graph, layout: Layout) -> Vec<u32> {
         known[entry as usize] = [0; 3];
     }
     for (at, node) in graph.nodes.iter().enumerate() {
-        for (way, target) in node.next.iter().enumerate() {
+        for (branch, target) in node.next.iter().enumerate() {
             if let Target::Step(to) = *target {
                 let mut length = known[at];
-                if node.test.short != (way == 1) {
+                if node.test.short != (branch == 1) {
                     let region = layout.region(node.test.offset);
                     length[region] = length[region].max(node.test.required_length());
                 }

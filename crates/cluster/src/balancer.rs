@@ -40,7 +40,7 @@
 //! than the bucket size: else each burst would move all of them at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
-use crate::flowlet::{At, Flowlets, Found};
+use crate::flowlet::{Flowlets, Lookup, Position};
 use crate::load::{Load, Window};
 use crate::round_robin::{self, RoundRobin};
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
@@ -387,10 +387,10 @@ impl Balancer {
     }
 
     /// The path of a packet that belongs to a flowlet.
-    fn follow(&mut self, now_ns: u64, flow: u32, to: NodeId, bytes: u32, found: Found) -> Option<NodeId> {
-        let (at, old): (At, _) = match found {
-            Found::Alive(at, via) => (at, Some(via)),
-            Found::New(at) => (at, None),
+    fn follow(&mut self, now_ns: u64, flow: u32, to: NodeId, bytes: u32, found: Lookup) -> Option<NodeId> {
+        let (at, old): (Position, _) = match found {
+            Lookup::Alive(at, via) => (at, Some(via)),
+            Lookup::New(at) => (at, None),
         };
         if old.is_some_and(|via| via != to) && self.returns(now_ns, to) {
             self.outputs[to.index()].return_ns = now_ns.saturating_add(RETURN_WINDOWS * self.window.ns());
@@ -547,7 +547,7 @@ impl Balancer {
         self.round_robin.charge(set, place, bytes, paths);
         let output = &mut self.outputs[to.index()];
         output.next = if place + 1 == count { 0 } else { place + 1 };
-        output.counters = set.map_or(output.counters, round_robin::At::place);
+        output.counters = set.map_or(output.counters, round_robin::CounterSet::place);
         Some(NodeId(self.vias[place as usize]))
     }
 

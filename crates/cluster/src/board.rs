@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// Greater versions are not accepted.
 const MAX_VERSION: u64 = 1 << 62;
 /// For how long reports of this node that it did not make are assumed to be from before its restart.
-const TWIN_NS: u64 = 2_000_000_000;
+const DUPLICATE_NS: u64 = 2_000_000_000;
 /// How long a sign of a second node with the same number counts.
 const SIGN_NS: u64 = 5_000_000_000;
 /// How many earlier starts of a node are remembered.
@@ -110,7 +110,7 @@ struct Origin {
     /// Its starts before the present one, the latest last.
     lives: VecDeque<u64>,
     /// When a sign of a second node with this number was seen.
-    twin_ns: Option<u64>,
+    duplicate_ns: Option<u64>,
 }
 
 /// All reports, and the state that follows from them.
@@ -213,7 +213,7 @@ impl Board {
             }
             if old.instance != report.instance {
                 if origin.lives.contains(&report.instance) {
-                    (origin.twin_ns, self.sign_ns) = (Some(now_ns), Some(now_ns));
+                    (origin.duplicate_ns, self.sign_ns) = (Some(now_ns), Some(now_ns));
                 }
                 let ended = old.instance;
                 origin.lives.retain(|l| *l != ended && *l != report.instance);
@@ -237,7 +237,7 @@ impl Board {
         }
         self.sign_ns = Some(now_ns);
         self.contested = match self.contested {
-            Some((since, last)) if now_ns.saturating_sub(last) < TWIN_NS / 2 => Some((since, now_ns)),
+            Some((since, last)) if now_ns.saturating_sub(last) < DUPLICATE_NS / 2 => Some((since, now_ns)),
             _ => Some((now_ns, now_ns)),
         };
         if report.version >= own {
@@ -251,14 +251,14 @@ impl Board {
     }
 
     /// The node numbers that are in use twice, as far as is known.
-    pub fn twins(&self, now_ns: u64) -> impl Iterator<Item = NodeId> {
+    pub fn duplicates(&self, now_ns: u64) -> impl Iterator<Item = NodeId> {
         let any = self.sign_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
         let own = self.contested.is_some_and(|(since, last)| {
-            last.saturating_sub(since) > TWIN_NS && now_ns.saturating_sub(last) < SIGN_NS
+            last.saturating_sub(since) > DUPLICATE_NS && now_ns.saturating_sub(last) < SIGN_NS
         });
         let origins = if any { self.origins.as_slice() } else { &[] };
         let of_others = origins.iter().enumerate().filter_map(move |(i, o)| {
-            let recent = o.twin_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
+            let recent = o.duplicate_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
             recent.then_some(NodeId(i as u16))
         });
         own.then_some(self.me).into_iter().chain(of_others)
@@ -414,7 +414,7 @@ mod tests {
         gossip(&mut boards);
         assert!(boards.iter().all(|b| b.failures() == Failures::none(3).unwrap()));
         assert!(boards[0].report(node(2)).unwrap().instance == 777);
-        assert!(boards.iter().all(|b| b.twins(10).count() == 0));
+        assert!(boards.iter().all(|b| b.duplicates(10).count() == 0));
     }
 
     #[test]
@@ -423,7 +423,7 @@ mod tests {
         let mut two = Board::new(node(2), 3, 2).unwrap();
         let mut other = Board::new(node(0), 3, 3).unwrap();
         let mut now = 0;
-        while now <= TWIN_NS + 100_000_000 {
+        while now <= DUPLICATE_NS + 100_000_000 {
             let of = |b: &Board| b.report(node(2)).unwrap().clone();
             let (of_one, of_two) = (of(&one), of(&two));
             for (from, to) in [(of_one, &mut two), (of_two, &mut one)] {
@@ -433,8 +433,8 @@ mod tests {
             now += 10_000_000;
         }
         for b in [&one, &two, &other] {
-            assert_eq!(b.twins(now).collect::<Vec<_>>(), [node(2)]);
-            assert_eq!(b.twins(now + 2 * SIGN_NS).count(), 0);
+            assert_eq!(b.duplicates(now).collect::<Vec<_>>(), [node(2)]);
+            assert_eq!(b.duplicates(now + 2 * SIGN_NS).count(), 0);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::board::{Board, Merged, Report};
 use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
-use crate::hello::{Admitted, BODY_BYTES, Body, Neighbor, Settings};
+use crate::hello::{Admission, BODY_BYTES, Body, Neighbor, Settings};
 use crate::routes::Summary;
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 use std::collections::BTreeMap;
@@ -36,10 +36,10 @@ fn least_bytes(nodes: u16) -> usize {
 #[derive(Clone, Debug)]
 struct End {
     neighbor: Neighbor,
-    /// The session of the neighbor to which `told` refers.
+    /// The session of the neighbor to which `sent` refers.
     session: Option<u64>,
     /// For each node the version of its report that was sent, and how often.
-    told: Vec<(u64, u8)>,
+    sent: Vec<(u64, u8)>,
     /// The node whose report is next.
     next: u16,
 }
@@ -79,7 +79,7 @@ impl Control {
         for end in self.ends.values_mut() {
             let settings = *end.neighbor.settings();
             end.neighbor.change(nodes, settings);
-            end.told.resize(nodes.into(), (0, 0));
+            end.sent.resize(nodes.into(), (0, 0));
         }
         Ok(())
     }
@@ -102,8 +102,8 @@ impl Control {
             Some(_) => {}
             None => {
                 let neighbor = Neighbor::new(self.me, peer, nodes, settings, &self.key, self.seed, now_ns);
-                let told = vec![(0, 0); nodes.into()];
-                self.ends.insert(peer, End { neighbor, session: None, told, next: 0 });
+                let sent = vec![(0, 0); nodes.into()];
+                self.ends.insert(peer, End { neighbor, session: None, sent, next: 0 });
                 self.board.set_link(peer, true);
                 self.hurry(|_| true);
             }
@@ -152,7 +152,7 @@ impl Control {
         let Some(end) = self.ends.get_mut(&peer) else { return };
         if end.session != end.neighbor.session() {
             end.session = end.neighbor.session();
-            end.told.fill((0, 0));
+            end.sent.fill((0, 0));
         }
         let up = end.neighbor.is_up();
         if self.board.set_up(peer, up) {
@@ -190,7 +190,7 @@ impl Control {
                 return Received::Ignored;
             }
         };
-        let Admitted::Yes { latest } = neighbor.admit(now_ns, &header, length) else {
+        let Admission::Yes { latest } = neighbor.admit(now_ns, &header, length) else {
             self.settle(peer);
             return Received::Nothing;
         };
@@ -235,9 +235,9 @@ impl Control {
         }
     }
 
-    fn note(&mut self, peer: NodeId, origin: NodeId, told: (u64, u8)) {
-        if let Some(place) = self.ends.get_mut(&peer).and_then(|e| e.told.get_mut(origin.index())) {
-            *place = told;
+    fn note(&mut self, peer: NodeId, origin: NodeId, sent: (u64, u8)) {
+        if let Some(place) = self.ends.get_mut(&peer).and_then(|e| e.sent.get_mut(origin.index())) {
+            *place = sent;
         }
     }
 
@@ -271,9 +271,9 @@ impl Control {
             0 => end.neighbor.settings().frame_bytes.into(),
             _ => usize::from(length).max(least_bytes(nodes)),
         };
-        let (told, next) = (&mut end.told, &mut end.next);
+        let (sent, next) = (&mut end.sent, &mut end.next);
         if header.sequence % AGAIN == 0 {
-            told.iter_mut().for_each(|t| t.1 = t.1.min(TIMES - 1));
+            sent.iter_mut().for_each(|t| t.1 = t.1.min(TIMES - 1));
         }
         frame::seal(&self.key, &header, frame_bytes, out, |out| {
             hello.write(out);
@@ -281,7 +281,7 @@ impl Control {
             out.extend([0, 0]);
             let mut count = 0u16;
             let room = (frame_bytes - TAG_BYTES).saturating_sub(out.len()) / Report::bytes(nodes);
-            let mut tell = |origin: NodeId, out: &mut Vec<u8>| {
+            let mut add_report = |origin: NodeId, out: &mut Vec<u8>| {
                 if let Some(report) = board.report(origin) {
                     report.write(origin, out);
                     count += 1;
@@ -290,19 +290,19 @@ impl Control {
             // If there is space for only one report, every other hello has that of another node.
             let mut left = room;
             if room > 1 || header.sequence % 2 == 0 {
-                tell(me, out);
+                add_report(me, out);
                 left = room.saturating_sub(1);
             }
             for _ in 0..nodes {
                 let origin = NodeId(*next % nodes);
                 *next = (origin.0 + 1) % nodes;
                 let Some(version) = board.report(origin).map(|r| r.version) else { continue };
-                let Some(known) = told.get_mut(origin.index()) else { continue };
+                let Some(known) = sent.get_mut(origin.index()) else { continue };
                 // A neighbor that has a link to the node itself is sent its report only if it has an older
                 // one.
-                let told_enough = known.0 >= version && known.1 >= TIMES;
+                let sent_enough = known.0 >= version && known.1 >= TIMES;
                 let elsewhere = *known != (0, 0) && board.joined(origin, peer);
-                if origin == me || told_enough || elsewhere {
+                if origin == me || sent_enough || elsewhere {
                     continue;
                 }
                 if left == 0 {
@@ -311,7 +311,7 @@ impl Control {
                 }
                 left -= 1;
                 *known = (version, if known.0 == version { known.1 + 1 } else { 1 });
-                tell(origin, out);
+                add_report(origin, out);
             }
             if let Some(place) = out.get_mut(count_at..count_at + 2) {
                 place.copy_from_slice(&count.to_be_bytes());

@@ -38,7 +38,7 @@ struct Line([Place; WAYS]);
 
 /// The position of a flow in the table, until the next call.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct Position {
     line: u32,
     way: u8,
 }
@@ -52,12 +52,12 @@ pub struct Flowlets {
 
 /// The result of looking up a flow.
 #[derive(Clone, Copy, Debug)]
-pub enum Found {
+pub enum Lookup {
     /// Its last packet is within delta, and was sent via this node (the output node itself: it was sent
     /// directly).
-    Alive(At, NodeId),
+    Alive(Position, NodeId),
     /// There is no entry, or it is too old: this is the position for the new flowlet.
-    New(At),
+    New(Position),
 }
 
 impl Flowlets {
@@ -106,7 +106,7 @@ impl Flowlets {
     /// Looks up a flow, without changing anything.
     #[inline]
     #[must_use]
-    pub fn find(&self, now_ns: u64, flow: u32, output: NodeId) -> Found {
+    pub fn find(&self, now_ns: u64, flow: u32, output: NodeId) -> Lookup {
         let line = self.line(flow, output);
         let places = &self.lines[line as usize].0;
         // Without a branch for each entry, because the entry's position in its line cannot be predicted.
@@ -116,23 +116,23 @@ impl Flowlets {
             way = if place.entry ^ wanted <= u64::from(u16::MAX) { i } else { way };
         }
         let Some(place) = places.get(way) else {
-            return Found::New(At { line, way: idlest(places, now_ns) });
+            return Lookup::New(Position { line, way: idlest(places, now_ns) });
         };
-        let at = At { line, way: way as u8 };
+        let at = Position { line, way: way as u8 };
         if now_ns.saturating_sub(place.seen_ns) < self.delta_ns {
-            Found::Alive(at, NodeId(place.via()))
+            Lookup::Alive(at, NodeId(place.via()))
         } else {
-            Found::New(at)
+            Lookup::New(at)
         }
     }
     /// A packet of the flow is sent via `via`, and so are those that follow it.
     #[inline]
-    pub fn set(&mut self, at: At, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
+    pub fn set(&mut self, at: Position, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
         self.lines[at.line as usize].0[at.way as usize % WAYS] = Place::new(now_ns, flow, output.0, via.0);
     }
     /// A packet of the flow was sent on another path, this once.
     #[inline]
-    pub fn touch(&mut self, at: At, now_ns: u64) {
+    pub fn touch(&mut self, at: Position, now_ns: u64) {
         self.lines[at.line as usize].0[at.way as usize % WAYS].seen_ns = now_ns;
     }
 }
@@ -157,11 +157,11 @@ mod tests {
     fn remembers_for_delta() {
         let mut table = Flowlets::new(1000, 100);
         assert_eq!(table.places(), 1024);
-        let Found::New(at) = table.find(5, 0, NodeId(0)) else { panic!("nothing is there") };
+        let Lookup::New(at) = table.find(5, 0, NodeId(0)) else { panic!("nothing is there") };
         table.set(at, 5, 0, NodeId(0), NodeId(3));
-        assert!(matches!(table.find(104, 0, NodeId(0)), Found::Alive(_, NodeId(3))));
-        assert!(matches!(table.find(104, 0, NodeId(1)), Found::New(_)));
-        assert!(matches!(table.find(105, 0, NodeId(0)), Found::New(_)));
+        assert!(matches!(table.find(104, 0, NodeId(0)), Lookup::Alive(_, NodeId(3))));
+        assert!(matches!(table.find(104, 0, NodeId(1)), Lookup::New(_)));
+        assert!(matches!(table.find(105, 0, NodeId(0)), Lookup::New(_)));
         assert_eq!((table.alive(104), table.alive(105)), (1, 0));
     }
 
@@ -172,29 +172,29 @@ mod tests {
         table.fetch(flows.iter().map(|flow| (*flow, NodeId(3))));
         assert_eq!(table.alive(0), 0);
         for (n, flow) in flows.into_iter().enumerate() {
-            let Found::New(at) = table.find(n as u64, flow, NodeId(3)) else { panic!("{flow} is new") };
+            let Lookup::New(at) = table.find(n as u64, flow, NodeId(3)) else { panic!("{flow} is new") };
             table.set(at, n as u64, flow, NodeId(3), NodeId(n as u16));
         }
         table.fetch([(1, NodeId(0)), (u32::MAX, NodeId(u16::MAX))].into_iter());
         for (n, flow) in flows.into_iter().enumerate() {
-            let Found::Alive(_, via) = table.find(9, flow, NodeId(3)) else { panic!("{flow} is known") };
+            let Lookup::Alive(_, via) = table.find(9, flow, NodeId(3)) else { panic!("{flow} is known") };
             assert_eq!(via, NodeId(n as u16));
         }
         // The same flow for another node is another one.
-        assert!(matches!(table.find(9, 7, NodeId(2)), Found::New(_)));
+        assert!(matches!(table.find(9, 7, NodeId(2)), Lookup::New(_)));
     }
 
     #[test]
     fn the_idlest_leaves() {
         let mut table = Flowlets::new(4, 1_000_000);
         for flow in 0..5 {
-            let Found::New(at) = table.find(u64::from(flow), flow, NodeId(1)) else {
+            let Lookup::New(at) = table.find(u64::from(flow), flow, NodeId(1)) else {
                 panic!("{flow} is new")
             };
             table.set(at, u64::from(flow), flow, NodeId(1), NodeId(2));
         }
-        assert!(matches!(table.find(9, 0, NodeId(1)), Found::New(_)));
-        (1..5).for_each(|f| assert!(matches!(table.find(9, f, NodeId(1)), Found::Alive(..)), "{f}"));
+        assert!(matches!(table.find(9, 0, NodeId(1)), Lookup::New(_)));
+        (1..5).for_each(|f| assert!(matches!(table.find(9, f, NodeId(1)), Lookup::Alive(..)), "{f}"));
         assert_eq!((table.places(), table.alive(9)), (4, 4));
     }
 }

@@ -255,14 +255,14 @@ impl<'a> Bytes<'a> {
 
 /// A frame whose header has a valid short code. The rest is not checked yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Marked<'a> {
+pub struct MarkedFrame<'a> {
     /// Its header.
     pub header: Header,
     text: &'a [u8],
     tag: &'a [u8; TAG_BYTES],
 }
 
-impl<'a> Marked<'a> {
+impl<'a> MarkedFrame<'a> {
     /// Bytes from the version to the authentication code.
     #[must_use]
     pub fn bytes(&self) -> u16 {
@@ -289,7 +289,7 @@ impl<'a> Marked<'a> {
 }
 
 /// Checks the header of a frame only, which is cheap: see the [module's](self) introduction.
-pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<Marked<'a>, Refused> {
+pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<MarkedFrame<'a>, Refused> {
     let mut b = Bytes(frame);
     let version = b.byte().ok_or(Refused::Malformed)?;
     if version != VERSION {
@@ -316,7 +316,7 @@ pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<Marked<'a>, Refused> {
         return Err(Refused::Malformed);
     }
     let header = Header { kind, from: NodeId(from), to: NodeId(to), nonce, echo, sequence };
-    Ok(Marked { header, text, tag })
+    Ok(MarkedFrame { header, text, tag })
 }
 
 /// The header and the body of an authenticated frame. Nothing is copied or allocated.

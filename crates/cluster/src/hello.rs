@@ -22,9 +22,9 @@
 //! # When a link is up
 //!
 //! An end is *ready* when it has received some valid hellos, both ends have the same configuration, and the
-//! other end has received a hello as long as the longest frame that the link must carry. Its hellos tell the
-//! other end; the link is up when both are ready. An end that is ready accepts packets, so no packet is lost
-//! between the moments when the two ends know that the link is up.
+//! other end has received a hello as long as the longest frame that the link must carry. Its hellos report
+//! this to the other end; the link is up when both are ready. An end that is ready accepts packets, so no
+//! packet is lost between the moments when the two ends know that the link is up.
 //!
 //! A neighbor is dead if no hello has arrived for [`Settings::dead_ns`]. Only time in which this node could
 //! have received one counts: a pause of this node, whose processor was not available, counts only so far that
@@ -49,7 +49,7 @@ mod window;
 pub use body::BODY_BYTES;
 pub(crate) use body::Body;
 pub use reason::Reason;
-pub(crate) use receive::Admitted;
+pub(crate) use receive::Admission;
 pub use settings::Settings;
 
 use crate::NodeId;

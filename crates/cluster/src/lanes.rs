@@ -14,7 +14,7 @@
 //! highest part is the lane, the rest is the flow's own.
 
 use crate::NodeId;
-use crate::flowlet::{Flowlets, Found};
+use crate::flowlet::{Flowlets, Lookup};
 use crate::topology::{Carried, Topology};
 
 /// By how many bytes a lane may be above the lowest one before flowlets leave it: some frames, so that
@@ -28,7 +28,7 @@ const FRAME: u64 = 1538;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// A position among this node's links towards the packet's first target, in 65,536ths
-    /// ([`crate::Ways::at`]).
+    /// ([`crate::NextLinks::at`]).
     pub first: u16,
     /// The number for the next nodes.
     pub carried: Carried,
@@ -82,8 +82,8 @@ impl Lanes {
         let key = flow.wrapping_add(u32::from(target.0).wrapping_mul(0x85eb_ca6b));
         let found = self.flowlets.as_ref().map(|flowlets| flowlets.find(now_ns, key, to));
         let (place, old) = match found {
-            Some(Found::Alive(place, NodeId(lanes))) => (Some(place), Some(lanes.to_be_bytes())),
-            Some(Found::New(place)) => (Some(place), None),
+            Some(Lookup::Alive(place, NodeId(lanes))) => (Some(place), Some(lanes.to_be_bytes())),
+            Some(Lookup::New(place)) => (Some(place), None),
             None => (None, None),
         };
         let first = self.take(0, target, old.map(|[first, _]| first), key, bytes);
@@ -135,7 +135,7 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Failures, Rng, Ways};
+    use crate::{Failures, NextLinks, Rng};
 
     fn lanes(externals: u16, k: u16, delta_ns: Option<u64>) -> (Topology, Lanes) {
         let topology = Topology::fly(externals, k).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         for (externals, k) in [(16, 4), (64, 8), (27, 3), (37, 37)] {
             let (topology, mut lanes) = lanes(externals, k, Some(1000));
             let none = Failures::none(topology.nodes()).unwrap();
-            let [here, there] = [1, 2].map(|n| Ways::with(&topology, NodeId(n), &none).unwrap());
+            let [here, there] = [1, 2].map(|n| NextLinks::with(&topology, NodeId(n), &none).unwrap());
             let mut rng = Rng::new(5);
             let (mut first, mut second) = (vec![0_u64; 4096], vec![0_u64; 4096]);
             for _ in 0..20_000 {
@@ -179,9 +179,9 @@ mod tests {
         // Now it is too far ahead; and after a pause no lane is kept.
         assert_ne!(go(5, 1, 1000) >> 13, first >> 13);
         let (_, mut lanes) = super::tests::lanes(64, 8, None);
-        let ways: std::collections::BTreeSet<u16> =
+        let paths: std::collections::BTreeSet<u16> =
             (0..64).map(|_| lanes.choose(0, 1, NodeId(9), None, 700).first >> 13).collect();
-        assert_eq!(ways.len(), 8);
+        assert_eq!(paths.len(), 8);
     }
 
     #[test]

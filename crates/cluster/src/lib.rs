@@ -59,7 +59,7 @@ pub use frame::Key;
 pub use mac::{MacCode, Phase, SourceCode};
 pub use measure::rng::Rng;
 pub use routes::Replica;
-pub use topology::{Topology, Ways};
+pub use topology::{NextLinks, Topology};
 
 /// The most nodes that a cluster has: as many as the MAC code distinguishes.
 pub const MAX_NODES: u16 = 4096;

@@ -35,9 +35,9 @@ const NOBODY: u32 = u32::MAX;
 
 /// A set of counters; valid until the next call of [`RoundRobin::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct At(u16);
+pub(crate) struct CounterSet(u16);
 
-impl At {
+impl CounterSet {
     /// Its number, for the next call.
     pub(crate) const fn place(self) -> u16 {
         self.0
@@ -66,17 +66,17 @@ impl RoundRobin {
     }
     /// The counters of an output node, which had the set `last`; `None` if other nodes use all sets.
     #[inline]
-    pub(crate) fn set(&mut self, last: u16, output: u32, now_ns: u64) -> Option<At> {
+    pub(crate) fn set(&mut self, last: u16, output: u32, now_ns: u64) -> Option<CounterSet> {
         if let Some(set) = self.sets.get_mut(usize::from(last))
             && set.owner == output
         {
             set.used_ns = now_ns;
-            return Some(At(last));
+            return Some(CounterSet(last));
         }
         self.assign(output, now_ns)
     }
     #[cold]
-    fn assign(&mut self, output: u32, now_ns: u64) -> Option<At> {
+    fn assign(&mut self, output: u32, now_ns: u64) -> Option<CounterSet> {
         let at = self.next;
         self.next = if usize::from(at) + 1 < self.sets.len() { at + 1 } else { 0 };
         let set = self.sets.get_mut(usize::from(at))?;
@@ -86,13 +86,13 @@ impl RoundRobin {
         *set = Set { owner: output, level: 0, used_ns: now_ns };
         let start = usize::from(at) * self.links;
         self.counters.get_mut(start..start + self.links).unwrap_or_default().fill(0);
-        Some(At(at))
+        Some(CounterSet(at))
     }
     /// How far the counter of a link is above the level, in bytes times links. A link that is not above it
     /// may be used.
     #[inline]
-    pub(crate) fn above(&self, set: Option<At>, link: u32) -> i32 {
-        let Some(At(at)) = set else { return 0 };
+    pub(crate) fn above(&self, set: Option<CounterSet>, link: u32) -> i32 {
+        let Some(CounterSet(at)) = set else { return 0 };
         let counter = self.counters.get(usize::from(at) * self.links + link as usize);
         // Both numbers wrap around; they are never far apart.
         match (counter, self.sets.get(usize::from(at))) {
@@ -102,15 +102,15 @@ impl RoundRobin {
     }
     /// Raises the level, for a packet.
     #[inline]
-    pub(crate) fn raise(&mut self, set: Option<At>, bytes: u32) {
+    pub(crate) fn raise(&mut self, set: Option<CounterSet>, bytes: u32) {
         if let Some(set) = set.and_then(|at| self.sets.get_mut(usize::from(at.0))) {
             set.level = set.level.wrapping_add(bytes.min(MAX_BYTES));
         }
     }
     /// Adds a packet to the counter of a link, so many times; ignores links that do not exist.
     #[inline]
-    pub(crate) fn charge(&mut self, set: Option<At>, link: u32, bytes: u32, times: u32) {
-        let Some(At(at)) = set.filter(|_| (link as usize) < self.links) else { return };
+    pub(crate) fn charge(&mut self, set: Option<CounterSet>, link: u32, bytes: u32, times: u32) {
+        let Some(CounterSet(at)) = set.filter(|_| (link as usize) < self.links) else { return };
         if let Some(counter) = self.counters.get_mut(usize::from(at) * self.links + link as usize) {
             *counter = counter.wrapping_add(bytes.min(MAX_BYTES).wrapping_mul(times));
         }

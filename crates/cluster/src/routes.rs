@@ -368,7 +368,7 @@ impl Replica {
         if !self.agreed && self.fresh.len() < MAX_FRESH {
             self.fresh.insert(prefix, via);
         }
-        self.peers.values_mut().for_each(|peer| tell(peer, prefix));
+        self.peers.values_mut().for_each(|peer| queue_update(peer, prefix));
         Ok(())
     }
     /// Enters a route that must not exist, unless it is the same.
@@ -447,7 +447,7 @@ impl Replica {
         }
         for (peer, state) in &mut self.peers {
             if *peer != from && *peer != new.origin && !reaches(new.origin, *peer) {
-                tell(state, prefix);
+                queue_update(state, prefix);
             }
         }
     }
@@ -565,7 +565,7 @@ impl Replica {
     }
 }
 
-fn tell(peer: &mut Peer, prefix: Prefix) {
+fn queue_update(peer: &mut Peer, prefix: Prefix) {
     if peer.updates.len() < MAX_UPDATES {
         peer.updates.insert(prefix);
     }

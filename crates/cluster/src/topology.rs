@@ -24,8 +24,8 @@
 //! least k paths, two of which (k, if M = kⁿ) have no server in common. The input node distributes flowlets
 //! over them by bytes, for the part to the intermediate node and for the part behind it ([`crate::lanes`]). A
 //! server where paths branch again (if M is not kⁿ) uses each branch with the same probability, by the flow's
-//! number ([`Ways`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send alike;
-//! if M = kⁿ, exactly its share.
+//! number ([`NextLinks`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send
+//! alike; if M = kⁿ, exactly its share.
 //!
 //! A pair of nodes thus takes the place of a link in the mesh, and everything else is as there: the balancer
 //! of an input node knows only the M nodes, sends up to R/M directly and the rest via the others, so that no
@@ -116,7 +116,7 @@ impl Topology {
     /// How many servers a packet between different nodes passes, itself and the output node included:
     /// directly, and over an intermediate node.
     #[must_use]
-    pub const fn servers_on_a_way(&self) -> (u16, u16) {
+    pub const fn path_lengths(&self) -> (u16, u16) {
         (self.stages + 2, 2 * self.stages + 3)
     }
     /// The stage of a node, 0 for external nodes, and its column.
@@ -185,7 +185,7 @@ impl Topology {
     }
     /// The number of paths from a node to an external node; 0 from a node to itself.
     #[must_use]
-    pub fn ways(&self, from: NodeId, to: NodeId) -> u64 {
+    pub fn path_count(&self, from: NodeId, to: NodeId) -> u64 {
         if !self.is_external(to) || from == to || from.0 >= self.nodes() {
             return 0;
         }
@@ -193,11 +193,11 @@ impl Topology {
             return 1;
         }
         let (stage, x) = self.place(from);
-        self.ways_from(stage, x, to.0)
+        self.path_count_from(stage, x, to.0)
     }
     /// The same from a stage and a column. The stage after the last is that of the outputs, after which there
     /// are no more links.
-    fn ways_from(&self, stage: u16, x: u16, to: u16) -> u64 {
+    fn path_count_from(&self, stage: u16, x: u16, to: u16) -> u64 {
         let m = u64::from(self.externals);
         // k to the power of the number of remaining links: at most k² M.
         let reached = (stage..=self.stages).fold(1, |all, _| all * u64::from(self.k));
@@ -338,7 +338,7 @@ pub enum Onward {
 
 /// From one node, the links that lead towards each external node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ways {
+pub struct NextLinks {
     me: NodeId,
     external: bool,
     mesh: bool,
@@ -351,7 +351,7 @@ pub struct Ways {
 /// The most times that a link is listed.
 const MOST: u64 = 8;
 
-impl Ways {
+impl NextLinks {
     /// `leads(neighbor, to)` returns whether the link to the neighbor is alive, and packets that are sent to
     /// the neighbor reach the external node.
     ///
@@ -366,13 +366,13 @@ impl Ways {
             return Err(Error::NoSuchNode { node: me, nodes: topology.nodes() });
         }
         let (next, stage): (Vec<NodeId>, _) = (topology.next(me).collect(), topology.place(me).0);
-        let ways = |link: NodeId, to: NodeId| match topology.is_mesh() {
+        let paths = |link: NodeId, to: NodeId| match topology.is_mesh() {
             true => u64::from(link == to),
-            false => topology.ways_from(stage + 1, topology.place(link).1, to.0),
+            false => topology.path_count_from(stage + 1, topology.place(link).1, to.0),
         };
         let (mut starts, mut links) = (vec![0], Vec::new());
         for to in (0..topology.externals).map(NodeId) {
-            let alive = next.iter().map(|link| (*link, ways(*link, to)));
+            let alive = next.iter().map(|link| (*link, paths(*link, to)));
             let alive: Vec<(NodeId, u64)> =
                 alive.filter(|(link, n)| to != me && *n > 0 && leads(*link, to)).collect();
             let most = alive.iter().map(|(_, n)| *n).max().unwrap_or(0);
@@ -479,7 +479,7 @@ mod tests {
     fn four_nodes_and_eight_servers() {
         let t = Topology::fly(4, 2).unwrap();
         assert_eq!((t.externals(), t.nodes(), t.stages(), t.fan_out()), (4, 12, 2, 2));
-        assert_eq!(t.servers_on_a_way(), (4, 7));
+        assert_eq!(t.path_lengths(), (4, 7));
         assert_eq!(t.to_string(), "2-ary 2-fly of 4 nodes and 8 servers in between");
         // Node 1 sends to columns 2 and 3 of stage 1; column 3 there to columns 2 and 3 of stage 2; column 2
         // there to nodes 0 and 1.
@@ -490,9 +490,13 @@ mod tests {
         assert_eq!(t.neighbors(NodeId(1)), [6, 7, 8, 10].map(NodeId));
         assert_eq!(t.place(NodeId(7)), (1, 3));
         // Two paths from every node to every other node.
-        assert_eq!((t.ways(NodeId(0), NodeId(3)), t.ways(NodeId(5), NodeId(3))), (2, 1));
+        assert_eq!((t.path_count(NodeId(0), NodeId(3)), t.path_count(NodeId(5), NodeId(3))), (2, 1));
         assert_eq!(
-            (t.ways(NodeId(3), NodeId(3)), t.ways(NodeId(8), NodeId(3)), t.ways(NodeId(0), NodeId(4))),
+            (
+                t.path_count(NodeId(3), NodeId(3)),
+                t.path_count(NodeId(8), NodeId(3)),
+                t.path_count(NodeId(0), NodeId(4))
+            ),
             (0, 0, 0)
         );
         assert_eq!((ids(t.next(NodeId(12))), t.joins(NodeId(12), NodeId(0))), (vec![], false));
@@ -506,21 +510,27 @@ mod tests {
             (ids(t.next(NodeId(1))), t.neighbors(NodeId(1))),
             (vec![0, 2], [0, 2].map(NodeId).to_vec())
         );
-        assert_eq!((t.servers_on_a_way(), t.to_string()), ((2, 3), "full mesh of 3 nodes".into()));
+        assert_eq!((t.path_lengths(), t.to_string()), ((2, 3), "full mesh of 3 nodes".into()));
         assert!(
             t.joins(NodeId(0), NodeId(2)) && !t.joins(NodeId(2), NodeId(2)) && !t.joins(NodeId(0), NodeId(3))
         );
         let mut failures = Failures::none(3).unwrap();
         failures.set_link(NodeId(0), NodeId(2), false).unwrap();
         assert_eq!(t.between(&failures).unwrap(), failures);
-        let ways = Ways::with(&t, NodeId(0), &failures).unwrap();
-        assert_eq!((ids(ways.links(NodeId(1)).to_vec()), ways.leads(NodeId(2))), (vec![1], false));
+        let next_links = NextLinks::with(&t, NodeId(0), &failures).unwrap();
+        assert_eq!(
+            (ids(next_links.links(NodeId(1)).to_vec()), next_links.leads(NodeId(2))),
+            (vec![1], false)
+        );
         let code = MacCode { node: NodeId(1), port: 0, next_hop: 9, phase: Phase::First };
-        assert_eq!(ways.onward(code, Carried::default()), Onward::To(NodeId(1), Phase::Second));
-        assert_eq!(ways.onward(MacCode { node: NodeId(2), ..code }, Carried::default()), Onward::Unreachable);
-        assert_eq!(ways.onward(MacCode { node: NodeId(0), ..code }, Carried::default()), Onward::Here);
+        assert_eq!(next_links.onward(code, Carried::default()), Onward::To(NodeId(1), Phase::Second));
+        assert_eq!(
+            next_links.onward(MacCode { node: NodeId(2), ..code }, Carried::default()),
+            Onward::Unreachable
+        );
+        assert_eq!(next_links.onward(MacCode { node: NodeId(0), ..code }, Carried::default()), Onward::Here);
         let direct = MacCode { phase: Phase::Direct, ..code };
-        assert_eq!(ways.onward(direct, Carried::default()), Onward::Astray);
+        assert_eq!(next_links.onward(direct, Carried::default()), Onward::Astray);
     }
 
     #[test]
@@ -533,7 +543,7 @@ mod tests {
         assert_eq!(Topology::fly(1365, 37).unwrap().nodes(), 4095);
         assert_eq!(Topology::fly(2048, 2048).unwrap().stages(), 1);
         let t = Topology::fly(4, 2).unwrap();
-        assert!(Ways::new(&t, NodeId(12), |_, _| true).is_err());
+        assert!(NextLinks::new(&t, NodeId(12), |_, _| true).is_err());
         assert!(Reach::new(&t, &Failures::none(4).unwrap()).is_err());
         assert!(t.between(&Failures::none(4).unwrap()).is_err());
     }

@@ -1,5 +1,5 @@
-//! The cluster's own protocol on links where somebody forges, repeats and holds back frames as fast as he
-//! can, and where frames of some length are lost.
+//! The protocol between nodes on links where an attacker forges, repeats and delays frames as fast as
+//! possible, and where frames of some lengths are lost.
 
 mod lab;
 
@@ -12,7 +12,7 @@ fn counts(lab: &mut Lab, n: u16, peer: u16) -> Counts {
     *lab.node(n).control.neighbor(NodeId(peer)).unwrap().counts()
 }
 
-/// Two nodes with a link that is up, and what was said over it.
+/// Two nodes with a link that is up, and the frames that were sent over it.
 fn pair(seed: u64) -> Lab {
     let mut lab = Lab::mesh(2);
     lab.rng = cluster::Rng::new(seed);
@@ -22,32 +22,32 @@ fn pair(seed: u64) -> Lab {
     lab
 }
 
-/// What somebody without the key makes of a frame that he has seen.
+/// The frames that an attacker without the key makes from a frame that was captured.
 fn forge(lab: &mut Lab, seen: &[(End, Vec<u8>)], to: End) -> Vec<u8> {
     let from = lab.wires[&to];
-    // The last one may be on its way still.
+    // The last frame may not have arrived yet.
     let of_this: Vec<&Vec<u8>> =
         seen.iter().rev().filter(|(end, _)| *end == from).map(|(_, f)| f).skip(2).take(20).collect();
     let rng = &mut lab.rng;
     let mut frame =
         of_this.get(rng.below(of_this.len().max(1) as u64) as usize).map_or_else(Vec::new, |f| (*f).clone());
     match rng.below(6) {
-        // Nothing like one.
+        // Random bytes.
         0 => frame = (0..60 + rng.below(200)).map(|_| rng.number() as u8).collect(),
-        // With numbers that are still to come: of the sequence, or of the session.
+        // With numbers that have not been used yet: of the sequence, or of the session.
         1 if frame.len() > 40 => {
             let next = u64::from_be_bytes(frame[24..32].try_into().unwrap()) + 1 + rng.below(50);
             frame[24..32].copy_from_slice(&next.to_be_bytes());
         }
         2 if frame.len() > 40 => frame[8..16].copy_from_slice(&rng.number().to_be_bytes()),
-        // As long as they may be.
+        // Of the greatest length.
         3 if frame.len() > 40 => {
             let next = u64::from_be_bytes(frame[24..32].try_into().unwrap()) + 1;
             frame[24..32].copy_from_slice(&next.to_be_bytes());
             frame.resize(1500, 7);
             frame[2..4].copy_from_slice(&1500u16.to_be_bytes());
         }
-        // As it was.
+        // Unchanged.
         4 => {}
         _ if frame.is_empty() => {}
         _ => {
@@ -58,8 +58,8 @@ fn forge(lab: &mut Lab, seen: &[(End, Vec<u8>)], to: End) -> Vec<u8> {
     frame
 }
 
-/// A million a second, for 400 ms, at each end: what a forged frame costs is a look at its marks, and hellos
-/// get through.
+/// A million forged frames a second for 400 ms, at each end. A forged frame costs only a check of its short
+/// authentication code, and hellos are still received.
 #[test]
 fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
     let mut lab = pair(7);
@@ -67,7 +67,7 @@ fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
     for ms in 0..400 {
         let seen = lab.recorded.clone().unwrap();
         for (n, peer) in [(0, 1), (1, 0)] {
-            // A few hundred different ones, again and again.
+            // A few hundred different frames, repeated.
             let forged: Vec<Vec<u8>> = (0..20).map(|_| forge(&mut lab, &seen, (n, peer))).collect();
             for i in 0..1000 {
                 let (now, frame) = (lab.now, &forged[(ms + i) % 20]);
@@ -86,14 +86,13 @@ fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
             after.opened - before.opened,
         );
         assert!(forged > 200_000, "{forged}");
-        // The neighbor's own: a hello each 10 ms.
+        // The neighbor's own frames: a hello every 10 ms.
         assert!((30..100).contains(&opened) && after.heard - before.heard >= 30, "{opened} tags");
         assert!(matches!(lab.reason(n, peer), Some(Reason::Foreign(_) | Reason::Version(..))));
     }
 }
 
-/// Somebody who sees each frame and is faster than it sends a thousand like it, with another body, before it
-/// arrives.
+/// An attacker who sees each frame sends a thousand like it, with another body, before it arrives.
 #[test]
 fn forged_bodies_behind_a_true_header_cost_a_bounded_number_of_tags() {
     let mut lab = pair(8);
@@ -101,7 +100,7 @@ fn forged_bodies_behind_a_true_header_cost_a_bounded_number_of_tags() {
     for _ in 0..400 {
         let due: Vec<(End, Vec<u8>)> = lab.flying.iter().map(|(_, to, frame)| (*to, frame.clone())).collect();
         for ((n, peer), mut frame) in due {
-            // Where the mark does not see it, if the frame is that long.
+            // Behind the bytes that the short authentication code covers, if the frame is that long.
             let at = frame.len() - 17;
             let true_byte = frame[at];
             for i in 0..1000 {
@@ -119,8 +118,8 @@ fn forged_bodies_behind_a_true_header_cost_a_bounded_number_of_tags() {
     assert!(after.downs == 0 && opened < 4000 && after.ignored > 1000, "{after:?}");
 }
 
-/// A link that is cut and healed while everything that was ever said over it, of all lives of both nodes,
-/// comes again, ten times a millisecond at each end.
+/// A link is cut and restored while every frame that was ever sent over it, in all sessions of both nodes, is
+/// repeated, ten in each millisecond at each end.
 fn replay(lab: &mut Lab, old: &[(End, Vec<u8>)], ms: u64, mut each: impl FnMut(&mut Lab)) {
     for _ in 0..ms {
         for _ in 0..20 {
@@ -137,7 +136,7 @@ fn replay(lab: &mut Lab, old: &[(End, Vec<u8>)], ms: u64, mut each: impl FnMut(&
 #[test]
 fn replayed_hellos_neither_hold_a_dead_link_up_nor_take_a_live_one_down() {
     let mut lab = pair(9);
-    // Earlier lives of both nodes, and of the link.
+    // Earlier sessions of both nodes, and of the link.
     for n in [0, 1, 0, 1, 1, 0] {
         lab.kill(n);
         lab.run(100);
@@ -150,13 +149,13 @@ fn replayed_hellos_neither_hold_a_dead_link_up_nor_take_a_live_one_down() {
     }
     let mut old = lab.recorded.take().unwrap();
     for round in 0..8 {
-        // Calm enough not to be let in ever more rarely.
+        // Long enough between the restarts that the node is not admitted more and more slowly.
         lab.run(8000);
         assert!(lab.all_well(), "{round}");
         let downs = lab.downs();
         replay(&mut lab, &old, 300, |lab| assert!(lab.up(0, 1) && lab.up(1, 0), "{round}"));
         assert_eq!(lab.downs(), downs);
-        // What is said now is recorded too, and never arrives.
+        // What is sent now is recorded too, and never arrives.
         lab.recorded = Some(Vec::new());
         let cuts: &[End] = [&[(0, 1), (1, 0)][..], &[(1, 0)], &[(0, 1)]][round % 3];
         lab.cut.extend(cuts);
@@ -183,7 +182,8 @@ fn replayed_hellos_neither_hold_a_dead_link_up_nor_take_a_live_one_down() {
     }
 }
 
-/// A node starts again, so that it knows none of the sessions that there were, while all of them come again.
+/// A node starts again and so knows none of the earlier sessions, while the frames of all of them are
+/// repeated.
 #[test]
 fn a_node_that_starts_among_replayed_hellos_is_heard() {
     let mut lab = pair(10);
@@ -205,13 +205,14 @@ fn a_node_that_starts_among_replayed_hellos_is_heard() {
     }
 }
 
-/// Frames that were said and never arrived have good numbers. Somebody who kept a minute of them gives them
-/// out one by one when their node is dead.
+/// Frames that were sent and never arrived have valid numbers. An attacker who recorded a minute of them
+/// sends them one by one when their node is dead.
 #[test]
 fn what_was_held_back_does_not_stand_for_a_node_that_is_dead() {
     let mut lab = pair(11);
     lab.recorded = Some(Vec::new());
-    // So short that nobody notices, again and again: what node 1 says then is kept.
+    // Interruptions so short that the link stays up, repeated: the frames that node 1 sends in them are
+    // recorded.
     for _ in 0..300 {
         lab.cut.insert((1, 0));
         lab.run(20);
@@ -221,7 +222,7 @@ fn what_was_held_back_does_not_stand_for_a_node_that_is_dead() {
         flat.retain(|(from, _)| *from == (1, 0));
     }
     assert!(lab.up(0, 1) && lab.downs() == 0);
-    // And a longer time that is one.
+    // And a longer one, in which the link goes down.
     lab.cut.insert((1, 0));
     lab.run(3000);
     lab.kill(1);
@@ -238,12 +239,12 @@ fn what_was_held_back_does_not_stand_for_a_node_that_is_dead() {
     assert!(lab.all_well(), "{:?}", lab.reason(0, 1));
 }
 
-/// The same while the link is up: it dies with the node.
+/// The same while the link is up: it goes down when the node dies.
 #[test]
 fn what_was_held_back_does_not_keep_a_link_up() {
     let mut lab = pair(12);
     let mut held = Vec::new();
-    // Two of three hellos are kept, each third one arrives.
+    // Of three hellos, two are held back and one arrives.
     for ms in 0..20_000 {
         lab.step();
         let (keep, go): (Vec<_>, Vec<_>) = std::mem::take(&mut lab.flying)
@@ -256,7 +257,7 @@ fn what_was_held_back_does_not_keep_a_link_up() {
     lab.kill(1);
     lab.run(10);
     let began = lab.now;
-    // The latest first and last, so that some are ahead of all that were heard.
+    // The latest first and last, so that some have greater numbers than all that were received.
     for frame in held.iter().rev().chain(&held) {
         lab.deliver((0, 1), frame);
         lab.step();
@@ -264,7 +265,7 @@ fn what_was_held_back_does_not_keep_a_link_up() {
     }
 }
 
-/// Milliseconds until a condition holds.
+/// The milliseconds until a condition is met.
 fn until(lab: &mut Lab, limit: u64, mut good: impl FnMut(&mut Lab) -> bool) -> Option<u64> {
     (0..limit).find(|_| {
         lab.step();
@@ -281,7 +282,7 @@ fn a_lowered_mtu_is_noticed_in_well_under_a_second_and_its_measure_is_named() {
         lab.mtu = mtu;
         let noticed = until(&mut lab, 2000, |lab| !lab.up(0, 1) && !lab.up(1, 0));
         assert!(noticed.is_some_and(|ms| ms <= 550), "{mtu}: {noticed:?}");
-        // No number rather than a wrong one.
+        // No length is better than a wrong one.
         let right = |r: Option<Reason>| matches!(r, Some(Reason::Mtu { wanted: 1500, largest: Some(n), .. }) if usize::from(n) == mtu);
         let found = until(&mut lab, 20_000, |lab| {
             let reason = lab.reason(0, 1);
@@ -299,10 +300,10 @@ fn a_lowered_mtu_is_noticed_in_well_under_a_second_and_its_measure_is_named() {
                 "frames of 1500 bytes do not arrive at node 1, only up to {mtu}: the link's MTU is too small"
             )
         );
-        // It stays so,
+        // The link stays down,
         lab.run(3000);
         assert!(right(lab.reason(0, 1)) && right(lab.reason(1, 0)));
-        // is found again when it changes, and the link comes back with it.
+        // the length is found again when it changes, and the link comes up.
         lab.mtu = mtu - 20;
         let changed = until(
             &mut lab,
@@ -326,7 +327,7 @@ fn a_lowered_mtu_is_noticed_in_well_under_a_second_and_its_measure_is_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
-    /// A link that loses frames, long and short ones alike, is not taken for one with a small MTU.
+    /// A link that loses frames of all lengths is not mistaken for one with a small MTU.
     #[test]
     fn loss_is_no_mtu(seed: u64) {
         let mut lab = pair(seed);

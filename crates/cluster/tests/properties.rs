@@ -1,4 +1,5 @@
-//! What the policy promises, over random traffic, and over a cluster of balancers in lock step.
+//! What the load balancing guarantees, over random traffic, and in a cluster of balancers that run in lock
+//! step.
 
 use cluster::work::Work;
 use cluster::{Balancer, Choice, Config, Error, Failures, Mode, NodeId, Outgoing, Rng};
@@ -39,11 +40,11 @@ impl Model {
             flows: 1,
         }
     }
-    /// Every input at full rate for so many packet times.
+    /// Every input sends at full rate for this many packet times.
     fn run(&mut self, steps: u32, matrix: &[Vec<f64>]) {
         let n = self.nodes.len();
         let packet_ns = u64::from(BYTES) * 8 * GBPS / self.nodes[0].config().rate_bps;
-        // Pairs are out of step with each other, as independent lines are.
+        // Pairs are out of phase with each other, as independent links are.
         let pairs = (0..n).flat_map(|s| (0..n).map(move |d| (s, d))).filter(|&(s, d)| matrix[s][d] > 0.0);
         let mut pairs: Vec<_> = pairs.map(|(s, d)| (s, d, (s * 7 + d * 3) as f64 % 10.0 / 10.0)).collect();
         for step in 0..steps {
@@ -99,7 +100,8 @@ fn permutation(n: usize) -> Vec<Vec<f64>> {
     (0..n).map(|s| (0..n).map(|d| f64::from(d == (s + 1) % n)).collect()).collect()
 }
 
-/// One output is filled, half of it from one input; what the inputs have left goes to one other node each.
+/// One output is full, half of it from one input. The capacity that the inputs have left goes to one other
+/// node each.
 fn hot_spot(n: usize) -> Vec<Vec<f64>> {
     let mut m = vec![vec![0.0; n]; n];
     (1..n).for_each(|s| m[s][0] = if s == 1 { 0.5 } else { 0.5 / (n - 2) as f64 });
@@ -107,8 +109,8 @@ fn hot_spot(n: usize) -> Vec<Vec<f64>> {
     m
 }
 
-/// What makes one link busiest under Direct: R/N for its far end from its near end, whose other traffic is
-/// for one more node, while another node sends all that the far end can take besides.
+/// The traffic for which one link is busiest under the policy Direct: its near end sends R/N to its far end
+/// and the rest to one more node, while another node sends all that the far end can accept besides.
 fn adversary(n: usize) -> Vec<Vec<f64>> {
     let share = 1.0 / n as f64;
     let mut m = vec![vec![0.0; n]; n];
@@ -118,13 +120,13 @@ fn adversary(n: usize) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn uniform_goes_straight_and_c_is_two() {
+fn uniform_traffic_goes_directly_and_c_is_two() {
     for n in [4usize, 8, 16] {
         for mode in [Mode::Direct, Mode::Adaptive] {
             let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
             m.run(20_000, &uniform(n));
             let (c, node) = (m.c(), m.worst_node());
-            // Adaptive draws now and then where a burst has emptied a budget.
+            // Adaptive occasionally draws at random where a burst has emptied a budget.
             assert!((2.0..2.03).contains(&c) && node < 2.1, "{mode:?} {n}: c {c}, busiest node {node}");
             assert!(m.worst_link() < 0.6, "{mode:?} {n}: {}", m.worst_link());
         }
@@ -161,8 +163,8 @@ fn no_link_above_what_was_planned() {
             ("adversary", adversary(n)),
         ] {
             for mode in [Mode::Valiant, Mode::Adaptive] {
-                // A packet is not divided: a few more or fewer in each phase; and what was saved up may go at
-                // once.
+                // A packet is not divided, so there are a few more or fewer in each phase; and what was saved
+                // may be sent at once.
                 for (steps, burst_ns, most) in [(2_000, Some(0), 4.0), (60_000, None, 4.0)] {
                     let mut m = Model::new(n as u16, |me| Config { burst_ns, ..config(me, n as u16, mode) });
                     m.run(steps, &matrix);
@@ -176,7 +178,7 @@ fn no_link_above_what_was_planned() {
 
 #[test]
 fn direct_as_described_needs_more_than_was_planned() {
-    // (N-1)/(N-2) for a permutation: why Adaptive exists.
+    // (N-1)/(N-2) for a permutation: the reason for the policy Adaptive.
     for n in [4usize, 8] {
         let mut m = Model::new(n as u16, |me| config(me, n as u16, Mode::Direct));
         m.run(60_000, &permutation(n));
@@ -198,7 +200,7 @@ fn adaptive_works_less_than_valiant() {
 }
 
 #[test]
-fn what_is_not_straight_is_spread_evenly() {
+fn what_does_not_go_directly_is_distributed_evenly() {
     for mode in MODES {
         let mut b = Balancer::new(config(0, 9, mode), 0).unwrap();
         let mut seen = [0u32; 9];
@@ -214,17 +216,17 @@ fn what_is_not_straight_is_spread_evenly() {
     }
 }
 
-/// Many inputs for one output: what goes on from an intermediate is even although no input knows of another.
+/// Many inputs for one output: the load from an intermediate node is even although no input knows of another.
 #[test]
 fn what_goes_on_from_an_intermediate_is_spread_evenly() {
     let n = 16;
-    // Each of 15 inputs has R/8 for output 0, half of it to be spread: for each of 14 others an 112th of R
-    // from each.
+    // Each of 15 inputs sends R/8 to output 0, half of it via intermediate nodes: each of 14 other nodes gets
+    // R/112 from each input.
     let matrix: Vec<Vec<f64>> =
         (0..n).map(|s| (0..n).map(|d| if s > 0 && d == 0 { 0.125 } else { 0.0 }).collect()).collect();
     for mode in [Mode::Direct, Mode::Adaptive] {
         let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
-        // A few packets of each input over each other node.
+        // A few packets of each input go via each other node.
         m.run(8_000, &matrix);
         let over: Vec<u64> = (1..n).map(|via| m.work[via].transit / u64::from(BYTES)).collect();
         let (least, most) = (over.iter().min().unwrap(), over.iter().max().unwrap());
@@ -232,15 +234,15 @@ fn what_goes_on_from_an_intermediate_is_spread_evenly() {
     }
 }
 
-/// One flow at 10 Gbps over links of 5: how often it changes its way, and what each way carries of 10 Gbps.
+/// One flow at 10 Gbps over links of 5: how often it changes its path, and what each path carries of 10 Gbps.
 fn elephant(mode: Mode, delta_ns: Option<u64>) -> (u32, [f64; 4], Balancer) {
     let mut b = Balancer::new(Config { delta_ns, ..config(0, 4, mode) }, 0).unwrap();
     let (mut changes, mut last, mut sent) = (0, None, [0u32; 4]);
     for i in 0..100_000u64 {
-        let way = one(&mut b, i * 800, 77, 1000, 2);
-        changes += u32::from(last.is_some_and(|l| l != way));
-        last = Some(way);
-        match way {
+        let choice = one(&mut b, i * 800, 77, 1000, 2);
+        changes += u32::from(last.is_some_and(|l| l != choice));
+        last = Some(choice);
+        match choice {
             Choice::Direct => sent[2] += 1,
             Choice::Via(via) => sent[via.index()] += 1,
             other => panic!("{other:?}"),
@@ -257,11 +259,11 @@ fn a_flow_too_fast_for_one_way_takes_several() {
         let counts = b.flowlet_counts();
         assert_eq!(counts.started, 1);
         assert_eq!(counts.started + counts.kept + counts.moved + counts.returned + counts.spilled, 100_000);
-        // The links have 15 Gbps together, so no path that is used is above its capacity.
+        // The links have a capacity of 15 Gbps together, so no path that is used is overloaded.
         assert!(parts.iter().all(|&p| p < 0.52) && counts.spilled < 1000, "{mode:?}: {parts:?} {counts:?}");
         assert!(
             changes * 2 < plain,
-            "{mode:?}: {changes} changes of way, {plain} without flowlets, {counts:?}"
+            "{mode:?}: {changes} changes of path, {plain} without flowlets, {counts:?}"
         );
         if mode == Mode::Direct {
             assert!(parts[2] < 0.26, "{parts:?}");
@@ -317,13 +319,16 @@ fn a_successor_goes_on_with_flows_and_counts() {
     };
     let send = |b: &mut Balancer, now| (0..40).map(|flow| one(b, now, flow, 100, 1)).collect::<Vec<_>>();
     let mut four = make(4);
-    let ways = send(&mut four, 1000);
-    assert!(ways.contains(&Choice::Direct) && ways.iter().any(|w| matches!(w, Choice::Via(_))), "{ways:?}");
+    let choices = send(&mut four, 1000);
+    assert!(
+        choices.contains(&Choice::Direct) && choices.iter().any(|w| matches!(w, Choice::Via(_))),
+        "{choices:?}"
+    );
     let mut five = make(5);
     five.take_over(&mut four);
-    assert_eq!(send(&mut five, 2000), ways);
+    assert_eq!(send(&mut five, 2000), choices);
     assert_eq!((five.flowlet_counts().started, five.flowlet_counts().kept), (40, 40));
-    // Ways over nodes that are no more are left.
+    // Paths over nodes that no longer exist are given up.
     let mut two = make(2);
     two.take_over(&mut five);
     assert_eq!(send(&mut two, 3000), [Choice::Direct; 40]);
@@ -344,17 +349,17 @@ fn a_node_returns() {
 }
 
 fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
-    // Lengths, and gaps from back to back to idle.
+    // Lengths, and gaps between back to back and idle.
     prop::collection::vec((60u32..9000, prop_oneof![0u64..20, 0u64..5_000, 0u64..3_000_000]), 1..600)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Over any stretch of time, no more than R/N of it goes directly, the saved-up burst, and a packet;
-    /// flowlets overdraw it by as much as can be saved up.
+    /// In any period, no more than R/N of it goes directly, plus the saved burst and a packet. Flowlets
+    /// exceed that by at most as much as can be saved.
     #[test]
-    fn straight_share_is_bounded(
+    fn the_direct_share_is_bounded(
         packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50,
     ) {
         let delta_ns = flowlets.then_some(100_000_000);
@@ -362,7 +367,7 @@ proptest! {
         let mut b = Balancer::new(c, 0).unwrap();
         let share = u128::from(b.direct_share_bps());
         let bound = u128::from(10 * GBPS / u64::from(nodes)) * u128::from(burst_ns) * (1 + u128::from(flowlets)) + 9000 * 8 * u128::from(GBPS);
-        // In billionths of a bit: what went above the share since the stretch that is worst so far began.
+        // In billionths of a bit: the excess over the share since the start of the worst period so far.
         let (mut now, mut excess) = (0, 0u128);
         for (i, (bytes, gap)) in packets.into_iter().enumerate() {
             now += gap;
@@ -374,8 +379,8 @@ proptest! {
         }
     }
 
-    /// Over any stretch of packets, whatever their lengths, no link is given more than its share of what is
-    /// spread for an output node, and a few packets; also with dead nodes and links.
+    /// In any sequence of packets, whatever their lengths, no link gets more than its share of what goes to
+    /// an output node via intermediate nodes, plus a few packets; also with dead nodes and links.
     #[test]
     fn turns_are_even(
         nodes in 3u16..17,
@@ -386,7 +391,7 @@ proptest! {
         let mut b = Balancer::new(config(0, nodes, MODES[mode]), 0).unwrap();
         let mut failures = Failures::none(nodes).unwrap();
         for (from, to) in dead.into_iter().filter(|&(f, t)| f < nodes && t < nodes && t > 0) {
-            // Nodes and links, by what they are.
+            // If the two numbers are the same, a node is dead; otherwise a link.
             let _ = if from == to { failures.set_node(NodeId(to), false) } else { failures.set_link(NodeId(from), NodeId(to), false) };
         }
         b.apply(&failures).unwrap();
@@ -399,12 +404,12 @@ proptest! {
             now += gap;
             let to = NodeId(1 + output % few.min(nodes - 1));
             if let Choice::Via(via) = one(&mut b, now, 0, bytes, to.0) {
-                let ways = (0..nodes).filter(|&v| leads(v, to)).count() as f64;
+                let paths = (0..nodes).filter(|&v| leads(v, to)).count() as f64;
                 let excess = &mut excess[to.index()];
                 excess[via.index()] += f64::from(bytes);
                 for other in (0..nodes).filter(|&v| leads(v, to)) {
                     let excess = &mut excess[usize::from(other)];
-                    *excess = (*excess - f64::from(bytes) / ways).max(0.0);
+                    *excess = (*excess - f64::from(bytes) / paths).max(0.0);
                 }
                 let most = excess.iter().copied().fold(0.0, f64::max);
                 prop_assert!(most < 3.0 * 1514.0, "packet {i}: {most} bytes above its share");
@@ -412,7 +417,8 @@ proptest! {
         }
     }
 
-    /// No packet towards what is dead, and one is unreachable only if there is no way with one intermediate.
+    /// No packet is sent towards a dead node, and one is unreachable only if there is no path via one
+    /// intermediate node.
     #[test]
     fn dead_links_are_not_used(
         nodes in 2u16..12,
@@ -423,7 +429,7 @@ proptest! {
         let delta_ns = flowlets.then_some(100_000_000);
         let c = Config { delta_ns, flows: 64, ..config(0, nodes, MODES[mode]) };
         let mut b = Balancer::new(c, 0).unwrap();
-        // Flowlets that began before anything failed.
+        // Flowlets that began before the failures.
         for i in 0..200u32 {
             one(&mut b, u64::from(i), i % 20, 1000, (i % u32::from(nodes)) as u16);
         }
@@ -446,42 +452,43 @@ proptest! {
                     prop_assert!(failures.link_up(me, via) && failures.link_up(via, to));
                 }
                 Choice::Unreachable => {
-                    let way = |v: u16| v != 0 && failures.link_up(me, NodeId(v)) && failures.link_up(NodeId(v), to);
-                    prop_assert!(!failures.link_up(me, to) && !(0..nodes).any(|v| v != to.0 && way(v)));
+                    let leads = |v: u16| v != 0 && failures.link_up(me, NodeId(v)) && failures.link_up(NodeId(v), to);
+                    prop_assert!(!failures.link_up(me, to) && !(0..nodes).any(|v| v != to.0 && leads(v)));
                 }
             }
         }
-        // All back: every node is reached again.
+        // Everything works again: every node is reached.
         b.apply(&Failures::none(nodes).unwrap()).unwrap();
         for to in 1..nodes {
             prop_assert_ne!(one(&mut b, 1000, 3, 1000, to), Choice::Unreachable);
         }
     }
 
-    /// A flow whose packets are within delta of one another keeps its way, as long as links have room.
+    /// A flow whose packets are within delta of one another keeps its path as long as the links have
+    /// capacity.
     #[test]
     fn flowlets_keep_their_way(
         mode in 0usize..3, nodes in 3u16..20, gaps in prop::collection::vec(0u64..99_000_000, 2..200),
     ) {
-        // Links that bear anything and a share that is never used up: nothing to move for.
+        // The links have unlimited capacity, and no share is ever used up: no flow has a reason to move.
         let c = Config {
             delta_ns: Some(100_000_000), link_bps: Some(100 * GBPS), burst_ns: Some(100_000_000), ..config(0, nodes, MODES[mode])
         };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut ways = [None; 8];
+        let mut choices = [None; 8];
         let mut now = 0;
         for gap in gaps {
             now += gap / 8;
             for flow in 0..8u32 {
                 now += gap / 100;
-                let way = one(&mut b, now, flow, 1500, 1 + (flow % 2) as u16);
-                prop_assert_eq!(*ways[flow as usize].get_or_insert(way), way);
+                let choice = one(&mut b, now, flow, 1500, 1 + (flow % 2) as u16);
+                prop_assert_eq!(*choices[flow as usize].get_or_insert(choice), choice);
             }
         }
         prop_assert_eq!(b.flowlet_counts().started, 8);
     }
 
-    /// The same seed, the same decisions, in batches of any size.
+    /// The same seed gives the same decisions, in batches of any size.
     #[test]
     fn the_same_seed_decides_the_same(mode in 0usize..3, flowlets: bool, seed: u64, cut in 1usize..64) {
         let delta_ns = flowlets.then_some(1_000_000);
@@ -501,7 +508,7 @@ proptest! {
         }
     }
 
-    /// Whatever comes, the flow table stays as large as it is, and nothing panics.
+    /// Whatever the traffic, the flow table keeps its size, and nothing panics.
     #[test]
     fn anything_goes(
         packets in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u16>(), any::<u64>()), 1..500), mode in 0usize..3,
@@ -517,9 +524,9 @@ proptest! {
     }
 }
 
-/// One input, one output, 300 flows that never pause, and more than one way can carry (RouteBricks, §6.2).
+/// One input, one output, 300 flows that never pause, and more than one path can carry (RouteBricks, §6.2).
 #[test]
-fn flowlets_change_their_way_rarely_and_use_the_straight_one() {
+fn flowlets_change_their_path_rarely_and_use_the_direct_one() {
     for mode in [Mode::Direct, Mode::Adaptive] {
         for load in [0.6, 1.0] {
             let delta_ns = Some(100_000_000);
@@ -535,7 +542,7 @@ fn flowlets_change_their_way_rarely_and_use_the_straight_one() {
                 changes * 200 < packets,
                 "{mode:?} {load}: {changes} changes of {packets} packets, {counts:?}"
             );
-            // R/N is 200,000 packets; flowlets that a first burst drove away come back.
+            // R/N is 200,000 packets; flowlets that a first burst moved to other paths come back.
             let least = 100_000;
             assert!(direct > least, "{mode:?} {load}: {direct:?} {counts:?}");
         }

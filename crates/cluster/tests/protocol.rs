@@ -39,7 +39,8 @@ fn a_larger_mesh_and_a_k_ary_n_fly_notice_as_fast() {
     lab.kill(7);
     lab.run(100);
     assert!((0..20).filter(|n| *n != 7).all(|n| lab.failures(n).dead_nodes().eq([NodeId(7)])));
-    // Three stages of four nodes, each joined to two of the next: nobody hears all others.
+    // Three stages of four nodes, each with links to two of the next stage: no node receives the hellos of
+    // all others.
     let links = (0..2u16).flat_map(|s| {
         (0..4u16).flat_map(move |i| [0, 1].map(|d| (4 * s + i, 4 * (s + 1) + (2 * i + d) % 4)))
     });
@@ -67,7 +68,8 @@ fn fly() -> Lab {
     lab
 }
 
-/// Nobody in a fly hears all others, so the word of a death passes nodes on its way. It does not wait there.
+/// No node of a fly has links to all others, so the news of a failure is passed on by nodes. They pass it on
+/// without delay.
 #[test]
 fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbor_notices() {
     let (mut lab, mut longest, mut spread) = (fly(), 0, 0);
@@ -92,8 +94,8 @@ fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbor_notices
     assert!(longest <= 60 * MS && spread <= 4 * MS, "{longest} ns, of which {spread} on the way");
 }
 
-/// Nodes that share processors with much else: each runs for a few milliseconds, then waits for up to
-/// `longest`.
+/// Nodes that share processors with many other processes: each runs for a few milliseconds, then waits for up
+/// to `longest`.
 fn kept_waiting(ends: &mut BTreeMap<u16, u64>, lab: &mut Lab, longest: u64) {
     for n in 0..lab.size {
         let end = ends.entry(n).or_insert(lab.now);
@@ -128,7 +130,7 @@ fn nodes_that_are_kept_waiting_know_of_a_death_in_time_and_do_not_see_any_where_
     }
 }
 
-/// A processor that is kept from a node for less than 40 ms, however often, is no death.
+/// A node that does not get a processor for less than 40 ms, however often, does not count as dead.
 #[test]
 fn a_node_that_is_kept_waiting_for_less_than_40_ms_stays_up() {
     let mut lab = Lab::mesh(4);
@@ -207,7 +209,7 @@ fn wrong_wiring_is_named() {
     let wrong = Reason::WrongNode { wanted: NodeId(1), heard: NodeId(2), meant: NodeId(0) };
     assert_eq!(lab.reason(0, 1), Some(wrong));
     assert!(wrong.to_string().contains("node 2 is at the other end instead of node 1"), "{wrong}");
-    // Where the right node is heard, over another of its links.
+    // The right node is at the other end, but with another of its links.
     let other = Reason::WrongLink { heard: NodeId(0), meant: NodeId(1) };
     assert_eq!(lab.reason(2, 0), Some(other));
     assert!(
@@ -215,7 +217,7 @@ fn wrong_wiring_is_named() {
         "{other}"
     );
     assert!(lab.up(1, 2) && !lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
-    // A link that leads back.
+    // A link that is looped back.
     lab.cut.insert((2, 0));
     lab.wires.insert((0, 1), (0, 1));
     lab.run(100);
@@ -232,18 +234,18 @@ fn a_foreign_node_is_never_heard_and_another_of_the_same_identity_is_named() {
     assert!(counts.foreign > 90 && counts.heard == 0);
     assert!(lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
     assert_eq!(lab.failures(1).dead_nodes().collect::<Vec<_>>(), [NodeId(2)]);
-    // In place of node 2 another node 1, once at node 0's end of the wire, once at node 1's.
+    // In place of node 2 there is another node 1, once at node 0's end of the cable, once at node 1's.
     lab.start_as(2, 1, key());
     lab.run(1000);
     let wrong = Reason::WrongNode { wanted: NodeId(2), heard: NodeId(1), meant: NodeId(0) };
     assert_eq!(lab.reason(0, 2), Some(wrong));
     lab.wires.insert((2, 0), (1, 2));
     lab.run(1000);
-    assert_eq!(lab.reason(1, 2), Some(Reason::MyTwin(NodeId(1))));
+    assert_eq!(lab.reason(1, 2), Some(Reason::DuplicateOfThisNode(NodeId(1))));
     assert!(lab.up(0, 1));
 }
 
-/// Two node 3, one wired to node 0, the other one to nodes 1 and 2.
+/// Two nodes with the number 3, one connected to node 0, the other to nodes 1 and 2.
 #[test]
 fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_else() {
     let mut lab = Lab::mesh(4);
@@ -259,14 +261,14 @@ fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_els
     let now = lab.now;
     for n in 0..3 {
         let board = lab.node(n).control.board().clone();
-        assert_eq!(board.twins(now).collect::<Vec<_>>(), [NodeId(3)], "node {n}");
+        assert_eq!(board.duplicates(now).collect::<Vec<_>>(), [NodeId(3)], "node {n}");
         assert!((0..3).filter(|p| *p != n).all(|p| lab.up(n, p)));
         let others = lab.failures(n);
         assert!(others.alive() == 4 && others.link_up(NodeId(0), NodeId(1)));
         let downs: u64 = lab.node(n).control.neighbors().map(|l| l.counts().downs).sum();
         assert_eq!(downs, 0);
     }
-    // They do not make each other shout.
+    // They do not make each other send reports without end.
     lab.recorded = Some(Vec::new());
     lab.run(1000);
     let frames = lab.recorded.take().unwrap().len();
@@ -274,7 +276,7 @@ fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_els
     lab.kill(4);
     lab.run(6000);
     let now = lab.now;
-    assert_eq!(lab.node(0).control.board().twins(now).count(), 0);
+    assert_eq!(lab.node(0).control.board().duplicates(now).count(), 0);
 }
 
 #[test]
@@ -289,7 +291,7 @@ fn another_configuration_is_refused_at_first_and_borne_for_a_while_later() {
     lab.node(0).control.link(now, NodeId(1), differ).unwrap();
     lab.run(300);
     assert!(lab.all_well());
-    // One after the other, on a running cluster.
+    // One node after the other, in a running cluster.
     let third = Settings { digest: 8, ..differ };
     lab.node(0).control.link(now, NodeId(1), third).unwrap();
     lab.run(10_000);
@@ -315,7 +317,7 @@ fn a_link_with_a_smaller_mtu_is_not_used() {
     lab.mtu = 1500;
     lab.run(200);
     assert!(lab.all_well());
-    // It shrinks later.
+    // The MTU shrinks later.
     lab.mtu = 1400;
     lab.run(8000);
     assert!(!lab.up(0, 1) && !lab.up(1, 0));
@@ -332,7 +334,7 @@ fn a_node_that_was_stopped_does_not_hold_the_others_for_dead() {
     lab.run(2000);
     lab.node(0).runs = true;
     let now = lab.now;
-    // It looks at the time before it looks at what has come.
+    // The node runs its timers before it reads the frames that have arrived.
     lab.node(0).control.tick(now, NodeId(1));
     assert!(lab.up(0, 1));
     lab.run(500);
@@ -352,7 +354,7 @@ fn a_node_that_starts_again_and_again_harms_nobody() {
     }
     assert!(lab.up(0, 1));
     assert_eq!(lab.node(0).control.neighbor(NodeId(1)).unwrap().counts().downs, 0);
-    // 20 seconds, 100 starts: it is let in ever more rarely.
+    // 20 seconds, 100 starts: the node is admitted more and more slowly.
     let changes = lab.node(0).control.generation() - before;
     assert!(changes < 1500, "{changes}");
     let sessions = lab.node(0).control.neighbor(NodeId(2)).unwrap().counts();
@@ -388,7 +390,7 @@ fn a_route_is_soon_on_all_nodes_and_a_node_that_starts_gets_all() {
     let all = table(&mut lab, 0);
     assert_eq!(all.len(), 5000);
     assert!((0..4).all(|n| table(&mut lab, n) == all));
-    // Only the links' own hellos are left once they agree.
+    // Once the nodes agree, only the links' own hellos are left.
     lab.recorded = Some(Vec::new());
     lab.run(100);
     assert!(lab.recorded.as_ref().unwrap().iter().all(|(_, f)| f[1] == 1));
@@ -412,12 +414,13 @@ fn what_is_entered_at_a_node_that_has_just_started_is_later_than_what_was_there(
     }
 }
 
-/// Two nodes are apart while one of them removes so many routes that it forgets the first ones.
+/// Two nodes have no connection while one of them removes so many routes that it no longer remembers the
+/// first ones.
 #[test]
 fn a_route_that_was_removed_long_ago_does_not_come_back_with_a_node_that_was_apart() {
     let mut lab = Lab::mesh(2);
     for n in 0..2 {
-        // Room for 16 routes, and 1028 removed ones.
+        // Space for 16 routes, and 1028 removed ones.
         let mut replica = Replica::new(NodeId(n), 16).unwrap();
         replica.link(NodeId(1 - n));
         lab.node(n).replica = replica;
@@ -433,7 +436,7 @@ fn a_route_that_was_removed_long_ago_does_not_come_back_with_a_node_that_was_apa
         lab.node(0).replica.add(prefix(i), via).unwrap();
         lab.node(0).replica.remove(prefix(i)).unwrap();
     }
-    // What the other one enters meanwhile is new, although its version is old.
+    // Routes that the other node adds meanwhile are new, although their versions are old.
     lab.node(1).replica.add(prefix(7), via).unwrap();
     lab.node(1).replica.remove(prefix(2)).unwrap();
     lab.cut.clear();
@@ -444,7 +447,7 @@ fn a_route_that_was_removed_long_ago_does_not_come_back_with_a_node_that_was_apa
     }
 }
 
-/// Everything that can happen to frames of a cluster whose frames somebody has recorded.
+/// Everything that can happen to frames of a cluster whose frames an attacker has recorded.
 fn tamper(rng: &mut Rng, frames: &[(End, Vec<u8>)]) -> (End, Vec<u8>) {
     let (from, mut frame) = frames[rng.below(frames.len() as u64) as usize].clone();
     match rng.below(5) {
@@ -468,8 +471,8 @@ fn tamper(rng: &mut Rng, frames: &[(End, Vec<u8>)]) -> (End, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Frames of earlier sessions and of this one, cut, changed, mixed and made up, sent many times over any
-    /// link: links that are up stay up, dead nodes stay dead, routes stay what they are.
+    /// Frames of earlier sessions and of this one, cut, changed, mixed and forged, sent many times over any
+    /// link: links that are up stay up, dead nodes stay dead, and routes do not change.
     #[test]
     fn forged_and_repeated_frames_change_nothing(seed: u64) {
         let mut lab = Lab::mesh(3);
@@ -483,7 +486,7 @@ proptest! {
         for i in 0..50 {
             lab.node(0).replica.set(prefix(i), Ipv4Addr::new(8, 8, 8, 8)).unwrap();
         }
-        // Another life of node 1, and the end of node 2.
+        // Another session of node 1, and the end of node 2.
         lab.kill(1);
         lab.run(100);
         lab.start(1);
@@ -497,7 +500,7 @@ proptest! {
         for _ in 0..400 {
             for _ in 0..10 {
                 let (from, frame) = tamper(&mut rng, &frames);
-                // Where it was meant for, or to any other end.
+                // At the end that it was sent to, or at any other.
                 let ends: Vec<End> = lab.wires.keys().copied().collect();
                 let to = if rng.below(2) == 0 { lab.wires[&from] } else { ends[rng.below(6) as usize] };
                 lab.deliver(to, &frame);
@@ -514,15 +517,15 @@ proptest! {
             prop_assert!(lab.up(n, peer));
             prop_assert_eq!(lab.node(n).control.neighbor(NodeId(peer)).unwrap().counts().downs, u64::from(n == 0));
         }
-        // And the dead node is let in again.
+        // And the dead node is admitted again.
         lab.start(2);
         lab.run(400);
         prop_assert!(lab.all_well());
     }
 
-    /// Changes anywhere, over links that lose and reorder, are cut and healed, by nodes that die and start
-    /// again: in the end all have the same routes, and each is what somebody entered last among those who did
-    /// not know of each other.
+    /// Changes at any node, over links that lose and reorder frames and are cut and restored, by nodes that
+    /// die and start again: in the end all nodes have the same routes, and each route is the last one that
+    /// was entered by one of those nodes that did not know of each other's change.
     #[test]
     fn routes_agree_in_the_end(seed: u64, line: bool) {
         let links = if line { vec![(0, 1), (1, 2), (2, 3)] } else { vec![(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3)] };
@@ -562,7 +565,7 @@ proptest! {
             lab.run(ms);
         }
         lab.cut.clear();
-        // What is in place of the dead is the rest's copy; loss goes on.
+        // The copies of the other nodes replace those of the dead ones; frames are still lost.
         lab.run(9000);
         let all = table(&mut lab, 0);
         for n in 1..4 {
@@ -571,7 +574,7 @@ proptest! {
         for (p, (via, _, _)) in &all {
             prop_assert!(entered[p].contains(&Some(*via)), "{} by {} was never entered", p, via);
         }
-        // Who enters something now is heard.
+        // A route that is added now reaches all.
         lab.loss = 0;
         lab.node(2).replica.set(prefix(3), Ipv4Addr::new(77, 7, 7, 7)).unwrap();
         lab.run(200);

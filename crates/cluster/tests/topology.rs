@@ -1,13 +1,13 @@
-//! What a fly promises: every pair reached, loads even, whatever is dead avoided, and a cluster of balancers
-//! around one.
+//! What a fly guarantees: every pair is reached, loads are even, everything dead is avoided; the same in a
+//! cluster of balancers around one.
 
-use cluster::topology::{Carried, Onward, Reach, Topology, Ways};
+use cluster::topology::{Carried, NextLinks, Onward, Reach, Topology};
 use cluster::{Balancer, Choice, Config, Failures, MacCode, Mode, NodeId, Outgoing, Phase, Rng};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-fn ways(topology: &Topology, failures: &Failures) -> Vec<Ways> {
-    (0..topology.nodes()).map(|n| Ways::with(topology, NodeId(n), failures).unwrap()).collect()
+fn next_links(topology: &Topology, failures: &Failures) -> Vec<NextLinks> {
+    (0..topology.nodes()).map(|n| NextLinks::with(topology, NodeId(n), failures).unwrap()).collect()
 }
 
 fn alive(topology: &Topology) -> Failures {
@@ -19,20 +19,20 @@ fn pairs(topology: &Topology) -> impl Iterator<Item = (NodeId, NodeId)> + use<> 
     (0..m).flat_map(move |a| (0..m).map(move |b| (NodeId(a), NodeId(b)))).filter(|(a, b)| a != b)
 }
 
-/// All flies of up to so many nodes with external ports.
+/// All flies of up to this many nodes with external ports.
 fn flies(most: u16) -> impl Iterator<Item = Topology> {
     (2..=most).flat_map(|m| (2..=m).filter_map(move |k| Topology::fly(m, k).ok()))
 }
 
-/// What each link carries if every pair sends one unit, each server as its links are listed.
-fn loads(topology: &Topology, ways: &[Ways]) -> BTreeMap<(NodeId, NodeId), f64> {
+/// The load of each link if every pair sends one unit, and each server distributes as its links are listed.
+fn loads(topology: &Topology, next_links: &[NextLinks]) -> BTreeMap<(NodeId, NodeId), f64> {
     let mut loads = BTreeMap::new();
     for (from, to) in pairs(topology) {
         let mut here = BTreeMap::from([(from, 1.0)]);
         for _ in 0..=topology.stages() {
             let mut there = BTreeMap::new();
             for (node, amount) in here {
-                let links = ways[node.index()].links(to);
+                let links = next_links[node.index()].links(to);
                 for link in links {
                     let part = amount / links.len() as f64;
                     *loads.entry((node, *link)).or_insert(0.0) += part;
@@ -50,9 +50,9 @@ fn loads(topology: &Topology, ways: &[Ways]) -> BTreeMap<(NodeId, NodeId), f64> 
 fn every_pair_is_reached_and_loads_are_even() {
     for t in flies(17) {
         let (m, k) = (f64::from(t.externals()), f64::from(t.fan_out()));
-        let loads = loads(&t, &ways(&t, &alive(&t)));
+        let loads = loads(&t, &next_links(&t, &alive(&t)));
         let most = loads.values().copied().fold(0.0, f64::max);
-        // Every pair once: M units into each column, over k links.
+        // Each pair sends once: M units into each column, over k links.
         let exact = m == k.powi(t.stages().into());
         let bound = if exact { m / k } else { m / k * (1.0 + 1.0 / k) };
         assert!(most <= bound + 1e-9, "{t}: {most} on a link, {bound} at most");
@@ -107,15 +107,21 @@ fn any_one_server_or_link_may_die_and_k_less_one_servers_in_a_full_fly() {
     }
 }
 
-/// A packet from an input node to its output node, over an intermediate if there is one; the nodes that it
-/// passes.
-fn walk(ways: &[Ways], from: NodeId, to: NodeId, via: Option<NodeId>, flow: u16) -> Option<Vec<NodeId>> {
+/// The nodes that a packet passes from its input node to its output node, via an intermediate node if there
+/// is one.
+fn walk(
+    next_links: &[NextLinks],
+    from: NodeId,
+    to: NodeId,
+    via: Option<NodeId>,
+    flow: u16,
+) -> Option<Vec<NodeId>> {
     let phase = if via.is_some() { Phase::First } else { Phase::Direct };
     let mut code = MacCode { node: to, port: 0, next_hop: 0, phase };
     let carried = Carried { via: via.unwrap_or_default(), flow };
-    let mut passed = vec![from, ways[from.index()].toward(via.unwrap_or(to), phase, flow)?];
+    let mut passed = vec![from, next_links[from.index()].toward(via.unwrap_or(to), phase, flow)?];
     loop {
-        match ways[passed.last()?.index()].onward(code, carried) {
+        match next_links[passed.last()?.index()].onward(code, carried) {
             Onward::Here => return Some(passed),
             Onward::To(link, phase) => {
                 code.phase = phase;
@@ -131,31 +137,31 @@ fn walk(ways: &[Ways], from: NodeId, to: NodeId, via: Option<NodeId>, flow: u16)
 #[test]
 fn packets_for_nobody_go_astray() {
     let t = Topology::fly(4, 2).unwrap();
-    let ways = ways(&t, &alive(&t));
+    let next_links = next_links(&t, &alive(&t));
     let code = |node: u16, phase| MacCode { node: NodeId(node), port: 0, next_hop: 0, phase };
     let via = |via: u16| Carried { via: NodeId(via), flow: 7 };
     for (at, code, carried) in [
-        // At a node with external ports: for another one, or with another intermediate.
+        // At a node with external ports: a packet for another node, or with another intermediate node.
         (1, code(2, Phase::Direct), via(1)),
         (1, code(2, Phase::Second), via(1)),
         (1, code(2, Phase::First), via(3)),
     ] {
-        assert_eq!(ways[at].onward(code, carried), Onward::Astray);
+        assert_eq!(next_links[at].onward(code, carried), Onward::Astray);
     }
-    // A server in between is nobody's output or intermediate node, and column 2 of the last stage does not
-    // lead to node 3.
-    assert_eq!(ways[4].onward(code(5, Phase::Direct), via(0)), Onward::Unreachable);
-    assert_eq!(ways[4].onward(code(0, Phase::First), via(5)), Onward::Unreachable);
-    assert_eq!(ways[10].onward(code(3, Phase::Second), via(0)), Onward::Unreachable);
-    assert_eq!(ways[10].onward(code(1, Phase::Second), via(0)), Onward::To(NodeId(1), Phase::Second));
-    assert_eq!(ways[1].onward(code(1, Phase::First), via(3)), Onward::Here);
+    // A server between the nodes is neither output nor intermediate node, and column 2 of the last stage does
+    // not lead to node 3.
+    assert_eq!(next_links[4].onward(code(5, Phase::Direct), via(0)), Onward::Unreachable);
+    assert_eq!(next_links[4].onward(code(0, Phase::First), via(5)), Onward::Unreachable);
+    assert_eq!(next_links[10].onward(code(3, Phase::Second), via(0)), Onward::Unreachable);
+    assert_eq!(next_links[10].onward(code(1, Phase::Second), via(0)), Onward::To(NodeId(1), Phase::Second));
+    assert_eq!(next_links[1].onward(code(1, Phase::First), via(3)), Onward::Here);
 }
 
 fn fly(most: u16) -> impl Strategy<Value = Topology> {
     (2..=most).prop_flat_map(|m| (Just(m), 2..=m)).prop_map(|(m, k)| Topology::fly(m, k).unwrap())
 }
 
-/// A fly and what is dead of it.
+/// A fly, and which of its nodes and links are dead.
 fn damaged() -> impl Strategy<Value = (Topology, Failures)> {
     (fly(12), proptest::collection::vec((any::<u16>(), any::<u16>(), any::<bool>()), 0..12)).prop_map(
         |(t, dead)| {
@@ -179,28 +185,28 @@ proptest! {
 
     #[test]
     fn packets_arrive_over_the_stages_only(t in fly(60), a: u16, b: u16, c: u16, flow: u16) {
-        let ways = ways(&t, &alive(&t));
+        let next_links = next_links(&t, &alive(&t));
         let m = t.externals();
         let (from, to, via) = (NodeId(a % m), NodeId(b % m), NodeId(c % m));
         prop_assume!(from != to && via != from && via != to);
-        let (straight, around) = t.servers_on_a_way();
-        let direct = walk(&ways, from, to, None, flow).unwrap();
-        prop_assert_eq!(direct.len(), usize::from(straight));
-        let over = walk(&ways, from, to, Some(via), flow).unwrap();
-        prop_assert_eq!(over.len(), usize::from(around));
+        let (direct_length, via_length) = t.path_lengths();
+        let direct = walk(&next_links, from, to, None, flow).unwrap();
+        prop_assert_eq!(direct.len(), usize::from(direct_length));
+        let over = walk(&next_links, from, to, Some(via), flow).unwrap();
+        prop_assert_eq!(over.len(), usize::from(via_length));
         prop_assert_eq!(over[usize::from(t.stages()) + 1], via);
         prop_assert!(over.windows(2).all(|w| t.joins(w[0], w[1])));
-        // The packets of a flow keep to their way.
-        prop_assert_eq!(walk(&ways, from, to, Some(via), flow).unwrap(), over);
+        // The packets of a flow keep their path.
+        prop_assert_eq!(walk(&next_links, from, to, Some(via), flow).unwrap(), over);
     }
 
     #[test]
     fn what_is_dead_is_avoided_as_long_as_there_is_a_way((t, failures) in damaged(), flow: u16) {
-        let ways = ways(&t, &failures);
+        let next_links = next_links(&t, &failures);
         let reach = Reach::new(&t, &failures).unwrap();
         let between = t.between(&failures).unwrap();
         for (from, to) in pairs(&t).filter(|(a, b)| failures.node_up(*a) && failures.node_up(*b)) {
-            // By looking everywhere.
+            // By an exhaustive search.
             let mut here = BTreeSet::from([from]);
             for _ in 0..=t.stages() {
                 here = here.iter().flat_map(|n| t.next(*n).filter(|l| failures.link_up(*n, *l))).collect();
@@ -208,10 +214,10 @@ proptest! {
             let there = here.contains(&to);
             prop_assert_eq!(reach.leads(from, to), there);
             prop_assert_eq!(between.link_up(from, to), there);
-            prop_assert_eq!(ways[from.index()].leads(to), there);
-            let way = walk(&ways, from, to, None, flow);
-            prop_assert_eq!(way.is_some(), there);
-            for w in way.iter().flat_map(|w| w.windows(2)) {
+            prop_assert_eq!(next_links[from.index()].leads(to), there);
+            let path = walk(&next_links, from, to, None, flow);
+            prop_assert_eq!(path.is_some(), there);
+            for w in path.iter().flat_map(|w| w.windows(2)) {
                 prop_assert!(failures.link_up(w[0], w[1]));
             }
         }
@@ -221,11 +227,11 @@ proptest! {
     fn flows_are_spread_as_links_are_listed(t in fly(60), a: u16, b: u16) {
         let (from, to) = (NodeId(a % t.externals()), NodeId(b % t.externals()));
         prop_assume!(from != to);
-        let ways = Ways::with(&t, from, &alive(&t)).unwrap();
-        let links = ways.links(to);
+        let next_links = NextLinks::with(&t, from, &alive(&t)).unwrap();
+        let links = next_links.links(to);
         let mut counts: BTreeMap<NodeId, f64> = BTreeMap::new();
         for flow in 0..=u16::MAX {
-            *counts.entry(ways.toward(to, Phase::Direct, flow).unwrap()).or_default() += 1.0 / 65536.0;
+            *counts.entry(next_links.toward(to, Phase::Direct, flow).unwrap()).or_default() += 1.0 / 65536.0;
         }
         for (link, share) in counts {
             let listed = links.iter().filter(|l| **l == link).count() as f64 / links.len() as f64;
@@ -234,10 +240,10 @@ proptest! {
     }
 }
 
-/// Nine nodes around a 3-ary 2-fly: every input at full rate by `matrix`, packets of ever new flows.
+/// Nine nodes around a 3-ary 2-fly: every input at full rate by `matrix`, in packets of always new flows.
 struct Cluster {
     topology: Topology,
-    ways: Vec<Ways>,
+    next_links: Vec<NextLinks>,
     balancers: Vec<Balancer>,
     links: BTreeMap<(NodeId, NodeId), u64>,
     work: Vec<u64>,
@@ -253,7 +259,7 @@ impl Cluster {
         let config = |me| Config { mode, delta_ns: None, ..Config::new(NodeId(me), 9, RATE) };
         let mut this = Self {
             topology,
-            ways: ways(&topology, &alive(&topology)),
+            next_links: next_links(&topology, &alive(&topology)),
             balancers: (0..9).map(|me| Balancer::new(config(me), 0).unwrap()).collect(),
             links: BTreeMap::new(),
             work: vec![0; topology.nodes().into()],
@@ -282,7 +288,7 @@ impl Cluster {
             Choice::Via(via) => Some(via),
             Choice::Unreachable => panic!("everything is alive"),
         };
-        let passed = walk(&self.ways, from, to, via, Carried::of(NodeId(0), flow).flow).unwrap();
+        let passed = walk(&self.next_links, from, to, via, Carried::of(NodeId(0), flow).flow).unwrap();
         if let Some(via) = via {
             self.balancers[via.index()].carry(now, to, BYTES.into());
         }
@@ -300,7 +306,7 @@ impl Cluster {
 
 #[test]
 fn no_node_works_more_than_3r_and_no_server_in_between_more_than_2r() {
-    // In a permutation all that one column's sources send wants one link, if it goes directly.
+    // In this permutation, everything that the sources of one column send directly goes over one link.
     let permutations: [fn(u16, u64) -> u16; 3] =
         [|from, _| (from + 1) % 9, |from, _| from % 3 * 3 + from / 3, |from, _| (from * 2 + 1) % 9];
     for mode in [Mode::Valiant, Mode::Adaptive] {
@@ -313,8 +319,8 @@ fn no_node_works_more_than_3r_and_no_server_in_between_more_than_2r() {
 }
 
 #[test]
-fn uniform_traffic_goes_straight_and_passes_the_stages_once() {
-    // Each output in turn, at other times from each input.
+fn uniform_traffic_goes_directly_and_passes_the_stages_once() {
+    // Each output in turn, in a different order for each input.
     let (link, external, between) =
         Cluster::run(Mode::Adaptive, 20_000, |from, step| ((step + u64::from(from) * 5) % 9) as u16).worst();
     assert!(link < 0.55 && external < 2.1 && between < 1.1, "{link} of 2R/k, {external} R, {between} R");

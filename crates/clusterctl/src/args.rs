@@ -111,7 +111,7 @@ Example:
 }
 
 impl ClusterCommand {
-    /// Whether JSON is asked for.
+    /// Whether JSON is requested.
     pub(crate) fn json(&self) -> bool {
         match self {
             Self::Check(args) => args.json,

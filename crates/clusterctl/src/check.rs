@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 /// Checks a cluster file, its program and the configuration of every node.
 pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure> {
-    load(registry, &args.file).and_then(|(cluster, whole)| {
+    load(registry, &args.file).and_then(|(cluster, program)| {
         key_is_good(&cluster)?;
         let mut nodes = Vec::new();
         for node in cluster.present() {
-            let (elements, warnings) = check_node(registry, &cluster, &whole, node)?;
+            let (elements, warnings) = check_node(registry, &cluster, &program, node)?;
             nodes.push((node, elements, warnings));
         }
         let ports = cluster.ports().filter(|(node, ..)| !node.removed).count();
@@ -42,11 +42,11 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             let warnings = cluster.warnings.to_json(cluster.warnings.sources());
             say(&format!(
                 "{}\n",
-                json!({"ok": true, "name": cluster.name, "digest": whole.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": in_use})
+                json!({"ok": true, "name": cluster.name, "digest": program.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": in_use})
             ));
         } else {
             launch::report(&cluster.warnings);
-            launch::report(whole.warnings());
+            launch::report(program.warnings());
             for (node, device, owner) in &in_use {
                 tracing::warn!(target: "cluster", "node {node}: its device {device} is in use by {owner}");
             }

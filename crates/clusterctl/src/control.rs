@@ -130,12 +130,12 @@ fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<
 
 /// `valiant cluster up`.
 pub(crate) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    let (cluster, program) = load(registry, &args.nodes.of.file)?;
     key_is_good(&cluster)?;
     warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     for node in &nodes {
-        check_node(registry, &cluster, &whole, node)?;
+        check_node(registry, &cluster, &program, node)?;
     }
     let (running, still): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(|n| runs(n));
     let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "already running")).collect();
@@ -261,7 +261,7 @@ struct Changed<'a> {
 
 /// `valiant cluster apply`.
 pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    let (cluster, program) = load(registry, &args.nodes.of.file)?;
     key_is_good(&cluster)?;
     warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
@@ -273,8 +273,8 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     }
     let mut wanted = Vec::new();
     for node in &nodes {
-        check_node(registry, &cluster, &whole, node)?;
-        wanted.push((*node, configuration(&cluster, &whole, node)?));
+        check_node(registry, &cluster, &program, node)?;
+        wanted.push((*node, configuration(&cluster, &program, node)?));
     }
     let (running, new): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(node, _)| runs(node));
     let mut outcomes: Vec<Outcome> =

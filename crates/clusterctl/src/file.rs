@@ -10,7 +10,9 @@ mod reader;
 mod tests;
 mod text;
 
-pub(crate) use model::{Cluster, EtcdSettings, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
+pub(crate) use model::{
+    Cluster, EtcdSettings, Link, LinkKind, Node, Port, Route, Topology, Vxlan, broadcast,
+};
 
 use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap};
 use reader::Reader;

@@ -31,7 +31,7 @@ mod run;
 mod show;
 mod split;
 #[cfg(test)]
-mod tests;
+mod testing;
 
 pub use args::{ClusterArgs, EXAMPLES};
 
@@ -55,8 +55,8 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
     };
     let done = waiting(what.is_empty(), what, || match &args.command {
         ClusterCommand::Check(args) => check::check(registry, args),
-        ClusterCommand::Config(args) => program::load(registry, &args.file).and_then(|(cluster, whole)| {
-            say(&configuration(&cluster, &whole, process::node(&cluster, args.node)?)?);
+        ClusterCommand::Config(args) => program::load(registry, &args.file).and_then(|(cluster, program)| {
+            say(&configuration(&cluster, &program, process::node(&cluster, args.node)?)?);
             Ok(ExitCode::SUCCESS)
         }),
         ClusterCommand::Run(args) => run::run(registry, args),

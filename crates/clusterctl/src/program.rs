@@ -2,21 +2,21 @@
 
 use crate::file::{Cluster, Node};
 use crate::outcome::{Failure, shortest};
-use crate::split::Whole;
+use crate::split::ClusterProgram;
 use lang::{Diagnostics, Source};
 use runtime::{Options, Registry, Router};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Reads a cluster file and its program.
-pub(crate) fn load(registry: &Registry, file: &Path) -> Result<(Cluster, Whole), Failure> {
+pub(crate) fn load(registry: &Registry, file: &Path) -> Result<(Cluster, ClusterProgram), Failure> {
     let cluster = Cluster::load(file)?;
-    let whole = program(registry, &cluster)?;
-    Ok((cluster, whole))
+    let program = program(registry, &cluster)?;
+    Ok((cluster, program))
 }
 
 /// Reads the program of a cluster.
-pub(crate) fn program(registry: &Registry, cluster: &Cluster) -> Result<Whole, Failure> {
+pub(crate) fn program(registry: &Registry, cluster: &Cluster) -> Result<ClusterProgram, Failure> {
     let path = shortest(&cluster.program);
     let bytes = std::fs::read(&cluster.program).map_err(|e| {
         format!("the program {path}: {} (program = \"...\" in the cluster file)", launch::reason(&e))
@@ -25,24 +25,32 @@ pub(crate) fn program(registry: &Registry, cluster: &Cluster) -> Result<Whole, F
 }
 
 /// A program, with the variables that the cluster file defines.
-pub(crate) fn program_of(registry: &Registry, cluster: &Cluster, source: &Source) -> Result<Whole, Failure> {
-    Ok(Whole::load(cluster, source, Some(launch::library(String::new())), registry)?)
+pub(crate) fn program_of(
+    registry: &Registry,
+    cluster: &Cluster,
+    source: &Source,
+) -> Result<ClusterProgram, Failure> {
+    Ok(ClusterProgram::load(cluster, source, Some(launch::library(String::new())), registry)?)
 }
 
 /// The configuration of a node.
-pub(crate) fn configuration(cluster: &Cluster, whole: &Whole, node: &Node) -> Result<String, Failure> {
-    Ok(whole.node(cluster, node)?)
+pub(crate) fn configuration(
+    cluster: &Cluster,
+    program: &ClusterProgram,
+    node: &Node,
+) -> Result<String, Failure> {
+    Ok(program.node(cluster, node)?)
 }
 
 /// Checks what a node would run. Returns how many elements it has, and the warnings.
 pub(crate) fn check_node(
     registry: &Arc<Registry>,
     cluster: &Cluster,
-    whole: &Whole,
+    program: &ClusterProgram,
     node: &Node,
 ) -> Result<(usize, Diagnostics), Failure> {
     let name = format!("node {} of {}", node.id, cluster.name);
-    let source = Source::new(name, configuration(cluster, whole, node)?);
+    let source = Source::new(name, configuration(cluster, program, node)?);
     let options =
         Options { check_only: true, workers: node.workers.into(), hotswap: true, ..Options::default() };
     let router = Router::new(&[source], lang::LoadOptions::default(), Arc::clone(registry), options)?;

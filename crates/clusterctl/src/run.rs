@@ -25,9 +25,9 @@ const PROBE: Duration = Duration::from_secs(1);
 
 /// Runs a node.
 pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = load(registry, &args.of.file)?;
+    let (cluster, program) = load(registry, &args.of.file)?;
     launch::report(&cluster.warnings);
-    launch::report(whole.warnings());
+    launch::report(program.warnings());
     let node = process::node(&cluster, args.of.node)?;
     if let Some(host) = node.host.as_ref().filter(|_| !local(node)) {
         tracing::warn!(target: "cluster", "the cluster file has node {} on {host}, not on this machine", node.id);
@@ -46,9 +46,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
         return Err(format!("{name} is already running: {problem}").into());
     }
     make_directory(&node.socket)?;
-    let (cluster, whole, origin) = etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
+    let (cluster, program, origin) = etcd::begin(registry, &args.of.file, args.of.node, (cluster, program))?;
     let node = process::node(&cluster, args.of.node)?;
-    let text = configuration(&cluster, &whole, node)?;
+    let text = configuration(&cluster, &program, node)?;
     let sources = [Source::new(name.as_str(), text)];
     let launch = Launch {
         workers: args.machine.threads.unwrap_or(node.workers).into(),

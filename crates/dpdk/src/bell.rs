@@ -59,7 +59,8 @@ impl Bell {
             tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
             tv_nsec: limit.subsec_nanos().into(),
         };
-        // SAFETY: as many entries as said; a time; no mask of signals. A descriptor may be any number.
+        // SAFETY: the number of entries is the length of the array; a time; no signal mask. A descriptor may
+        // be any number.
         let ready = unsafe {
             libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null())
         };

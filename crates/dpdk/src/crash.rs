@@ -436,7 +436,7 @@ unsafe fn put_signal(out: &mut Out, name: &[u8], code: c_int, address: u64, cont
         out.number(address, 16);
     }
     out.text(b"\n");
-    // SAFETY: as said above.
+    // SAFETY: the contract of this function.
     if let Some(address) = unsafe { instruction(context) } {
         out.text(b"instruction 0x");
         out.number(address, 16);
@@ -451,7 +451,7 @@ unsafe fn put_signal(out: &mut Out, name: &[u8], code: c_int, address: u64, cont
 /// # Safety
 /// `context` is null or what the kernel has given to the handler.
 unsafe fn instruction(context: *const c_void) -> Option<u64> {
-    // SAFETY: as said above.
+    // SAFETY: the contract of this function.
     let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
     #[cfg(target_arch = "x86_64")]
     return Some(context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64);

@@ -4,7 +4,7 @@
 //! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its
 //! standard input is a socket, whose other end the router has. A request is a line, an answer is a line, with
 //! the open descriptor (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN
-//! or TAP device that there is, and later set what was asked for then; it cannot change any other interface.
+//! or TAP device that exists, and later make its requested settings; it cannot change any other interface.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -23,7 +23,7 @@ use locks::IgnorePoison;
 
 use crate::netdev::index_of;
 use crate::rights::{self, Capability};
-use crate::tundevice::{Failed, TunConfig, TunMode, create, finish};
+use crate::tundevice::{FailedStep, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
@@ -101,7 +101,7 @@ impl Helper {
     }
 
     /// Sends a request, and returns the words of the answer after `ok`.
-    fn ask(&mut self, request: &str) -> Result<(Vec<String>, Option<OwnedFd>), Failed> {
+    fn ask(&mut self, request: &str) -> Result<(Vec<String>, Option<OwnedFd>), FailedStep> {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
         let asked = (self.0.write_all(request.as_bytes())).and_then(|()| self.receive());
         let (line, fd) = asked.map_err(|error| {
@@ -132,12 +132,12 @@ impl Helper {
     }
 }
 
-fn strange(line: &str) -> Failed {
+fn strange(line: &str) -> FailedStep {
     (DOING[0], io::Error::other(format!("it says '{line}'")))
 }
 
 /// Opens a device: in the helper if there is one, else in this process ([`create`]).
-pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
+pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), FailedStep> {
     let mut helper = HELPER.lock().ignore_poison();
     let Some(helper) = helper.as_mut() else { return create(config) };
     let (words, fd) = helper.ask(&request(config))?;
@@ -148,7 +148,7 @@ pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed
 }
 
 /// Completes the settings of a device: in the helper if there is one, else in this process ([`finish`]).
-pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
+pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), FailedStep> {
     let mut helper = HELPER.lock().ignore_poison();
     match helper.as_mut() {
         Some(helper) => helper.ask(&format!("settle\t{name}\n")).map(drop),
@@ -213,7 +213,7 @@ pub fn serve() -> Result<(), String> {
     rights::give_up(None, &[Capability::NET_ADMIN])?;
     let failed = |error: io::Error| error.to_string();
     socket.write_all(b"ready\n").map_err(failed)?;
-    let (mut line, mut unsettled) = (Vec::new(), VecDeque::<Unsettled>::new());
+    let (mut line, mut unsettled) = (Vec::new(), VecDeque::<PendingDevice>::new());
     let mut byte = [0; 1];
     loop {
         match socket.read(&mut byte) {
@@ -235,7 +235,7 @@ pub fn serve() -> Result<(), String> {
                                 unsettled.pop_front();
                             }
                             let index = index_of(&name);
-                            unsettled.push_back(Unsettled { name, index, config, known });
+                            unsettled.push_back(PendingDevice { name, index, config, known });
                             (text, Some(fd))
                         })
                     }
@@ -256,7 +256,7 @@ pub fn serve() -> Result<(), String> {
 }
 
 /// A device that the helper has opened and not yet set as configured.
-struct Unsettled {
+struct PendingDevice {
     name: String,
     index: u32,
     config: TunConfig,
@@ -265,7 +265,7 @@ struct Unsettled {
 
 /// Applies the settings of the request with which this process opened the device; no other device can be set,
 /// nor one that has got the same name since.
-fn settle_own(unsettled: &mut VecDeque<Unsettled>, name: &str) -> Result<(), Failed> {
+fn settle_own(unsettled: &mut VecDeque<PendingDevice>, name: &str) -> Result<(), FailedStep> {
     let own = unsettled.iter().rposition(|own| own.name == name).and_then(|at| unsettled.remove(at));
     let refused = |errno| (DOING[0], io::Error::from_raw_os_error(errno));
     let own = own.ok_or_else(|| refused(libc::EPERM))?;
@@ -284,11 +284,11 @@ fn input_socket(input: &io::Stdin) -> io::Result<UnixStream> {
 }
 
 /// Room for one descriptor beside the data, aligned as `cmsghdr` wants it.
-type Beside = [u64; 4];
+type ControlBuffer = [u64; 4];
 
 /// Sends bytes, with a descriptor if there is one.
 fn send(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
-    let mut beside: Beside = [0; 4];
+    let mut control: ControlBuffer = [0; 4];
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: `msghdr` is plain data; its pointers are to places that live until the call is over; the macros
     // stay within `beside`, which has room for one descriptor.
@@ -297,7 +297,7 @@ fn send(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<(
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         if let Some(fd) = fd {
-            message.msg_control = beside.as_mut_ptr().cast();
+            message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as usize;
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_SOCKET;
@@ -316,14 +316,14 @@ fn send(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<(
 
 /// Receives bytes, and the descriptor that came with them.
 fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut beside: Beside = [0; 4];
+    let mut control: ControlBuffer = [0; 4];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: as in `send`; a descriptor that the kernel has put there is ours.
     unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
-        message.msg_control = beside.as_mut_ptr().cast();
+        message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as usize;
         let n = loop {
             let n = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
@@ -414,8 +414,9 @@ mod tests {
     #[cfg_attr(miri, ignore = "asks the system")]
     fn only_the_device_that_was_opened_is_set() {
         let config = TunConfig { up: false, ..TunConfig::new("lo", TunMode::Ip) };
-        let entry = |index| Unsettled { name: "lo".to_owned(), index, config: config.clone(), known: true };
-        let errno = |result: Result<(), Failed>| result.map_err(|(_, error)| error.raw_os_error());
+        let entry =
+            |index| PendingDevice { name: "lo".to_owned(), index, config: config.clone(), known: true };
+        let errno = |result: Result<(), FailedStep>| result.map_err(|(_, error)| error.raw_os_error());
         let index = index_of("lo");
         let mut unsettled = VecDeque::from([entry(index), entry(index + 1)]);
         // Another device has got the name since; then the right one has it, once; then none.

@@ -14,7 +14,7 @@ use crate::needs::PortConfig;
 use crate::spec::PortSpec;
 use crate::status::PortKind;
 use interface::open_interface;
-use member::Plugged;
+use member::BusDevice;
 use opening::Opening;
 
 pub(crate) use buffers::{FRAME_EXTRA, XDP_HEADROOM, buffers_wanted};
@@ -31,8 +31,8 @@ fn numa_of(id: u16) -> Option<usize> {
     port_info(id).and_then(|info| usize::try_from(info.numa_node).ok())
 }
 
-fn open_device(opening: &mut Opening<'_>, id: u16, plugged: Option<Plugged>) -> Result<Opened, Error> {
-    let mut member = Member::new(id, plugged);
+fn open_device(opening: &mut Opening<'_>, id: u16, bus_device: Option<BusDevice>) -> Result<Opened, Error> {
+    let mut member = Member::new(id, bus_device);
     let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
     let reservation = mempool::reserve(numa_of(id), buffers, buffer_len)?;
     let config = opening.config;
@@ -71,10 +71,10 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
     } else {
         // Dropped when the device is unplugged again.
         let mut opening = Opening { spec, config, notes: Vec::new(), changed: Changed::default() };
-        let (id, plugged) = opening.device()?;
+        let (id, bus_device) = opening.device()?;
         let info = port_info(id);
         // Unplugged again: it is opened later, with the others.
-        drop(plugged.map(|plugged| Member::new(id, Some(plugged))));
+        drop(bus_device.map(|bus_device| Member::new(id, Some(bus_device))));
         let Some(info) = info else { return Ok(()) };
         (info.max_rx_queues, info.max_tx_queues)
     };
@@ -99,8 +99,8 @@ pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error
             opened
         }
         _ => {
-            let (id, plugged) = opening.device()?;
-            open_device(&mut opening, id, plugged)?
+            let (id, bus_device) = opening.device()?;
+            open_device(&mut opening, id, bus_device)?
         }
     };
     Ok(Opened { notes: opening.notes, interface, changed: opening.changed, ..opened })

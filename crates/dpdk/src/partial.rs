@@ -2,9 +2,9 @@
 //!
 //! A Linux interface whose peer is on the same machine (veth, a TAP) hands over packets whose TCP or UDP
 //! checksum the sender left to "the hardware": the field holds the sum of the pseudo-header only. A router
-//! that sends such a packet out by another port has to complete it, and neither AF_XDP nor AF_PACKET says
-//! which packets those are, so they are told by that sum itself. A complete checksum that happens to equal it
-//! stays the same when it is completed again.
+//! that sends such a packet out by another port has to complete it, and neither AF_XDP nor AF_PACKET reports
+//! which packets those are, so they are recognized by that sum itself. A complete checksum that happens to
+//! equal it stays the same when it is completed again.
 
 use wire::checksum;
 use wire::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN};

@@ -249,8 +249,8 @@ impl Port {
         Ok((*sink, Arc::clone(lock)))
     }
 
-    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring
-    /// tells.
+    /// Packets that the kernel has lost before a receive queue since the last call. Only AF_XDP's ring
+    /// counts them.
     pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
         let (Some(sources), Some(known)) =
             (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))
@@ -508,9 +508,12 @@ mod tests {
 
     #[test]
     fn every_device_queue_is_polled_by_one() {
-        let dealt = queues_of(&device_queues(5), 2);
+        let assigned = queues_of(&device_queues(5), 2);
         let ports = |queue: &[DeviceQueue]| queue.iter().map(|source| source.port).collect::<Vec<_>>();
-        assert_eq!(dealt.iter().map(|queue| ports(queue)).collect::<Vec<_>>(), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!(
+            assigned.iter().map(|queue| ports(queue)).collect::<Vec<_>>(),
+            [vec![0, 2, 4], vec![1, 3]]
+        );
         assert_eq!(queues_of(&device_queues(1), 4).len(), 1);
         assert!(queues_of(&device_queues(2), 0).is_empty());
     }

@@ -14,7 +14,7 @@ use crate::tundevice::{TunConfig, TunMode};
 
 /// An open TUN or TAP device (or one queue of it); without another user it disappears when dropped.
 ///
-/// Reading and writing never block; the descriptor ([`AsFd`]) tells an idle worker when there is something to
+/// Reading and writing never block; the descriptor ([`AsFd`]) wakes an idle worker when there is something to
 /// read.
 #[derive(Debug)]
 pub struct Tun {

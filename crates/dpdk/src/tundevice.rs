@@ -63,12 +63,12 @@ impl TunConfig {
 }
 
 /// The operation that failed, and the error.
-pub(crate) type Failed = (&'static str, io::Error);
+pub(crate) type FailedStep = (&'static str, io::Error);
 
 /// Opens or creates the device; its descriptor, its name, and whether it was there before. Only a new one
 /// gets its link address and its MTU here. On an error, what was being done: one of [`crate::helper`]'s
 /// `DOING`.
-pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
+pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), FailedStep> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.
     let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
@@ -102,7 +102,7 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Fail
 }
 
 /// Applies the settings that [`create`] has left.
-pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
+pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), FailedStep> {
     if known {
         dress(name, config)?;
     }
@@ -117,7 +117,7 @@ pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), 
 }
 
 /// Sets a device's link address and MTU.
-fn dress(name: &str, config: &TunConfig) -> Result<(), Failed> {
+fn dress(name: &str, config: &TunConfig) -> Result<(), FailedStep> {
     let control = Control::open().map_err(|error| ("opening a socket", error))?;
     if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
         control.set_mac(name, mac).map_err(|error| ("setting its link address", error))?;

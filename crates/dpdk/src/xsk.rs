@@ -21,7 +21,7 @@ const FILL_ENTRIES: usize = 4096;
 const COMPLETION_ENTRIES: usize = 2048;
 /// In the kernel's unaligned mode the upper bits of an address say where in the frame the data is.
 const ADDRESS_BITS: u32 = 48;
-/// How long the kernel may still be using a socket that it has been told to forget.
+/// How long the kernel may still use a socket that has been closed.
 const GRACE: Duration = Duration::from_millis(10);
 
 /// One ring, mapped: `entries` of `stride` bytes, each beginning with a frame's address.

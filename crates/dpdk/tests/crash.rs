@@ -1,4 +1,4 @@
-//! What a crash leaves behind: this test starts itself again, and that process crashes.
+//! The report of a crash. This test starts its own program as a child process, which crashes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -33,7 +33,7 @@ fn crash_here(how: &str) {
         let seated = Seated::new(5);
         seated.seat().enter(1);
         match how.as_str() {
-            // SAFETY: there is none; the process is to crash.
+            // SAFETY: this is not safe, so that the process crashes.
             "segv" => unsafe { std::ptr::without_provenance_mut::<u64>(0x18).write_volatile(1) },
             "abort" => std::process::abort(),
             "deep" => drop(std::hint::black_box(deep(1))),
@@ -78,22 +78,22 @@ fn a_crash_leaves_a_report() {
     for (how, signal, name) in [
         ("segv", Some(libc::SIGSEGV), "SIGSEGV"),
         ("abort", Some(libc::SIGABRT), "SIGABRT"),
-        // Rust's own handler says what it was, after ours, and aborts.
+        // Rust's own handler, which runs after this one, prints the reason and aborts.
         ("deep", Some(libc::SIGABRT), "SIGSEGV"),
         ("panic", None, "a panic: it went wrong"),
     ] {
         let directory = directory(how);
-        // The first one cannot be written to.
+        // The first directory cannot be written to.
         let output = child(how, &format!("/proc/valiant:{}", directory.display()));
         assert_eq!(output.status.signal(), signal, "{how}: {output:?}");
-        let (said, shown) =
+        let (printed, shown) =
             (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
         let mut all = reports(&directory);
         all.sort();
-        let report = all.first().unwrap_or_else(|| panic!("{how}: no report; {said}"));
+        let report = all.first().unwrap_or_else(|| panic!("{how}: no report; {printed}"));
         assert!(
-            said.contains(&report.display().to_string()) || shown.contains(&report.display().to_string()),
-            "{said}"
+            printed.contains(&report.display().to_string()) || shown.contains(&report.display().to_string()),
+            "{printed}"
         );
         let text = std::fs::read_to_string(report).unwrap();
         let mode = std::fs::metadata(report).unwrap().permissions().mode();
@@ -104,7 +104,7 @@ fn a_crash_leaves_a_report() {
         }
         assert!(!text.contains("handler3 "), "only the last ones: {text}");
         if signal.is_some() {
-            assert!(said.contains("worker 5 in element q :: Queue"), "{said}");
+            assert!(printed.contains("worker 5 in element q :: Queue"), "{printed}");
             let module = std::env::current_exe().unwrap();
             assert!(text.contains(&format!("{}+0x", module.display())), "{text}");
         }
@@ -122,8 +122,7 @@ fn without_a_place_for_it_a_crash_is_one_all_the_same() {
     );
 }
 
-/// A file system without room for a report is no place for one: neither an empty file stays there, nor is one
-/// announced.
+/// In a file system without space for a report, no empty file is left behind, and no report is announced.
 #[test]
 #[cfg_attr(miri, ignore = "starts processes")]
 fn a_full_disk_is_passed_over() {
@@ -133,7 +132,7 @@ fn a_full_disk_is_passed_over() {
         return;
     }
     let (full, free) = (directory("full"), directory("free"));
-    // One page, in a mount namespace of its own, which goes with the process.
+    // One page, in a mount namespace of its own, which ends with the process.
     let mount = format!(
         "mount -t tmpfs -o size=4k valiant-test {0} && head -c 4096 /dev/zero > {0}/x",
         full.display()
@@ -149,14 +148,14 @@ fn a_full_disk_is_passed_over() {
             .output()
             .unwrap();
         let all = reports(&free);
-        let (said, shown) =
+        let (printed, shown) =
             (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
-        assert_eq!(all.len(), 1, "{how}: {said} {shown}");
+        assert_eq!(all.len(), 1, "{how}: {printed} {shown}");
         let text = std::fs::read_to_string(&all[0]).unwrap();
         std::fs::remove_file(&all[0]).unwrap();
         assert!(text.starts_with(name) && text.contains("q :: Queue(17);"), "{how}: {text}");
         let announced = all[0].display().to_string();
-        assert!(said.contains(&announced) || shown.contains(&announced), "{how}: {said} {shown}");
+        assert!(printed.contains(&announced) || shown.contains(&announced), "{how}: {printed} {shown}");
         assert!(shown.ends_with("\nx\n"), "{how}: only what was there lies on the full disk: {shown}");
     }
     std::fs::remove_dir_all(&full).unwrap();

@@ -1,4 +1,4 @@
-//! Crypto devices of Debian's DPDK, in the memory that there is.
+//! Crypto devices of Debian's DPDK, with the memory that this machine has.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -9,7 +9,7 @@ use dpdk::{Batch, Eal, EalOptions, Packet};
 const ALL: [Algorithm; 3] = [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
 const KEY: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
 
-/// Starts the environment; false, and why, where the test is skipped.
+/// Starts the environment; returns false and prints why if the test is skipped.
 fn start() -> bool {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -39,7 +39,7 @@ fn packet(algorithm: Algorithm, len: usize) -> (Packet, Span) {
     (Packet::from_bytes(&bytes).unwrap(), span)
 }
 
-/// What the device makes of `n` packets, with the sessions taking turns.
+/// The device's result for `n` packets that use the sessions in turn.
 fn run(
     device: &std::sync::Arc<CryptoDevice>,
     t: &Transform<'_>,
@@ -73,7 +73,7 @@ fn devices_agree_and_find_forgeries() {
         for name in algorithm.drivers() {
             let device = CryptoDevice::open(name, 2, 256).unwrap();
             assert!(devices().iter().any(|d| d.driver == *name && d.name.ends_with("_valiant")));
-            // One session for all, and many in turn, which takes the other way through a device.
+            // One session for all packets, and many in turn, which uses another code path of a driver.
             for sessions in [1, 100] {
                 let (secret, verdicts) = run(&device, &transform(algorithm, true), &clear, sessions);
                 assert!(verdicts.iter().all(|v| *v == Verdict::Done), "{name} {algorithm:?}");
@@ -98,13 +98,13 @@ fn devices_agree_and_find_forgeries() {
     }
     assert!(devices().iter().all(|d| !d.name.ends_with("_valiant")), "dropped devices are closed");
 
-    // Who wants more queues gets another device beside the one that is open.
+    // A user that needs more queues gets another device beside the one that is open.
     let device = CryptoDevice::open("crypto_aesni_mb", 1, 1).unwrap();
     let larger = CryptoDevice::open("crypto_aesni_mb", 2, 1).unwrap();
     assert_ne!(device.info().name, larger.info().name);
     drop(larger);
 
-    // What does not fit is refused before the device sees it.
+    // A span that does not fit into its packet is rejected before it reaches the device.
     let cbc = device.session(0, &transform(Algorithm::AesCbcHmacSha1, true)).unwrap();
     let full = device.session(0, &transform(Algorithm::AesCbcHmacSha1, true)).unwrap_err().to_string();
     assert!(full.contains("1 sessions at most"), "{full}");

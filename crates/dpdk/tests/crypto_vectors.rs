@@ -1,4 +1,4 @@
-//! Published test vectors, both ways, on every crypto driver that is installed.
+//! Published test vectors, for encryption and decryption, on every crypto driver that is installed.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -13,7 +13,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// One packet's way through a device: what lies in front of the text, the text, the tag.
+/// One packet for a device: the bytes before the text, the text, the tag.
 struct Case<'a> {
     name: String,
     algorithm: Algorithm,
@@ -34,7 +34,8 @@ impl Case<'_> {
         [self.head, text, self.tail, tag].concat()
     }
 
-    /// Several at once, on one session and on several in turn, which go other ways through a device.
+    /// Several packets at once, with one session and with several in turn, which use different code paths of
+    /// a driver.
     fn run(&self, device: &Arc<CryptoDevice>, encrypt: bool, input: &[u8]) -> (Vec<u8>, Verdict) {
         let Case { algorithm, key, auth_key, aad, .. } = *self;
         let transform = Transform { algorithm, encrypt, key, auth_key, aad };
@@ -74,7 +75,7 @@ impl Case<'_> {
         let (text, verdict) = self.run(device, false, &secret);
         let end = text.len() - self.tag.len();
         assert_eq!((&text[..end], verdict), (&clear[..end], Verdict::Done), "{name}");
-        // Each byte that counts is looked at.
+        // Every byte that is authenticated is checked.
         for at in 0..secret.len() {
             let mut forged = secret.clone();
             forged[at] ^= 0x10;
@@ -83,7 +84,7 @@ impl Case<'_> {
     }
 }
 
-/// GCM with what is in front, in clear, and sealed.
+/// GCM with the bytes before the text, the plain text and the cipher text.
 fn gcm(device: &Arc<CryptoDevice>, name: String, key: &[u8], nonce: &str, aad: Aad, texts: [&str; 3]) {
     let [head, clear, sealed] = texts.map(hex);
     let (secret, tag) = sealed.split_at(clear.len());
@@ -113,8 +114,8 @@ fn mcgrew_viega(device: &Arc<CryptoDevice>) {
         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255";
     const AAD: &str = "feedfacedeadbeeffeedfacedeadbeefabaddad2";
     const KEY: &str = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
-    // For each length of the key: tag of nothing; a block of zeros; the text; the tag of a part of it with
-    // more.
+    // For each length of the key: the tag of nothing, a block of zeros, the text, and the tag of a part of
+    // the text with additional bytes.
     const CASES: [(usize, &str, &str, &str, &str, &str); 3] = [
         (
             16,
@@ -158,9 +159,9 @@ fn mcgrew_viega(device: &Arc<CryptoDevice>) {
     }
 }
 
-/// Payloads of ESP packets from draft-mcgrew-gcm-test-01: SPI, sequence number (only its low half is in the
-/// packet if it has 64 bits), key, nonce, what is encrypted, what comes out. All of the draft's packets go
-/// through ESPDecap in a golden test.
+/// Payloads of ESP packets from draft-mcgrew-gcm-test-01: SPI, sequence number (if it has 64 bits, only the
+/// low half is in the packet), key, nonce, plain text, cipher text. All packets of the draft go through
+/// ESPDecap in a golden test.
 fn esp(device: &Arc<CryptoDevice>) {
     for (spi, sequence, key, nonce, clear, sealed) in [
         (
@@ -201,8 +202,8 @@ fn esp(device: &Arc<CryptoDevice>) {
     }
 }
 
-/// RFC 3602 section 4, cases 1 to 4: ciphertexts. There is no tag in them; each device's own must be taken
-/// back.
+/// RFC 3602 section 4, cases 1 to 4: cipher texts. They have no tags, so each device must accept the tag that
+/// it computes itself.
 fn cbc(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     let counting = |from: u8, to: u8| (from..=to).collect::<Vec<u8>>();
     for (i, (key, iv, clear, secret)) in [
@@ -256,9 +257,9 @@ fn cbc(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     }
 }
 
-/// The device's HMAC: RFC 2202 section 3 (the keys of 20 bytes, cut to 96 bits as in RFC 2404), RFC 4868
-/// section 2.7 (keys of 32 bytes, cut to 128 bits). What is authenticated is what was encrypted, so the text
-/// to encrypt is sought first.
+/// The device's HMAC: RFC 2202 section 3 (the keys of 20 bytes, truncated to 96 bits as in RFC 2404), RFC
+/// 4868 section 2.7 (keys of 32 bytes, truncated to 128 bits). The device authenticates the cipher text, so
+/// the test first computes a plain text whose cipher text is that of the vector.
 fn hmac(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     let sha1 = [
         (vec![0xaa; 20], vec![0xdd; 50], "125d7342b9ac11cd91a39af4"),
@@ -271,7 +272,7 @@ fn hmac(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     ];
     let cases = if algorithm == Algorithm::AesCbcHmacSha1 { &sha1[..] } else { &sha256[..] };
     for (auth_key, data, tag) in cases {
-        // Whole blocks in front are the cipher's, what is left is only authenticated.
+        // The device decrypts the first whole blocks; the rest is only authenticated.
         let (secret, tail) = data.split_at(data.len() / 16 * 16);
         let mut case = Case {
             name: format!("{} {} of {} bytes", device.name(), algorithm.name(), data.len()),

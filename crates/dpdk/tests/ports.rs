@@ -1,7 +1,7 @@
 //! Ports over real DPDK drivers, all in one process, since a process has one DPDK environment.
 //!
-//! They need root, and the interface tests AF_XDP; without, each says why it is skipped. Interfaces live in a
-//! network namespace that belongs to the test's thread alone and ends with it.
+//! They need root, and those on interfaces need AF_XDP; without, each prints why it is skipped. Interfaces
+//! are in a network namespace that belongs to the test's thread alone and ends with it.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -21,7 +21,7 @@ use dpdk::{
 };
 use skip::skip;
 
-/// Starts the environment, or says why the test is skipped.
+/// Starts the environment, or prints why the test is skipped.
 fn eal() -> Option<&'static Eal> {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -58,12 +58,12 @@ fn run(command: &str) {
 
 /// Moves the calling thread into a network namespace of its own.
 fn own_network() {
-    // SAFETY: no pointers; it concerns the calling thread only.
+    // SAFETY: no pointers; it affects the calling thread only.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
     run("ip link set lo up");
 }
 
-/// One test at a time has `va`: the process has one table of ports, whatever the namespace.
+/// Only one test at a time uses `va`: the process has one table of ports, whatever the namespace.
 static INTERFACES: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -122,7 +122,7 @@ fn null_ports_make_and_swallow_packets() {
     batch[0].set_paint(1);
     assert_eq!(tx.tx_burst(&mut batch), 32);
     assert!(batch.is_empty());
-    // The pool gets its buffers back, and the paint does not come back with them.
+    // The pool gets its buffers back, without the paint annotations.
     let before = port.pool().available();
     for _ in 0..1000 {
         rx.rx_burst(32, &mut batch);
@@ -143,7 +143,8 @@ fn a_ring_port_gives_back_what_it_gets() {
     let port = open(&spec("net_ring0"), &needs(1, 1)).unwrap();
     let mut rx = port.rx_queue(0).unwrap();
     let mut tx = port.tx_queue(0).unwrap();
-    // From the heap, from the pool, annotated: all arrive bare, in order, as buffers of the pool.
+    // Packets from the heap, from the pool, with annotations: all arrive without annotations, in order, as
+    // buffers of the pool.
     let mut batch: Batch = (0..3).map(|i| Packet::from_bytes(&[i; 60]).unwrap()).collect();
     set_thread_pool(Some(port.pool()));
     assert_eq!(batch.push_empty(1), 1);
@@ -160,11 +161,11 @@ fn a_ring_port_gives_back_what_it_gets() {
         assert_eq!((packet.data()[0], packet.paint()), (i as u8, 0));
         assert!(!packet.is_heap());
     }
-    // Too long for a buffer of the pool: dropped and counted; the others go.
+    // A packet too long for a buffer of the pool is dropped and counted; the others are sent.
     let mut batch: Batch =
         [60, 9000, 61].iter().map(|&len| Packet::alloc(DEFAULT_HEADROOM, len).unwrap()).collect();
     assert_eq!((tx.tx_burst(&mut batch), batch.len(), tx.lost()), (2, 0, 1));
-    // A full ring keeps what it does not take, in order.
+    // A full ring leaves the packets that it has no space for in the batch, in order.
     arrived.clear();
     rx.rx_burst(64, &mut arrived);
     let mut sent = 0u32;
@@ -215,14 +216,14 @@ fn queues_are_taken_once_and_ports_are_shared() {
     let (tx0, tx1) = (port.tx_queue(0).unwrap(), port.tx_queue(1).unwrap());
     assert!(port.share_tx_queue(1).unwrap_err().to_string().contains("in use"));
     assert_eq!((tx0.index(), tx1.index()), (0, 1));
-    // Another configuration gets the same port while it is open, and the queue when it is given back.
+    // Another configuration gets the same port while it is open, and the queue when it has been returned.
     let mut next = PortTable::new();
     next.request(&name, &needs(1, 2));
     next.start_all(&EalOptions::default()).unwrap();
     assert!(std::sync::Arc::ptr_eq(next.get(&name).unwrap(), &port));
     drop(rx);
     let rx = port.rx_queue(0).unwrap();
-    // With the last user it closes, and can be opened anew with other needs.
+    // With the last user the port closes, and can then be opened with other settings.
     drop((table, next, port, rx, tx0, tx1));
     let port = open(&name, &needs(1, 1)).unwrap();
     assert_eq!(port.tx_queues(), 1);
@@ -377,7 +378,7 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
     let fds = queues_rx.iter().flat_map(|rx| rx.wake_fds().expect("sockets wake"));
     let mut fds: Vec<_> = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
     let mut poll = |timeout_ms| {
-        // SAFETY: as many entries as said.
+        // SAFETY: the number of entries is the length of the array.
         unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) }
     };
     assert_eq!(poll(50), 0, "nothing has been sent");
@@ -401,7 +402,7 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
     assert!(arrived.iter().all(|packet| udp_is_valid(packet.data())), "partial checksums were completed");
     assert!(queues_rx.iter().map(|rx| rx.completed_checksums()).sum::<u64>() >= 64);
 
-    // And back: a socket gets them, which means that the kernel found their checksums right.
+    // In the other direction: a socket receives the packets, so the kernel found their checksums correct.
     let socket = UdpSocket::bind("10.7.0.1:6000").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let mac = dpdk::interface("vb").unwrap().mac;
@@ -414,7 +415,7 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
         data[30..34].copy_from_slice(&source);
         let (source, old): ([u8; 2], [u8; 2]) =
             (data[34..36].try_into().unwrap(), data[36..38].try_into().unwrap());
-        // The ports trade places too, except that the destination is 6000: HC' = ~(~HC + ~m + m').
+        // The ports are swapped too, except that the destination is 6000: HC' = ~(~HC + ~m + m').
         data[34..36].copy_from_slice(&old);
         data[36..38].copy_from_slice(&6000u16.to_be_bytes());
         let mut check = u32::from(!u16::from_be_bytes([data[40], data[41]]));
@@ -447,7 +448,7 @@ fn af_xdp_on_veth() {
     let Some(_) = eal() else { return };
     let _alone = alone();
     if interface_passes_packets(Method::Auto, 1) {
-        // The program is off the interface once the port is closed.
+        // When the port is closed, the interface has no XDP program any more.
         let output = Command::new("ip").args(["link", "show", "va"]).output().unwrap();
         assert!(!String::from_utf8_lossy(&output.stdout).contains("xdp"), "{output:?}");
         let port = open(&spec("va"), &needs(1, 1)).unwrap();
@@ -476,7 +477,7 @@ fn closing_an_af_xdp_port_gives_its_buffers_back() {
             port.choice(),
             dpdk::recent_log()
         );
-        // Some arrive and wait, some are sent.
+        // Some packets have arrived and wait, some are sent.
         let mut rx = port.rx_queue(0).unwrap();
         let mut tx = port.tx_queue(1).unwrap();
         send_udp(5000..5100);
@@ -558,7 +559,7 @@ fn what_opening_a_port_changes_is_undone_unless_the_port_is_kept() {
     drop(table);
     assert_eq!((state(), names()), ((false, 1500), 1));
     assert_eq!(fs::read(&file).unwrap(), b"precious");
-    // Another port that cannot be opened.
+    // Another port, which cannot be opened.
     let mut table = PortTable::new();
     table.request(&spec("va"), &wants);
     table.request(&capture(3, &file), &needs(0, 1));
@@ -597,7 +598,7 @@ fn an_interface_that_disappears_is_gone() {
         assert_eq!((tx.tx_burst(&mut batch), batch.len()), (0, 1));
         assert!(!port.link().up);
         assert!(port.set_promisc(true).is_err());
-        // One of that name is another port.
+        // A new interface of the same name is another port.
         run("ip link add va type veth peer name vb; ip link set va up; ip link set vb up");
         let again = open(&spec("va"), &PortConfig { method, ..needs(1, 1) }).unwrap();
         assert!(!std::sync::Arc::ptr_eq(&port, &again));

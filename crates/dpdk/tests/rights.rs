@@ -1,7 +1,7 @@
-//! Rights are given up by all threads, also those that start meanwhile: in a process of its own, which this
+//! All threads give up their rights, also those that start meanwhile: in a process of its own, which this
 //! test starts.
 //!
-//! It needs root; without, it says that it is skipped.
+//! It needs root; without, it prints that it is skipped.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -53,10 +53,10 @@ fn child() {
         }
     }
     // What has been given up does not come back.
-    // SAFETY: numbers.
+    // SAFETY: the arguments are numbers.
     assert_ne!(unsafe { libc::setuid(0) }, 0);
     assert!(std::fs::File::open("/etc/shadow").is_err());
-    // A second time there is less to give up.
+    // The second time there is less to give up.
     rights::give_up(Some(&nobody), &[]).unwrap();
     assert!(!Capability::NET_RAW.is_here());
     assert!(rights::give_up(Some(&User::find("root").unwrap()), &[]).is_err());

@@ -1,4 +1,5 @@
-//! What happens when a pool has no buffers left. A process of its own, since others need theirs.
+//! What happens when a pool has no buffers left. The test has a process of its own, since other tests need
+//! buffers.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -8,10 +9,10 @@ use locks::IgnorePoison;
 use skip::skip;
 use std::sync::{Mutex, MutexGuard};
 
-/// One test at a time has the pool.
+/// Only one test at a time uses the pool.
 static POOL: Mutex<()> = Mutex::new(());
 
-/// Starts the environment, or says why the test is skipped.
+/// Starts the environment, or prints why the test is skipped.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
@@ -23,7 +24,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
     Some(guard)
 }
 
-/// Takes `n` buffers, or all there are.
+/// Takes `n` buffers, or all that the pool has.
 fn take(pool: Mempool, n: usize) -> Batch {
     let mut all = Batch::new();
     set_thread_pool(Some(pool));
@@ -58,7 +59,7 @@ fn a_packet_of_the_heap_does_not_stop_a_queue_that_has_no_buffer_for_it() {
     let mut all = take(port.pool(), usize::MAX);
     assert_eq!(port.pool().available(), 0);
 
-    // The driver gives back at once what it is given: there is a buffer for the fourth, but there was none
+    // The driver frees at once what it is given: there is a buffer for the fourth packet, but there was none
     // for the first two.
     let mut batch = Batch::from(vec![heap(1), heap(2), pooled(&mut all, 3), heap(4)]);
     assert_eq!(tx.tx_burst(&mut batch), 2);
@@ -66,13 +67,13 @@ fn a_packet_of_the_heap_does_not_stop_a_queue_that_has_no_buffer_for_it() {
     assert_eq!((tx.copied(), tx.starved(), tx.lost()), (1, 2, 0));
     assert_eq!(port.pool().available(), 1);
 
-    // Nothing but the heap's, and never a buffer.
+    // Only heap packets, and no buffer of the pool.
     let mut rest = take(port.pool(), usize::MAX);
     all.append(&mut rest);
     let mut batch: Batch = (0..100).map(heap).collect();
     assert_eq!((tx.tx_burst(&mut batch), batch.len(), tx.starved()), (0, 0, 102));
 
-    // Buffers are back.
+    // The buffers are free again.
     drop(all);
     let mut batch: Batch = (0..100).map(heap).collect();
     assert_eq!((tx.tx_burst(&mut batch), batch.len(), tx.starved()), (100, 0, 102));
@@ -85,15 +86,15 @@ fn a_full_queue_keeps_what_waits_and_one_without_buffers_gets_those_that_come_ba
     let (mut tx, mut rx) = (port.tx_queue(0).unwrap(), port.rx_queue(0).unwrap());
     let mut all = take(port.pool(), usize::MAX);
 
-    // All the buffers there are go into the ring as far as there is room; the heap's packet waits its turn
-    // behind them.
+    // The packets with buffers go into the ring as far as it has space; the heap packet waits behind them for
+    // a buffer.
     let mut batch: Batch = (0..1500).map(|_| pooled(&mut all, 7)).collect();
     batch.push(heap(8));
     let sent = tx.tx_burst(&mut batch);
     assert!((1..1500).contains(&sent) && batch.len() == 1501 - sent, "{sent}");
     assert_eq!((tx.tx_burst(&mut batch), batch.len(), tx.starved()), (0, 1501 - sent, 0));
 
-    // Somebody reads the ring: what waited goes on, the last one in the place of one that came back.
+    // A reader empties the ring: the waiting packets are sent, the last one in a buffer that was freed.
     let mut got = Batch::new();
     while rx.rx_burst(256, &mut got) > 0 {}
     assert_eq!(got.len(), sent);

@@ -17,7 +17,7 @@ fn ready() -> bool {
         skip("it needs root and /dev/net/tun");
         return false;
     }
-    // SAFETY: no pointers; it concerns the calling thread only.
+    // SAFETY: no pointers; it affects the calling thread only.
     let own = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
     if !own {
         skip("it cannot make a network namespace");
@@ -50,13 +50,13 @@ fn a_tun_device_carries_ip_packets_both_ways() {
     while batch.iter().filter(|packet| packet.data()[0] == 0x45).count() < 5 {
         assert!(wait_readable(&tun), "{} packets", batch.len());
         tun.read(32, &mut batch);
-        // IPv6 router solicitations and the like come too.
+        // The kernel also sends IPv6 router solicitations and the like.
         batch.retain_mut(|packet| packet.data()[0] == 0x45);
     }
     assert_eq!((batch[0].len(), batch[4].data()[28]), (128, 4));
     assert_eq!(tun.read(32, &mut Batch::new()), 0);
 
-    // Back with addresses and ports swapped: the checksums stay right.
+    // Sent back with addresses and ports swapped: the checksums stay correct.
     for packet in &mut batch {
         let data = packet.data_mut();
         for i in 0..4 {

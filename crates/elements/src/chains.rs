@@ -1,6 +1,6 @@
-//! The runs of elements that the optimizer executes as one: the standard parts of IP routers.
+//! The chains that the optimizer can fuse: the standard parts of IP routers.
 //!
-//! A line here is all that a run needs, provided that its classes say that they have a [`runtime::Step`]: the
+//! A chain needs only a line here, provided that its classes declare that they have a [`runtime::Step`]: the
 //! compiler checks it.
 
 use crate::classification::classifier::Classifier;
@@ -20,7 +20,7 @@ type Check = CheckIPHeader<true>;
 type Check2 = CheckIPHeader<false>;
 
 pub(crate) fn register(r: &mut Registry) {
-    // The way in, up to the routing table (what IPInputCombo does).
+    // The input part, up to the routing table (the same as IPInputCombo).
     r.fuse::<(HostEtherFilter, Classifier, Paint, Strip, Check, GetIPAddress)>();
     r.fuse::<(HostEtherFilter, Classifier, Paint, Strip, Check)>();
     r.fuse::<(HostEtherFilter, Classifier, Strip, Check, GetIPAddress)>();
@@ -39,7 +39,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.fuse::<(Strip, Check2)>();
     r.fuse::<(Paint, Strip)>();
 
-    // The way out, from the routing table (what IPOutputCombo does), and the link header.
+    // The output part, from the routing table (the same as IPOutputCombo), and the link header.
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, EtherEncap)>();
@@ -75,10 +75,10 @@ mod tests {
     use runtime::{Options, testing::Bench};
     use std::fmt::Write;
 
-    /// Pseudo-random numbers that two runs have in common.
-    struct Dice(u64);
+    /// Pseudo-random numbers, the same in two runs from the same seed.
+    struct Random(u64);
 
-    impl Dice {
+    impl Random {
         fn below(&mut self, n: usize) -> usize {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) as usize % n
@@ -91,95 +91,95 @@ mod tests {
         }
     }
 
-    /// A router's way in, table and way out, with elements left out, side outputs connected or not, or
-    /// leading back.
-    fn configuration(dice: &mut Dice) -> String {
+    /// A router's input part, table and output part. Some elements are left out; side outputs are connected
+    /// or not, or lead back.
+    fn configuration(random: &mut Random) -> String {
         let mut text = "rt :: Null; Idle -> rt;\n".to_owned();
         let mut sink = 0;
-        let mut side = |dice: &mut Dice, text: &mut String, name: &str, must: bool| {
-            if must || !dice.one_in(3) {
+        let mut side = |random: &mut Random, text: &mut String, name: &str, must: bool| {
+            if must || !random.one_in(3) {
                 sink += 1;
-                let _ = match dice.one_in(3) {
+                let _ = match random.one_in(3) {
                     true => writeln!(text, "{name}[1] -> ICMPError(10.0.2.1, timeexceeded) -> rt;"),
                     false => writeln!(text, "{name}[1] -> BenchOut({sink});"),
                 };
             }
         };
         let mut names = vec![];
-        let mut declare = |dice: &mut Dice, text: &mut String, declaration: &str, odds: usize| {
-            if dice.below(100) >= odds {
+        let mut declare = |random: &mut Random, text: &mut String, declaration: &str, odds: usize| {
+            if random.below(100) >= odds {
                 return None;
             }
             let name = if names.is_empty() { "e".to_owned() } else { format!("n{}", names.len()) };
             let _ = writeln!(text, "{name} :: {declaration};");
             names.push(name.clone());
-            if dice.one_in(12) {
+            if random.one_in(12) {
                 let null = format!("n{}", names.len());
                 let _ = writeln!(text, "{null} :: Null;");
                 names.push(null);
             }
             Some(name)
         };
-        if let Some(name) = declare(dice, &mut text, "HostEtherFilter(2:0:0:0:0:1)", 60) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "HostEtherFilter(2:0:0:0:0:1)", 60) {
+            side(random, &mut text, &name, false);
         }
-        // Where the configuration goes on decides which output is which.
+        // The order of the classifier's patterns decides at which output IP packets leave.
         let kinds = ["Classifier(12/0800, 12/0806, -)", "Classifier(12/0806, 0/02 12/0800, -)"];
-        let kind = dice.below(2);
-        let classifier = declare(dice, &mut text, kinds[kind], 60);
+        let kind = random.below(2);
+        let classifier = declare(random, &mut text, kinds[kind], 60);
         if let Some(name) = &classifier {
             let _ = writeln!(text, "{name}[{}] -> BenchOut(80); {name}[2] -> BenchOut(81);", 1 - kind);
         }
-        declare(dice, &mut text, "Null", 10);
-        declare(dice, &mut text, "Paint(1)", 70);
-        declare(dice, &mut text, "Strip(14)", 100);
-        let check = dice.pick(&[
+        declare(random, &mut text, "Null", 10);
+        declare(random, &mut text, "Paint(1)", 70);
+        declare(random, &mut text, "Strip(14)", 100);
+        let check = random.pick(&[
             "CheckIPHeader",
             "CheckIPHeader2",
             "CheckIPHeader(BADSRC 10.0.0.7 10.0.2.255)",
             "CheckIPHeader(INTERFACES 10.0.0.1/24, DETAILS true)",
         ]);
-        if let Some(name) = declare(dice, &mut text, check, 95) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, check, 95) {
+            side(random, &mut text, &name, false);
         }
-        let address = dice.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
-        declare(dice, &mut text, address, 60);
+        let address = random.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
+        declare(random, &mut text, address, 60);
         let table = declare(
-            dice,
+            random,
             &mut text,
             "RadixIPLookup(10.0.0.0/9 0, 10.128.0.0/9 10.0.2.9 0, 0.0.0.0/0 1)",
             100,
         );
         let table = table.unwrap_or_default();
         let _ = writeln!(text, "rt -> {table}; {table}[1] -> BenchOut(90);");
-        if let Some(name) = declare(dice, &mut text, "DropBroadcasts", 80) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "DropBroadcasts", 80) {
+            side(random, &mut text, &name, false);
         }
-        if let Some(name) = declare(dice, &mut text, "PaintTee(2)", 80) {
-            side(dice, &mut text, &name, true);
+        if let Some(name) = declare(random, &mut text, "PaintTee(2)", 80) {
+            side(random, &mut text, &name, true);
         }
-        if let Some(name) = declare(dice, &mut text, "IPGWOptions(10.0.2.1)", 85) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "IPGWOptions(10.0.2.1)", 85) {
+            side(random, &mut text, &name, false);
         }
-        declare(dice, &mut text, "FixIPSrc(10.0.2.1)", 85);
-        let ttl = dice.pick(&["DecIPTTL", "DecIPTTL", "DecIPTTL(MULTICAST false)"]);
-        if let Some(name) = declare(dice, &mut text, ttl, 90) {
-            side(dice, &mut text, &name, false);
+        declare(random, &mut text, "FixIPSrc(10.0.2.1)", 85);
+        let ttl = random.pick(&["DecIPTTL", "DecIPTTL", "DecIPTTL(MULTICAST false)"]);
+        if let Some(name) = declare(random, &mut text, ttl, 90) {
+            side(random, &mut text, &name, false);
         }
-        let fragmenter = dice.pick(&["IPFragmenter(60)", "IPFragmenter(1500)", "IPFragmenter(44, false)"]);
-        if let Some(name) = declare(dice, &mut text, fragmenter, 85) {
-            side(dice, &mut text, &name, false);
+        let fragmenter = random.pick(&["IPFragmenter(60)", "IPFragmenter(1500)", "IPFragmenter(44, false)"]);
+        if let Some(name) = declare(random, &mut text, fragmenter, 85) {
+            side(random, &mut text, &name, false);
         }
-        let link = dice.pick(&[
+        let link = random.pick(&[
             "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1)",
             "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1, CAPACITY 20)",
             "EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2)",
         ]);
-        if let Some(name) = declare(dice, &mut text, link, 85)
+        if let Some(name) = declare(random, &mut text, link, 85)
             && link.starts_with("ARP")
         {
             let _ = writeln!(text, "arp :: Null -> [1]{name}; Idle -> arp;");
-            if dice.one_in(2) {
+            if random.one_in(2) {
                 let _ = writeln!(text, "{name}[1] -> BenchOut(91);");
             }
         }
@@ -191,38 +191,38 @@ mod tests {
         text
     }
 
-    /// A frame, most often a good one.
-    fn frame(dice: &mut Dice) -> Packet {
-        let options: Vec<u8> = match dice.below(12) {
+    /// A frame, which is correct in most cases.
+    fn frame(random: &mut Random) -> Packet {
+        let options: Vec<u8> = match random.below(12) {
             0 => vec![7, 7, 4, 0, 0, 0, 0, 0],
             1 => vec![1, 7, 2, 0],
             2 => vec![1, 1, 1, 0],
             _ => vec![],
         };
-        let payload: Vec<u8> = (0..dice.below(60)).map(|i| i as u8).collect();
+        let payload: Vec<u8> = (0..random.below(60)).map(|i| i as u8).collect();
         let own = [2, 0, 0, 0, 0, 1];
-        let mut bytes = [own, own, own, own, [0xff; 6], [2, 0, 0, 0, 0, 7]][dice.below(6)].to_vec();
-        bytes.extend([2, 0, 0, 0, 0, 2, 8, [0, 0, 0, 0, 0, 6, 9][dice.below(7)]]);
+        let mut bytes = [own, own, own, own, [0xff; 6], [2, 0, 0, 0, 0, 7]][random.below(6)].to_vec();
+        bytes.extend([2, 0, 0, 0, 0, 2, 8, [0, 0, 0, 0, 0, 6, 9][random.below(7)]]);
         bytes.extend(crate::ip::engine::header::sample::ip_with(&options, &payload, |h| {
-            h.set_ttl([64, 64, 64, 64, 2, 1, 0][dice.below(7)]);
-            h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][dice.below(5)]);
-            h.set_src([10, 0, 0, dice.below(9) as u8].into());
+            h.set_ttl([64, 64, 64, 64, 2, 1, 0][random.below(7)]);
+            h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][random.below(5)]);
+            h.set_src([10, 0, 0, random.below(9) as u8].into());
             let to = [[10, 1, 0, 3], [10, 200, 0, 1], [192, 0, 2, 1], [10, 0, 2, 255], [10, 1, 0, 4]];
-            h.set_dst(to[dice.below(5)].into());
+            h.set_dst(to[random.below(5)].into());
         }));
-        if dice.one_in(15) {
-            let at = dice.below(bytes.len());
-            bytes[at] = dice.below(256) as u8;
+        if random.one_in(15) {
+            let at = random.below(bytes.len());
+            bytes[at] = random.below(256) as u8;
         }
-        if dice.one_in(20) {
-            bytes.truncate(dice.below(bytes.len()));
+        if random.one_in(20) {
+            bytes.truncate(random.below(bytes.len()));
         }
-        bytes.extend(vec![0; dice.below(2) * dice.below(9)]);
+        bytes.extend(vec![0; random.below(2) * random.below(9)]);
         let mut packet = Packet::from_bytes(&bytes).unwrap();
         let anno = packet.anno_mut();
-        anno.set_paint([0, 0, 0, 2][dice.below(4)]);
-        anno.set_fix_ip_src(dice.one_in(9));
-        anno.set_packet_type(match dice.below(14) {
+        anno.set_paint([0, 0, 0, 2][random.below(4)]);
+        anno.set_fix_ip_src(random.one_in(9));
+        anno.set_packet_type(match random.below(14) {
             0 => PacketType::Broadcast,
             1 => PacketType::Multicast,
             _ => PacketType::Host,
@@ -230,7 +230,7 @@ mod tests {
         packet
     }
 
-    /// Without the identification of ICMP errors, which all routers of a process count up together.
+    /// The bytes without the identification of ICMP errors, which are numbered over all routers of a process.
     fn unnumbered(bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for at in [0, 14] {
@@ -242,8 +242,8 @@ mod tests {
         bytes
     }
 
-    /// Everything that can be told from outside: what every element's handlers say, and what it counted.
-    fn books(bench: &mut Bench) -> Vec<String> {
+    /// Everything that is visible from outside: the values of all handlers, and the counters of all elements.
+    fn visible_state(bench: &mut Bench) -> Vec<String> {
         let router = bench.router();
         let mut found = Vec::new();
         let mut handlers = Vec::new();
@@ -257,23 +257,25 @@ mod tests {
         found
     }
 
-    /// The same configuration, packets and handler calls, with and without the optimizer.
+    /// Compares the results of the same configuration, packets and handler calls with and without the
+    /// optimizer.
     fn compare(seed: u64, batch_size: usize) -> usize {
-        let mut dice = Dice(seed);
-        let config = configuration(&mut dice);
+        let mut random = Random(seed);
+        let config = configuration(&mut random);
         let registry = crate::registry();
         let options = |optimize| Options { optimize, batch_size, simulated_time: true, ..Options::default() };
         let mut plain = Bench::with(&registry, &config, 1, 0, options(false));
         let mut fast = Bench::with(&registry, &config, 1, 0, options(true));
         for round in 0..8 {
-            let n = 1 + dice.below(batch_size);
-            let again = dice.0;
+            let n = 1 + random.below(batch_size);
+            let again = random.0;
             let frames = || {
-                let mut dice = Dice(again);
-                (0..n).map(|_| frame(&mut dice)).collect::<Vec<_>>()
+                let mut random = Random(again);
+                (0..n).map(|_| frame(&mut random)).collect::<Vec<_>>()
             };
             let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
-            // Order counts for each output; a chain may cut a batch in two, and its outputs then take turns.
+            // Order matters within each output. A chain may divide a batch, so that packets of different
+            // outputs alternate.
             let seen = |out: &[(usize, Packet)]| -> Vec<_> {
                 let mut out: Vec<_> = out
                     .iter()
@@ -287,10 +289,10 @@ mod tests {
                 assert_eq!(a, b, "seed {seed}, round {round}:\n{config}");
             }
             assert_eq!(a.len(), b.len(), "seed {seed}, round {round}:\n{config}");
-            for (a, b) in books(&mut plain).iter().zip(books(&mut fast)) {
+            for (a, b) in visible_state(&mut plain).iter().zip(visible_state(&mut fast)) {
                 assert_eq!(*a, b, "seed {seed}, round {round}:\n{config}");
             }
-            let name = format!("n{}", dice.below(8));
+            let name = format!("n{}", random.below(8));
             for (handler, value) in [
                 ("color", "2"),
                 ("active", "false"),
@@ -300,7 +302,7 @@ mod tests {
                 ("delete", "10.1.0.3"),
                 ("dst", "2:0:0:0:0:7"),
             ] {
-                if dice.one_in(2) {
+                if random.one_in(2) {
                     let written = [&mut plain, &mut fast]
                         .map(|b| b.try_write(&format!("{name}.{handler}"), value).map_err(|e| e.to_string()));
                     assert_eq!(written[0], written[1]);
@@ -316,12 +318,12 @@ mod tests {
         for seed in 0..160 {
             chains += compare(seed * 7919 + 1, [2, 7, 32, 64][seed as usize % 4]);
         }
-        // The test is worth something only if chains were at work.
+        // The test is meaningful only if chains were fused.
         assert!(chains > 160, "{chains}");
     }
 
     #[test]
-    fn the_click_papers_router_is_two_chains_for_each_way() {
+    fn the_click_papers_router_is_two_chains() {
         let config = "e :: Paint(1) -> Strip(14) -> CheckIPHeader -> GetIPAddress(16)
                 -> rt :: RadixIPLookup(0.0.0.0/0 0)
                 -> DropBroadcasts -> t :: PaintTee(1) -> g :: IPGWOptions(1.0.0.1) -> FixIPSrc(1.0.0.1)
@@ -333,10 +335,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_goes_by_what_classes_say_and_not_by_their_names() {
+    fn chains_depend_on_what_classes_declare_and_not_on_their_names() {
         use crate::prelude::*;
 
-        /// Takes the name of a class that has a step.
+        /// Has the name of a class that has a step, but no step.
         struct Named;
 
         impl Element for Named {

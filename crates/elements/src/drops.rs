@@ -1,5 +1,5 @@
-//! Drop reasons that several files share, in one word for one thing, and what the elements that check headers
-//! share.
+//! Drop reasons that several files use, so that each reason has one name, and the state that the elements
+//! that check headers have in common.
 
 use crate::prelude::*;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");
 pub(crate) const TRANSMIT_QUEUE_FULL: DropReason = DropReason::new("transmit queue full");
 pub(crate) const WORKER_RING_FULL: DropReason = DropReason::new("worker's ring full");
 
-// What several classes say in the same words.
+// Drop reasons with descriptions that several classes have in common.
 pub(crate) const NO_ANSWER_OF_DEVICE: DropCase =
     CRYPTO_SILENT.when("it took the batch and did not give it back within 100 ms");
 pub(crate) const NO_COPY: DropCase = OUT_OF_MEMORY.when("a copy could not be made");
@@ -63,26 +63,26 @@ pub(crate) const SHORTENED_BY_HANDLER: DropCase =
 pub(crate) const TOO_SHORT_FOR_ETHERNET: DropCase =
     NO_ETHERNET_HEADER.when("the packet is too short to have one");
 
-/// What the replicas of an element that checks headers share: whether `drop_details` may be read, and whether
-/// the first bad packet was reported.
+/// The state that the replicas of an element that checks headers share: whether `drop_details` may be read,
+/// and whether the first bad packet was reported.
 pub(crate) struct Details {
     wanted: bool,
     reported: AtomicBool,
 }
 
 impl Details {
-    /// Those of the element that is being configured.
+    /// The details of the element that is being configured.
     pub(crate) fn of(cx: &mut ConfigCx<'_>, wanted: bool) -> Arc<Self> {
         cx.shared(|| Self { wanted, reported: AtomicBool::new(false) })
     }
 
-    /// True once: for the first bad packet.
+    /// Returns true once, for the first bad packet.
     pub(crate) fn is_first(&self) -> bool {
         !self.reported.load(Ordering::Relaxed) && !self.reported.swap(true, Ordering::Relaxed)
     }
 
-    /// Click's handlers: `drops`, how many packets were bad, and `drop_details`, a line for each reason with
-    /// how many, a tab and the reason.
+    /// Click's handlers: `drops`, the number of bad packets, and `drop_details`, a line for each reason with
+    /// the number, a tab and the reason.
     pub(crate) fn handlers<T: Element>(h: &mut Handlers<T>) {
         h.stats("drops", |stats| stats.rejected.iter().map(|(_, n)| n).sum::<u64>().to_string());
         h.shared_stats::<Self>("drop_details", |details, stats| {

@@ -1,7 +1,7 @@
-//! Bytes that are written in hexadecimal digits.
+//! Bytes from hexadecimal digits.
 
-/// The bytes that pairs of digits stand for, one after the other; `None` for what is no pair of digits.
-/// Nothing is copied, so that no key is left behind.
+/// The byte for each pair of digits; `None` if a pair contains another character, or only one digit is left.
+/// Nothing is copied, so that no copy of a key stays in memory.
 pub(crate) fn pairs(mut digits: impl Iterator<Item = char>) -> impl Iterator<Item = Option<u8>> {
     std::iter::from_fn(move || {
         let high = digits.next()?;

@@ -1,5 +1,4 @@
-//! Files that elements read as a whole: not without end, and not from a pipe that a running router would wait
-//! for.
+//! Files that elements read as a whole. Their length is limited, and a running router never waits for a pipe.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -13,13 +12,13 @@ fn is_pipe(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
-/// Whether a path leads to a pipe whose other end must not be waited for, as the running router would wait
-/// too.
+/// Whether a path leads to a pipe that must not be opened now, because the running router would wait for the
+/// other end.
 pub(crate) fn must_not_wait(path: &str) -> bool {
     runtime::is_replacing() && is_pipe(path)
 }
 
-/// Refuses what [`must_not_wait`] says.
+/// Returns an error if [`must_not_wait`].
 pub(crate) fn refuse_to_wait(path: &str) -> io::Result<()> {
     if must_not_wait(path) { Err(refusal()) } else { Ok(()) }
 }
@@ -28,10 +27,10 @@ fn refusal() -> io::Error {
     io::Error::other("it is a pipe, which a running router does not wait for")
 }
 
-/// Gives `take` a file's bytes, piece by piece; returns what the file is.
+/// Gives `take` the bytes of a file, one piece after the other. Returns the file's metadata.
 ///
 /// # Errors
-/// It cannot be read, or has more than `most` bytes, or it is a pipe and a running router would wait.
+/// The file cannot be read, or has more than `most` bytes, or is a pipe that a running router would wait for.
 pub(crate) fn read(path: &str, most: usize, mut take: impl FnMut(&[u8], &Metadata)) -> io::Result<Metadata> {
     refuse_to_wait(path)?;
     let mut file = File::open(path)?;
@@ -51,13 +50,13 @@ pub(crate) fn read(path: &str, most: usize, mut take: impl FnMut(&[u8], &Metadat
             Err(e) => return Err(e),
         }
     }
-    // It may have been a key.
+    // The file may contain a key.
     chunk.fill(0);
     std::hint::black_box(&mut chunk);
     Ok(about)
 }
 
-/// A file's bytes while the router runs: a pipe is refused.
+/// The bytes of a file, while the router runs. A pipe is an error.
 pub(crate) fn read_now(path: &str) -> io::Result<Vec<u8>> {
     if is_pipe(path) {
         return Err(refusal());

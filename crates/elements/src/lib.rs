@@ -16,7 +16,6 @@
 mod manual;
 
 mod chains;
-mod deal;
 mod drops;
 mod hex;
 mod infile;
@@ -24,6 +23,7 @@ mod lines;
 mod outfile;
 mod prelude;
 mod secret;
+mod splitter;
 
 pub mod classification;
 pub mod cluster;

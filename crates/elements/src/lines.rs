@@ -1,4 +1,4 @@
-//! Where elements that print packets put their lines: a chatter channel, or a file.
+//! The output of elements that print packets: lines on a chatter channel, or in a file.
 
 use crate::outfile::NewFile;
 use crate::prelude::*;
@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The file that all replicas print to, once it has begun.
+/// The file that all replicas print to, from the moment when the configuration takes effect.
 #[derive(Default)]
 struct OutFile {
     file: Mutex<Option<File>>,
@@ -23,7 +23,7 @@ impl OutFile {
     }
 }
 
-/// What the `OUTFILE` and `CHANNEL` arguments say.
+/// The output that the arguments `OUTFILE` and `CHANNEL` request.
 pub(crate) struct Lines {
     path: Option<String>,
     file: Arc<OutFile>,
@@ -45,7 +45,8 @@ impl Lines {
         Ok(self)
     }
 
-    /// Opens the file, if there is one and no other replica has done so; it begins at the change-over.
+    /// Opens the file, if there is one and no other replica has done so. It is changed only when the
+    /// configuration takes effect.
     pub(crate) fn open(&self, cx: &mut Cx<'_>) -> Result<(), String> {
         let Some(path) = self.path.clone() else { return Ok(()) };
         if self.file.opened.load(Ordering::Acquire) {
@@ -67,7 +68,8 @@ impl Lines {
             return cx.hub().chatter_on(&self.channel, &line);
         }
         if let Some(file) = self.file.lock().as_mut() {
-            // As in Click, a full disk does not stop the packet.
+            // As in Click, a packet is passed on although its line could not be written, for instance to a
+            // full disk.
             let _ = file.write_all((line + "\n").as_bytes());
         }
     }

@@ -1,4 +1,4 @@
-//! Where the manuals of elements come from.
+//! The macro with which an element file includes its manual.
 
 /// The manual of an element: the head comment of `src/<path>.rs`.
 macro_rules! manual {

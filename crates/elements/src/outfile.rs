@@ -8,10 +8,10 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// What tells a file from all others.
+/// The device and inode numbers, which identify a file.
 pub(crate) type FileId = (u64, u64);
 
-/// The identity of what there is.
+/// The identity of an existing file.
 pub(crate) fn id_of(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
 }

@@ -1,4 +1,4 @@
-//! What nearly every element file uses.
+//! The names that nearly every element file uses.
 
 pub(crate) use crate::drops;
 pub(crate) use runtime::{

@@ -1,4 +1,4 @@
-//! The bench for element tests, with the whole library at hand.
+//! The test bench for elements, with all classes of the library.
 
 use locks::IgnorePoison;
 use runtime::testing;
@@ -26,11 +26,11 @@ impl Bench {
         let options = runtime::Options { workers, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
     }
-    /// A configuration without inputs and outputs.
+    /// A bench for a configuration that has no inputs and outputs.
     pub(crate) fn with_options(config: &str, options: runtime::Options) -> Self {
         Self(testing::Bench::with(&crate::registry(), config, 0, 0, options))
     }
-    /// The lines that are printed from here on.
+    /// Collects the lines that are printed from now on.
     pub(crate) fn listen(&mut self) -> Arc<Mutex<Vec<String>>> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);

@@ -1,12 +1,12 @@
-//! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of
-//! their names.
+//! What classes declare about themselves, over the whole library: the declarations are consistent, and there
+//! are no lists of class names elsewhere.
 
 use runtime::{Class, DropReason, Fields, Notify, Registry, Role, Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The least and the most ports that a port count code allows on a side; `None`: any number.
+/// The least and the most ports that a port count code allows on a side; `None`: no limit.
 fn count(code: &str) -> (usize, Option<usize>) {
     match code.split_once('-') {
         None if code == "=" => (0, None),
@@ -15,7 +15,7 @@ fn count(code: &str) -> (usize, Option<usize>) {
     }
 }
 
-/// What is wrong with a class's role.
+/// The errors in a class's role.
 fn misfit(registry: &Registry, class: &Class) -> Option<String> {
     let (inputs, outputs) = class.ports.split_once('/').unwrap();
     let (inputs, outputs) = (count(inputs), count(outputs));
@@ -90,7 +90,7 @@ fn drop_reasons_are_short_and_said_once() {
         );
         assert!(!DropReason::GENERAL.contains(reason), "{class}: '{text}' is counted for every element");
         let same = all.iter().filter(|(c, r)| c == class && r.text().eq_ignore_ascii_case(text)).count();
-        assert_eq!(same, 1, "{class}: '{text}' is said twice");
+        assert_eq!(same, 1, "{class}: '{text}' is declared twice");
     }
     let words = |reason: &DropReason| {
         let mut words: Vec<String> = reason.text().to_lowercase().split(' ').map(str::to_owned).collect();
@@ -141,11 +141,11 @@ fn every_reason_with_a_name_is_counted_somewhere() {
     let names: BTreeSet<&str> = names.collect();
     assert!(names.len() > 80, "{names:?}");
     let idle: Vec<&&str> = names.iter().filter(|name| !counted.contains(**name)).collect();
-    // The elements that check headers count the cases of their protocol by their places.
+    // The elements that check headers count the errors of their protocol by index.
     assert_eq!(idle, [&"BAD_PACKET_LENGTH"], "declared, and never counted");
 }
 
-/// Classes that have a step and are in no chain that is registered.
+/// Classes that have a step and are in no registered chain.
 const IN_NO_CHAIN: [&str; 1] = ["CheckPaint"];
 
 #[test]
@@ -170,7 +170,8 @@ fn classes_with_a_step_say_so_and_are_in_a_chain() {
 
 #[test]
 fn who_implements_a_step_says_so() {
-    // That who says so implements one, the compiler sees: `StepFacts::of` takes no other type.
+    // The compiler checks that a class that declares a step implements one: `StepFacts::of` accepts no other
+    // type.
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
     let (mut found, mut wrong) = (0, Vec::new());
@@ -178,32 +179,33 @@ fn who_implements_a_step_says_so() {
         let source = fs::read_to_string(&file).unwrap();
         let count = |wanted: &dyn Fn(&str) -> bool| source.lines().filter(|line| wanted(line)).count();
         let steps = count(&|line| line.starts_with("impl") && line.contains(" Step for "));
-        let said = count(&|line| line.contains("const STEP: ") && line.contains("::of::<Self>()"));
+        let declared = count(&|line| line.contains("const STEP: ") && line.contains("::of::<Self>()"));
         found += steps;
-        if steps != said {
-            wrong.push(format!("{}: {steps} steps, {said} are said", file.display()));
+        if steps != declared {
+            wrong.push(format!("{}: {steps} steps, {declared} are declared", file.display()));
         }
     }
     assert!(found > 10, "{found}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Words that are names of classes and stand for something else, or that have to be written down: the file,
-/// the word, why.
+/// Words that are names of classes but mean something else, or that cannot be avoided: the file, the word,
+/// the reason.
 const ALLOWED: [(&str, &str, &str); 6] = [
-    ("crates/clusterctl/src/split.rs", "Idle", WRITTEN),
-    ("crates/clusterctl/src/split.rs", "ClusterEncap", WRITTEN),
-    ("crates/clusterctl/src/split.rs", "ClusterQueue", WRITTEN),
-    ("crates/clusterctl/src/split.rs", "FromDevice", ADVISED),
-    ("crates/clusterctl/src/split.rs", "ToDevice", ADVISED),
-    ("crates/clusterctl/src/split.rs", "ARPQuerier", ADVISED),
+    ("crates/clusterctl/src/split/write.rs", "Idle", WRITTEN),
+    ("crates/clusterctl/src/split/write.rs", "ClusterEncap", WRITTEN),
+    ("crates/clusterctl/src/split/write.rs", "ClusterQueue", WRITTEN),
+    ("crates/clusterctl/src/split/analysis.rs", "FromDevice", ADVISED),
+    ("crates/clusterctl/src/split/analysis.rs", "ToDevice", ADVISED),
+    ("crates/clusterctl/src/split/analysis.rs", "ARPQuerier", ADVISED),
 ];
 const WRITTEN: &str = "it writes configurations, and so names what it writes";
-const ADVISED: &str = "what messages tell the user to write";
+const ADVISED: &str = "messages recommend it to the user";
 
 /// Files whose longer texts name classes of other sections.
-const NAMING: [(&str, &str); 6] = [
-    ("crates/clusterctl/src/split.rs", WRITTEN),
+const NAMING: [(&str, &str); 7] = [
+    ("crates/clusterctl/src/split/analysis.rs", ADVISED),
+    ("crates/clusterctl/src/split/write.rs", WRITTEN),
     ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
     ("bin/valiant/src/traffic/config.rs", WRITTEN),
     ("bin/valiant/src/run.rs", WRITTEN),
@@ -225,7 +227,7 @@ fn literals(source: &str) -> Vec<(usize, String)> {
                     at += 1;
                 }
             }
-            // A character, not a lifetime.
+            // A character literal, not a lifetime.
             ('\'', '\\') => at += 2,
             ('\'', _) if next(at + 2) == '\'' => at += 2,
             ('r', '#') if next(at + 2) == '"' => {
@@ -254,7 +256,7 @@ fn literals(source: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The Rust sources under a directory, but for tests.
+/// The Rust sources in a directory, without tests.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -269,7 +271,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The section of each class: where its golden test is.
+/// The section of each class: the directory of its golden test.
 fn sections(root: &Path) -> BTreeMap<String, String> {
     let mut sections = BTreeMap::new();
     for section in fs::read_dir(root.join("tests/click")).unwrap() {
@@ -310,7 +312,7 @@ fn nobody_names_a_class_of_another_section() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Whether a word can only be the name of a class: `FromHost` is one, `Queue` may be a word of a sentence.
+/// Whether a word can only be the name of a class: `FromHost` is one, `Queue` may be an ordinary word.
 fn unmistakable(word: &str) -> bool {
     word.chars().filter(char::is_ascii_uppercase).count() > 1
         && word.contains(|c: char| c.is_ascii_lowercase())

@@ -1,6 +1,6 @@
-//! Classes read and write no more of a packet than they say: what a class does not read is changed in every
-//! way, and nothing comes of it; what it does not write leaves as it came; what it sets does not depend on
-//! what was there.
+//! Classes read and write no more of a packet than they declare. The test changes everything that a class
+//! does not read, and the result must be the same; what the class does not write must leave unchanged; what
+//! it sets must not depend on the earlier value.
 
 use dpdk::{Anno, PacketType};
 use lang::{LoadOptions, Source};
@@ -8,7 +8,7 @@ use runtime::testing::Bench;
 use runtime::{Class, Fields, Options, Packet, Registry};
 use std::path::Path;
 
-/// A small generator: the same numbers in each run.
+/// A small random number generator with the same numbers in each run.
 struct Random(u64);
 
 impl Random {
@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// Bytes, and where the network and the transport header are.
+/// The bytes of a packet, and the offsets of its network and transport header.
 type Kind = (Vec<u8>, usize, usize);
 
 fn ip(protocol: u8, payload: &[u8]) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// A packet that is the same in each run in what `reads` names, and anything else in the rest.
+/// A packet whose fields in `reads` are the same in each run, and whose other fields are random.
 fn packet((bytes, network, transport): &Kind, reads: Fields, random: &mut Random) -> Packet {
     let mut packet = Packet::from_bytes(bytes).unwrap();
     let mut any = |field: Fields, usual: usize, below: usize| {
@@ -82,7 +82,7 @@ fn packet((bytes, network, transport): &Kind, reads: Fields, random: &mut Random
     packet
 }
 
-/// What a class may not have changed: all that it does not say that it writes.
+/// The fields that a class must not change: all that it does not declare as written.
 fn kept(packet: &Packet, writes: Fields) -> (Vec<u8>, Vec<Option<isize>>) {
     let anno = packet.anno();
     let mut known: Vec<u8> = (0..Anno::USER_LEN)
@@ -106,7 +106,7 @@ fn kept(packet: &Packet, writes: Fields) -> (Vec<u8>, Vec<Option<isize>>) {
     (known, places)
 }
 
-/// Where headers begin, but for those that are written.
+/// The offsets of the headers, except those that the class writes.
 fn marks(packet: &Packet, writes: Fields) -> Vec<Option<isize>> {
     let headers = [
         (Fields::MAC_HEADER, packet.mac_header_offset()),
@@ -116,8 +116,7 @@ fn marks(packet: &Packet, writes: Fields) -> Vec<Option<isize>> {
     headers.iter().filter(|(field, _)| !writes.meets(*field)).map(|(_, at)| *at).collect()
 }
 
-/// The class as its manual's first example declares it, and the elements without packets that it may refer
-/// to.
+/// The class as the first example of its manual declares it, and the elements that it may refer to.
 fn declaration(registry: &Registry, class: &Class) -> Option<String> {
     let manual = class.manual();
     let example = manual.split("```click\n").nth(1)?.split("```").next()?;
@@ -128,7 +127,8 @@ fn declaration(registry: &Registry, class: &Class) -> Option<String> {
     Some(format!("e :: {}({}){others}", class.name, element.config))
 }
 
-/// What comes out of an element, by port and bytes, and what it drops; what is wrong with what it has kept.
+/// The results of an element: packets by port and bytes, and drops; or the errors in the packets that it has
+/// kept.
 fn run(
     registry: &Registry,
     class: &Class,
@@ -143,18 +143,18 @@ fn run(
         let packet = packet(kind, class.reads, &mut random);
         before.push(kept(&packet, class.writes));
         for (port, mut packet) in bench.send(0, packet) {
-            // It may have waited.
+            // The packet may have waited.
             let after = kept(&packet, class.writes);
             if !before.contains(&after) {
                 wrong.push(format!("{} writes more than it says: {before:?} became {after:?}", class.name));
             }
-            // The identifications of packets that are made are numbered over the whole process.
+            // The identifications of new packets are numbered over the whole process.
             if packet.data().first() == Some(&0x45) && packet.len() >= 20 {
                 [4, 5, 10, 11].iter().for_each(|at| packet.data_mut()[*at] = 0);
             }
             out.push(format!("{port} {:02x?}", packet.data()));
             if port == 0 {
-                // What it sets does not depend on what was there.
+                // What the class sets does not depend on the earlier value.
                 let others = Fields::ALL.without(class.sets);
                 out.push(format!("set: {:?} {:?}", kept(&packet, others), marks(&packet, others)));
             }

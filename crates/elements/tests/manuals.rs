@@ -1,4 +1,4 @@
-//! The manuals, over the whole library: every element has one, it says everything, and its example starts.
+//! The manuals, over the whole library: every element has one, it is complete, and its example starts.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -74,13 +74,13 @@ fn problems(registry: &Registry, class: &Class) -> Vec<String> {
     wrong
 }
 
-/// The reasons that a list explains: one in each item, with when.
+/// The reasons that a list explains: one in each item, with its cause.
 fn reasons(section: &str) -> Vec<&str> {
     let items = section.lines().filter_map(|line| line.strip_prefix("- `"));
     items.filter_map(|item| item.split_once("`: ").map(|(reason, _)| reason)).collect()
 }
 
-/// Whether a numbered handler (`pattern3`) is documented by one of its kind (`pattern0`, `patternN`).
+/// Whether a numbered handler (`pattern3`) is documented by another of its numbers (`pattern0`, `patternN`).
 fn numbered(documented: &[&str], name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let kind = |d: &&str| d.strip_prefix(stem).is_some_and(|n| n == "N" || n == "0" || n == "1");

@@ -1,7 +1,7 @@
 //! Workers, queues and flows over real DPDK devices without hardware: one process, as it has one DPDK
 //! environment.
 //!
-//! DPDK needs root here; without, each test says why it is skipped.
+//! DPDK needs root here; without, each test prints why it is skipped.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -30,8 +30,8 @@ fn may_run() -> bool {
 /// What a `Witness` has seen: worker, flow, sequence number, in the order in which each worker saw it.
 type Seen = Mutex<Vec<(usize, u16, u32)>>;
 
-/// Notes the flow and sequence number of each packet and who brought it, and emits it; rests once for as many
-/// milliseconds as its argument says, on worker 1.
+/// Records the flow and sequence number of each packet and the worker that passed it on, and emits it. Sleeps
+/// once on worker 1, for as many milliseconds as its argument says.
 struct Witness {
     seen: Arc<Seen>,
     rest_ms: u64,
@@ -64,7 +64,7 @@ impl Vector for Witness {
     }
 }
 
-/// Writes a flow number where a `Witness` looks for it.
+/// Writes a flow number where a `Witness` reads it.
 struct Tag(u16);
 
 impl Element for Tag {
@@ -83,7 +83,7 @@ impl Vector for Tag {
     }
 }
 
-/// Holds packets for a millisecond.
+/// Delays packets by a millisecond.
 #[derive(Default)]
 struct Later(Batch);
 
@@ -124,7 +124,7 @@ fn workers(workers: usize, placement: Placement) -> Options {
     Options { workers, threads: true, batch_size: 32, placement, ..Options::default() }
 }
 
-/// The same in one thread, which lets the workers work in turn: what happens is always the same.
+/// The same in one thread, in which the workers run in turn: the result is always the same.
 fn in_turn(workers: usize) -> Options {
     Options { workers, batch_size: 32, ..Options::default() }
 }
@@ -133,7 +133,7 @@ fn number(router: &mut Router, handler: &str) -> u64 {
     router.read(handler, "").unwrap().trim().parse().unwrap()
 }
 
-/// Lets a router run until `done`, ten seconds at most.
+/// Runs a router until `done`, for ten seconds at most.
 fn run_until(router: &mut Router, mut done: impl FnMut(&mut Router) -> bool) {
     router.start();
     let began = Instant::now();
@@ -161,7 +161,7 @@ fn toeplitz(flow: u16) -> u32 {
         .fold(0, |hash, at| hash ^ (0..32).fold(0, |window, k| window << 1 | bit(&key, at + k)))
 }
 
-/// A pcap file with `each` packets of each flow in turn, and in each its number among them.
+/// A pcap file with `each` packets of each flow in turn. Each packet has its number within its flow.
 fn pcap(name: &str, flows: u16, each: u32) -> PathBuf {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
@@ -190,7 +190,8 @@ fn seen(router: &Router) -> Vec<(usize, u16, u32)> {
     router.shared::<Seen>("w").unwrap().lock().ignore_poison().clone()
 }
 
-/// The workers that saw each flow; fails if a flow's packets were seen in another order than they came.
+/// The workers that saw each flow; fails if the packets of a flow were seen in another order than they were
+/// sent.
 fn owners(seen: &[(usize, u16, u32)]) -> BTreeMap<u16, BTreeSet<usize>> {
     let mut owners: BTreeMap<u16, BTreeSet<usize>> = BTreeMap::new();
     let mut last: BTreeMap<u16, u32> = BTreeMap::new();
@@ -208,7 +209,7 @@ fn a_port_with_one_queue_splits_flows_as_toeplitz_says_and_keeps_their_order() {
     if !may_run() {
         return;
     }
-    // No more than a ring holds: what else this machine does cannot cost any.
+    // No more packets than a ring has space for, so that a busy machine causes no loss.
     let (flows, each) = (64, 16);
     let input = pcap("rss", flows, each);
     for (count, out) in [(2, "a"), (3, "b"), (4, "c")] {
@@ -230,7 +231,7 @@ fn a_port_with_one_queue_splits_flows_as_toeplitz_says_and_keeps_their_order() {
         let counted: Vec<usize> = (0..count).map(|w| seen.iter().filter(|s| s.0 == w).count()).collect();
         assert_eq!(counted, expected);
         eprintln!("{count} workers: {counted:?} packets of {flows} flows");
-        // Even, as far as 64 flows can be.
+        // As even as possible with 64 flows.
         let least = usize::from(flows) * each as usize / count * 2 / 3;
         assert!(counted.iter().all(|n| *n >= least), "{counted:?}");
         let lanes = router.read("in.lanes", "").unwrap();
@@ -318,7 +319,8 @@ fn a_worker_that_is_away_for_a_while_costs_counted_packets_and_only_its_own() {
     fs::remove_file(input).unwrap();
 }
 
-/// Two workers offer four times what the reader of a ring takes. Returns what of each has arrived.
+/// Two workers send four times what the reader of a ring can receive. Returns how many packets of each have
+/// arrived.
 fn shared_output(name: &str, middle: &str, bound: &str) -> [f64; 2] {
     let config = format!(
         "a0 :: FromDPDKDevice(net_null_{name}a, N_QUEUES 1) -> a :: Tag(1);
@@ -335,7 +337,7 @@ fn shared_output(name: &str, middle: &str, bound: &str) -> [f64; 2] {
     for turn in 0..4000 {
         router.turn();
         if turn == 1000 {
-            // From here on everything is full.
+            // From now on everything is full.
             before = [number(&mut router, "ca.count"), number(&mut router, "cb.count")];
         }
     }
@@ -343,9 +345,9 @@ fn shared_output(name: &str, middle: &str, bound: &str) -> [f64; 2] {
     [(after[0] - before[0]) as f64, (after[1] - before[1]) as f64]
 }
 
-/// Virtual routers (CoNEXT 2008) figure 11: two workers that fill one queue, which one of them empties, do
-/// not get equal shares of an output that is too slow; with a queue for each and a multiplexer that serves
-/// them in turn they do.
+/// Virtual routers (CoNEXT 2008) figure 11: if two workers fill one queue, and one of them empties it, they
+/// do not get equal shares of an output that is too slow. If each has a queue, and a multiplexer serves these
+/// in turn, they do.
 #[test]
 fn a_shared_queue_is_unfair_and_a_queue_for_each_worker_is_fair() {
     if !may_run() {
@@ -392,7 +394,8 @@ fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere()
     if !may_run() {
         return;
     }
-    // The way to the Discard always has room, so that the source has to find out by what is lost.
+    // The connection to Discard always has space, so the source notices only from its losses that it sends
+    // too fast.
     let config = "in :: FromDPDKDevice(net_null_w) -> l :: Classifier(0/00, -) -> q :: Queue(100) -> Unqueue(ACTIVE false) -> Discard;
                   l [1] -> Discard";
     let mut router = router(config, in_turn(1)).unwrap();
@@ -418,8 +421,8 @@ fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere()
 
 #[test]
 fn a_bound_element_serves_what_other_workers_push_to_it() {
-    // Sources and consumers run where they are bound; what is between them has its timers and tasks where its
-    // packets are.
+    // Sources and consumers run on the workers that they are bound to. Elements between them run timers and
+    // tasks where their packets are.
     let config =
         "a :: InfiniteSource(LIMIT 5) -> l :: Later -> c :: Counter -> Discard; StaticThreadSched(a 0, l 1)";
     for options in [in_turn(2), workers(2, Placement::Parallel)] {
@@ -479,7 +482,7 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
         router.write("hotconfig", &config(&format!("n{}", n % 3))).unwrap();
     }
     let total = u64::from(flows) * u64::from(each);
-    // A busy machine may hold a worker up for so long that its ring overflows.
+    // A busy machine may delay a worker for so long that its ring overflows.
     let dropped = |r: &mut Router| -> u64 {
         let drops = r.read("drops", "").unwrap();
         assert!(drops.lines().all(|line| line.ends_with("worker's ring full")), "{drops}");
@@ -503,13 +506,13 @@ fn what_an_element_holds_goes_on_when_a_hot_swap_binds_it_to_another_worker() {
     let options = Options { hotswap: true, ..workers(2, Placement::Parallel) };
     let mut router = router(&config(0), options).unwrap();
     router.start();
-    // One is with the delay, two wait in the queue.
+    // One packet is in the Delay element, two wait in the queue.
     run_until(&mut router, |r| number(r, "q.length") == 2);
     router.write("hotconfig", &config(1)).unwrap();
     run_until(&mut router, |r| number(r, "c.count") == 3);
 }
 
-/// Whatever a configuration changes to, each packet is sent or in the books.
+/// Whatever the new configuration, each packet is sent or counted as dropped.
 #[test]
 fn every_packet_is_accounted_for_over_random_hot_swaps() {
     if !may_run() {
@@ -557,7 +560,7 @@ fn every_packet_is_accounted_for_over_random_hot_swaps() {
         run_until(&mut router, |r| {
             let drops = r.read("drops", "").unwrap();
             let dropped = drops.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok());
-            // What the device has counted, as the elements come and go.
+            // What the device has counted, across all hot swaps.
             dropped.sum::<u64>() + self::number(r, &format!("{sender}.hw_count")) == total
         });
         fs::remove_file(input).unwrap();

@@ -1,8 +1,8 @@
-//! A running router in which something cannot be had: a buffer, memory, room in a device, a crypto device's
-//! answer, a session, a pool. Each request fails in its turn, one in a run; then every packet is accounted
-//! for, and packets go on.
+//! A running router in which a resource is missing: a buffer, memory, space in a device, a crypto device's
+//! answer, a session, a pool. In each run another request fails. Afterwards every packet is accounted for,
+//! and packets are forwarded again.
 //!
-//! DPDK needs root here; without, each test says why it is skipped.
+//! DPDK needs root here; without, each test prints why it is skipped.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -17,7 +17,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// One test at a time: they count the buffers that are left.
+/// One test at a time, because they count the free buffers.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn may_run() -> Option<MutexGuard<'static, ()>> {
@@ -34,8 +34,8 @@ const SPI: &str = "in 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 0001020304050
     out 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 000102030405060708090a0b0c0d0e0f \
     000102030405060708090a0b0c0d0e0f10111213";
 
-/// Everything that makes packets, copies them, makes them longer, cuts them up, or gives them to a device.
-/// Resize takes the headroom away, so that every header needs a new buffer.
+/// All elements that make, copy, lengthen or fragment packets, or give them to a device. Resize removes the
+/// headroom, so that every header needs a new buffer.
 const CONFIG: &str = "
     sad :: IPsecSAD(DEVICE crypto_openssl);
     f :: FromDevice(\"net_null0,copy=1\", BURST 4) -> cut :: Truncate(40)
@@ -54,7 +54,7 @@ const CONFIG: &str = "
 
 struct Case {
     router: Router,
-    /// The last: it says what the thread's packets are taken from.
+    /// The pool of the thread's packets. The last field, so that it is dropped last.
     _worker: WorkerThread,
 }
 
@@ -65,7 +65,7 @@ impl Case {
         let sources = [Source::new("test", CONFIG)];
         let mut router = Router::new(&sources, LoadOptions::default(), registry, options)
             .unwrap_or_else(|diags| panic!("{}", diags.render_plain(diags.sources())));
-        // As a worker's thread: its packets come from the pool.
+        // Like a worker's thread: its packets come from the pool.
         let worker = WorkerThread::register(None).unwrap();
         router.write("sad.add", SPI).unwrap();
         router.start();
@@ -85,20 +85,20 @@ impl Case {
         (0..n).for_each(|_| self.router.turn());
     }
 
-    /// Whether each packet went somewhere, or was counted.
+    /// Whether each packet was sent or was counted.
     fn account(&mut self, what: &str) {
         let dropped = |s: &StatsSnapshot| s.drops.iter().map(|d| d.1).sum::<u64>();
-        // What comes in once leaves once.
+        // Each packet that enters leaves once.
         for name in ["cut", "udp", "align", "vlan", "strip", "mark", "enc", "dec", "pad", "eth", "take"] {
             let s = self.totals(name);
             assert_eq!(s.packets, s.emitted + dropped(&s), "{what}: {name}: {:?}", s.drops);
         }
         let tee = self.totals("t");
         assert_eq!(5 * tee.packets, tee.emitted + dropped(&tee), "{what}: {:?}", tee.drops);
-        // 40 + 28 bytes in pieces of 16, the headers apart.
+        // 40 + 28 bytes in fragments of 16 bytes, without the headers.
         let frag = self.totals("frag");
         assert_eq!(3 * frag.packets, frag.emitted + dropped(&frag), "{what}: {:?}", frag.drops);
-        // Each is painted: it leaves twice.
+        // Each packet is painted and leaves twice.
         let combo = self.totals("combo");
         assert_eq!(2 * combo.packets, combo.emitted + dropped(&combo), "{what}: {:?}", combo.drops);
         let queue = self.totals("q");
@@ -111,9 +111,9 @@ impl Case {
         }
     }
 
-    /// Lets one request after the other fail.
+    /// Makes the first request fail, then the second one, and so on.
     fn sweep(&mut self, fault: Fault, most: u64, what: &str) {
-        // How many there are in one run.
+        // How many requests there are in one run.
         fault.order(u64::MAX, 0);
         self.turns(2);
         let asked = fault.clear();
@@ -147,7 +147,7 @@ impl Case {
 fn whatever_fails_once_is_counted_and_packets_go_on() {
     let Some(_alone) = may_run() else { return };
     let mut case = Case::new();
-    // The neighbor is known, so that packets go on; another one never answers.
+    // The neighbor's address is known, so packets to it are forwarded; another neighbor never answers.
     case.router.write("arp.insert", "10.0.0.2 2:0:0:0:0:2").unwrap();
     case.goes_on("at first");
     case.account("at first");
@@ -155,10 +155,10 @@ fn whatever_fails_once_is_counted_and_packets_go_on() {
     case.sweep(Fault::Buffer, 300, "a buffer");
     case.sweep(Fault::Send, 20, "sending");
     case.sweep(Fault::Receive, 20, "receiving");
-    // Each takes as long as a device's answer is waited for.
+    // Each run takes as long as an element waits for the device's answer.
     case.sweep(Fault::Answer, 2, "an answer");
 
-    // Without buffers everything is of the heap, and that fails too.
+    // Without buffers all packets are from the heap, whose allocations fail too.
     Fault::Buffer.order(1, u64::MAX);
     Fault::Heap.order(u64::MAX, 0);
     case.turns(2);
@@ -171,7 +171,7 @@ fn whatever_fails_once_is_counted_and_packets_go_on() {
         Fault::Heap.clear();
         case.account(&what);
     }
-    // Nothing at all, for a while.
+    // For a while, every request fails.
     Fault::Heap.order(1, u64::MAX);
     case.turns(10);
     case.account("out of memory");
@@ -198,7 +198,7 @@ fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
     let other = more
         .replace("aes-cbc-hmac-sha1", "aes-cbc-hmac-sha256")
         .replace("10111213", "101112131415161718191a1b1c1d1e1f");
-    // The device is open, so nobody asks for another.
+    // The device is open, so no further request is made.
     case.router.write("sad.add", &other).unwrap();
     assert_eq!((Fault::Device.clear(), case.number("sad.count")), (0, 4));
 
@@ -213,7 +213,7 @@ fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
     case.goes_on("the pool is there");
 
     Fault::Device.order(1, 1);
-    // Associations of a file need the device when the configuration starts.
+    // Security associations in a file need the device when the configuration starts.
     let path = std::env::temp_dir().join(format!("valiant-shortage-{}", std::process::id()));
     fs::write(&path, SPI).unwrap();
     let sad = format!("IPsecSAD(FILE {}, DEVICE crypto_aesni_mb)", path.display());
@@ -247,7 +247,7 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
     let session = device.session(0, &transform).unwrap();
     let span = Span { cipher_offset: 24, cipher_len: 64, auth_offset: 0, auth_len: 88, tag_offset: 88 };
     let before = pool.available();
-    // Half of them are the heap's.
+    // Half of the packets are from the heap.
     let fresh = || -> Batch {
         let packet = |n: u8| {
             set_thread_pool(n.is_multiple_of(2).then_some(pool));
@@ -270,13 +270,13 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
         let mut batch = fresh();
         assert!(!process(&mut batch, &mut verdicts) && batch.is_empty(), "it does not answer");
         assert_eq!(pool.available(), before - 10, "the device has them");
-        // Not yet: what comes meanwhile is refused, and stays whole.
+        // The device has not answered yet: further packets are rejected and stay unchanged.
         let mut batch = fresh();
         assert!(process(&mut batch, &mut verdicts) && batch.len() == 20);
         assert!(verdicts.iter().all(|v| *v == Verdict::Refused) && verdicts.len() == 20);
         drop(batch);
         Fault::Answer.clear();
-        // It has answered: what was late is freed, and the next ones are done.
+        // The device has answered: packets that were late are freed, and the next ones are processed.
         let mut batch = fresh();
         assert!(process(&mut batch, &mut verdicts), "{verdicts:?}");
         assert!(verdicts.is_empty() && batch.iter().all(|packet| packet.data()[30] != packet.data()[31]));

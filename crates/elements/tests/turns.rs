@@ -1,11 +1,12 @@
-//! One run of a task ends, whatever it is told to move: other tasks, handlers and signals have their turn.
+//! One run of a task ends, however many packets it has to move, so that other tasks, handlers and signals get
+//! their turn.
 
 use runtime::Options;
 use runtime::testing::Bench;
 
-/// What a run moves at most, and a batch.
+/// The most packets that a run moves, and the size of a batch.
 const MOST: u64 = (1 << 16) + 256;
-/// How many packets there are: a run that does not end shows by taking them all.
+/// The number of packets. A run that does not end takes all of them.
 const ALL: u64 = 1 << 17;
 
 fn bench(config: &str, batch_size: usize) -> Bench {
@@ -32,10 +33,10 @@ fn no_run_moves_more_packets_than_a_bounded_number() {
         format!(
             "InfiniteSource({MANY}) -> PullNull -> c :: Counter -> Unqueue(2147483647) -> Null -> Discard;"
         ),
-        // A packet takes no time on a link that is so fast.
+        // On such a fast link a packet takes no time.
         format!("InfiniteSource({MANY}) -> PullNull -> c :: Counter -> LinkUnqueue(0s, 10GBps) -> Discard;"),
         format!("InfiniteSource({MANY}) -> PullNull -> c :: Counter -> LinkUnqueue(1ms, 10GBps) -> Discard;"),
-        // All are dropped on the way, so that none ever comes.
+        // All packets are dropped before they arrive.
         format!(
             "{full} InfiniteSource({MANY}) -> PullNull -> c :: Counter -> RED(0, 1, 1, QUEUES q) -> Unqueue(4) -> Discard;"
         ),
@@ -47,7 +48,7 @@ fn no_run_moves_more_packets_than_a_bounded_number() {
         for batch_size in [1, 32, 256] {
             let mut bench = bench(&config, batch_size);
             let mut count = 0;
-            // In the first turn somebody may only say that there is something.
+            // In the first turn an element may only notify that there are packets.
             for _ in 0..4 {
                 bench.turn();
                 let now = number(&mut bench, "c.count");

@@ -1,6 +1,6 @@
-//! Nothing outside the process changes before the change-over: for every element class, a hot swap that fails
-//! in the last moment leaves files, sockets, signals and interfaces as they were, and had touched none of
-//! them until then.
+//! Nothing outside the process changes before the new configuration takes effect. For every element class, a
+//! hot swap that fails at the last moment leaves files, sockets, signals and interfaces unchanged, and has
+//! not changed any of them in between.
 
 use locks::IgnorePoison;
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, inert};
@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 /// What a configuration might change outside the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Outside {
-    /// Name, inode, mode, and contents of what is in the directory.
+    /// Name, inode, mode, and contents of the files in the directory.
     files: BTreeMap<String, (u64, u32, Vec<u8>)>,
     /// The mask of signals that the process handles (proc(5)).
     signals: String,
-    /// Sockets of this process that listen.
+    /// Listening sockets of this process.
     listening: BTreeSet<String>,
-    /// Name, link address, MTU, and whether it is on.
+    /// Name, link address, MTU, and whether the interface is up.
     interfaces: BTreeSet<(String, [u8; 6], u32, bool)>,
-    /// Interfaces' addresses, in words.
+    /// The interfaces' addresses, as text.
     addresses: BTreeSet<String>,
 }
 
@@ -59,7 +59,7 @@ impl Outside {
         Self { files, signals, listening, interfaces, addresses }
     }
 
-    /// What is not as it was `before`, not counting what is new, nor files that are put aside as they are.
+    /// What has changed since `before`, or is missing. Files that are new, or only renamed, do not count.
     fn touched(&self, before: &Self) -> Vec<String> {
         let mut wrong: Vec<String> = before
             .files
@@ -79,14 +79,14 @@ impl Outside {
     }
 }
 
-/// What the last element to be initialized saw.
+/// The state at the moment when the last element was initialized.
 static SEEN: Mutex<Option<Outside>> = Mutex::new(None);
 
 fn seen() -> std::sync::MutexGuard<'static, Option<Outside>> {
     SEEN.lock().ignore_poison()
 }
 
-/// Looks around when all others are initialized, and fails.
+/// Records the state outside the process when all others are initialized, and then fails.
 struct Last;
 
 impl Element for Last {
@@ -108,14 +108,14 @@ fn examples(manual: &str) -> Vec<String> {
     blocks.filter_map(|b| Some(b.split_once("```")?.0.to_owned())).collect()
 }
 
-/// Configurations that would change something if they could.
+/// Configurations that would change something if they took effect.
 const CASES: &[&str] = &[
     "Idle -> ToDump(precious)",
     "Idle -> ToDump(link)",
     "Idle -> ToDump(precious.gz)",
     "Idle -> ToDump(new.pcap)",
     "Idle -> ToDump(new.pcap.gz)",
-    // The running router's own file: of the same element, and of another.
+    // A file of the running router: used by the same element, and by another one.
     "Idle -> d :: ToDump(running.pcap, NANO false)",
     "Idle -> e :: ToDump(running.pcap)",
     "Idle -> ToIPSummaryDump(precious, CONTENTS ip_src)",
@@ -154,7 +154,7 @@ fn a_hot_swap_that_fails_changes_nothing() {
     symlink("linked", "link").unwrap();
     drop(UnixListener::bind("stale.sock").unwrap());
     assert!(std::fs::metadata("stale.sock").unwrap().file_type().is_socket());
-    // What the examples in manuals read.
+    // The files that the examples in manuals read.
     std::fs::write("in.pcap", [&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0][..], &[0; 12], &[1, 0, 0, 0]].concat())
         .unwrap();
     std::fs::write("in.dump", "!IPSummaryDump 1.3\n!data ip_src\n1.0.0.1\n").unwrap();
@@ -188,8 +188,8 @@ fn a_hot_swap_that_fails_changes_nothing() {
         let Err(diags) = router.hotswap(lang::Source::new("case", config)) else {
             panic!("{case}: no error")
         };
-        let said = diags.render_plain(diags.sources());
-        // An interface goes in its own time.
+        let messages = diags.render_plain(diags.sources());
+        // The kernel removes an interface with a delay.
         let mut after = Outside::now(&dir);
         for _ in 0..200 {
             if after == before {
@@ -199,7 +199,7 @@ fn a_hot_swap_that_fails_changes_nothing() {
             after = Outside::now(&dir);
         }
         match &*seen() {
-            None => wrong.push(format!("{case}: failed too early: {said}")),
+            None => wrong.push(format!("{case}: failed too early: {messages}")),
             Some(seen) => wrong
                 .extend(seen.touched(&before).iter().map(|w| format!("{case}: before the change-over: {w}"))),
         }

@@ -92,17 +92,17 @@ mod tests {
 
     #[test]
     fn what_refusals_mean() {
-        let said = |code, text| refusal("http://e:1".into(), code, text);
+        let refused = |code, text| refusal("http://e:1".into(), code, text);
         let full = "etcdserver: mvcc: database space exceeded";
-        assert!(matches!(said(Code::ResourceExhausted, full), Error::Full { .. }));
+        assert!(matches!(refused(Code::ResourceExhausted, full), Error::Full { .. }));
         assert!(matches!(
-            said(Code::ResourceExhausted, "etcdserver: too many requests"),
+            refused(Code::ResourceExhausted, "etcdserver: too many requests"),
             Error::Refused { code: 8, .. }
         ));
-        assert_eq!(said(Code::NotFound, "etcdserver: requested lease not found"), Error::LeaseGone);
-        let alone = said(Code::Unavailable, "etcdserver: no leader");
+        assert_eq!(refused(Code::NotFound, "etcdserver: requested lease not found"), Error::LeaseGone);
+        let alone = refused(Code::Unavailable, "etcdserver: no leader");
         assert!(matches!(alone, Error::NoLeader { message, .. } if message.ends_with("no leader")));
-        assert!(matches!(said(Code::Unimplemented, "unknown service"), Error::Foreign { .. }));
+        assert!(matches!(refused(Code::Unimplemented, "unknown service"), Error::Foreign { .. }));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::backoff::Backoff;
 use crate::members::Members;
-use crate::mirror::Said;
+use crate::mirror::Reported;
 use crate::{Client, Error, News};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -25,7 +25,8 @@ pub struct Follower {
 impl Follower {
     /// Starts the task.
     pub fn start(client: Arc<Client>, prefix: String, news: Sender<News>) -> Self {
-        let follow = Follow { members: client.members(), prefix, news, seen: None, said: Said::default() };
+        let follow =
+            Follow { members: client.members(), prefix, news, seen: None, reported: Reported::default() };
         Self { task: client.spawn(follow.run()), _client: client }
     }
 }
@@ -42,7 +43,7 @@ struct Follow {
     news: Sender<News>,
     /// The last revision that was passed on, and when everything was read.
     seen: Option<(i64, Instant)>,
-    said: Said,
+    reported: Reported,
 }
 
 impl Follow {
@@ -55,7 +56,7 @@ impl Follow {
                 Err(Error::Compacted { .. } | Error::Rewound { .. }) => self.seen = None,
                 Err(e) => {
                     self.members.turn();
-                    if self.said.changes(Some(&e)) {
+                    if self.reported.changes(Some(&e)) {
                         self.say(News::Reading(Some(e)));
                     }
                 }
@@ -76,7 +77,7 @@ impl Follow {
         };
         let mut watch = self.members.watch(&self.prefix, seen + 1).await?;
         backoff.reset();
-        if self.said.changes(None) {
+        if self.reported.changes(None) {
             self.say(News::Reading(None));
         }
         while let Some((changes, revision)) = watch.next_changes().await? {

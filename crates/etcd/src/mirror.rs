@@ -83,14 +83,14 @@ impl Mirror {
 
 /// The problem that was reported last, so that a problem is reported when it begins and when it ends.
 #[derive(Debug, Default)]
-pub(crate) struct Said(Option<Error>);
+pub(crate) struct Reported(Option<Error>);
 
-impl Said {
+impl Reported {
     /// Whether the present problem, or its end, is to be reported.
     pub(crate) fn changes(&mut self, now: Option<&Error>) -> bool {
         let same = match (&self.0, now) {
             (None, None) => true,
-            (Some(said), Some(now)) => said.same_trouble(now),
+            (Some(before), Some(now)) => before.same_trouble(now),
             _ => false,
         };
         if !same {
@@ -110,7 +110,7 @@ impl Said {
 pub struct Health {
     reading: Option<Error>,
     presence: Option<Error>,
-    said: Said,
+    reported: Reported,
 }
 
 impl Health {
@@ -123,12 +123,12 @@ impl Health {
             News::All { .. } | News::Changes { .. } => return None,
         }
         let worst = self.reading.as_ref().or(self.presence.as_ref());
-        self.said.changes(worst).then(|| self.said.trouble())
+        self.reported.changes(worst).then(|| self.reported.trouble())
     }
     /// The present problem.
     #[must_use]
     pub const fn trouble(&self) -> Option<&Error> {
-        self.said.trouble()
+        self.reported.trouble()
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_said_once() {
+    fn trouble_is_reported_once() {
         let down = |why: &str| Error::Unreachable { endpoint: "e".into(), why: why.into() };
         let full = Error::Full { endpoint: "e".into() };
         let mut health = Health::default();

@@ -2,7 +2,7 @@
 
 use crate::backoff::Backoff;
 use crate::members::Members;
-use crate::mirror::Said;
+use crate::mirror::Reported;
 use crate::{Client, Error, LeaseId, News};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -30,7 +30,8 @@ impl Presence {
     pub fn start(client: Arc<Client>, key: String, value: Vec<u8>, ttl_s: u32, news: Sender<News>) -> Self {
         let (sender, value) = watch::channel(value);
         let (members, ttl_s) = (client.members(), ttl_s.max(2));
-        let keeper = Keeper { members, key, value, written: None, ttl_s, news, said: Said::default() };
+        let keeper =
+            Keeper { members, key, value, written: None, ttl_s, news, reported: Reported::default() };
         Self { value: Some(sender), task: client.spawn(keeper.run()), client }
     }
     /// Sets the value of the key.
@@ -63,7 +64,7 @@ struct Keeper {
     written: Option<Vec<u8>>,
     ttl_s: u32,
     news: Sender<News>,
-    said: Said,
+    reported: Reported,
 }
 
 impl Keeper {
@@ -94,7 +95,7 @@ impl Keeper {
             }
         }
         if let Some(lease) = lease
-            && self.said.trouble().is_none()
+            && self.reported.trouble().is_none()
         {
             // A lease that cannot be revoked expires.
             let _ = self.members.revoke(lease).await;
@@ -120,7 +121,7 @@ impl Keeper {
         Ok(())
     }
     fn say(&mut self, trouble: Option<Error>) {
-        if self.said.changes(trouble.as_ref()) {
+        if self.reported.changes(trouble.as_ref()) {
             // The key is kept also if nothing receives the news.
             let _ = self.news.send(News::Presence(trouble));
         }

@@ -47,10 +47,10 @@ pub(crate) async fn words(endpoint: &str, limit: Duration) -> Option<String> {
         stream.write_all(BEGIN).await.ok()?;
         let mut answer = [0; 60];
         let length = stream.read(&mut answer).await.ok()?;
-        let said = &answer[..length];
-        let foreign = !said.is_empty() && said.get(SETTINGS.0) != Some(&SETTINGS.1);
+        let received = &answer[..length];
+        let foreign = !received.is_empty() && received.get(SETTINGS.0) != Some(&SETTINGS.1);
         foreign.then(|| {
-            String::from_utf8_lossy(said).lines().next().unwrap_or_default().escape_debug().to_string()
+            String::from_utf8_lossy(received).lines().next().unwrap_or_default().escape_debug().to_string()
         })
     };
     timeout(limit, look).await.ok()?

@@ -1,4 +1,4 @@
-//! Against a real etcd, which each test starts for itself on loopback with a directory of its own.
+//! Tests with a real etcd, which each test starts for itself on loopback with a directory of its own.
 
 use etcd::{Change, Client, Entry, Error, Follower, Health, Limits, Mirror, News, Presence, Swap};
 use std::io::{Read, Write};
@@ -59,7 +59,7 @@ fn keys_are_written_read_swapped_and_removed() {
         }
         other => panic!("{other:?}"),
     }
-    // A request that is repeated because its answer got lost is no conflict.
+    // A request that is repeated because its answer was lost is not reported as a conflict.
     assert_eq!(client.swap("/v/config", b"two", base).unwrap(), Swap::Done(second));
     assert!(matches!(client.swap("/v/none", b"x", 99).unwrap(), Swap::Conflict(None)));
 
@@ -118,7 +118,7 @@ fn a_follower_sees_every_change_through_restart_compaction_and_loss() {
     let seen = until(&news, "what was missed", |n| puts("/v/b", "2", n));
     assert!(matches!(seen.as_slice(), [News::Reading(None), News::Changes { .. }]), "{seen:?}");
 
-    // What it missed has been compacted away: it reads everything again.
+    // The changes that it missed have been compacted: it reads everything again.
     etcd.kill();
     until(&news, "the second loss", |n| matches!(n, News::Reading(Some(_))));
     etcd.up_at(aside);
@@ -196,7 +196,7 @@ fn a_full_etcd_is_named_and_still_read() {
     let mut health = Health::default();
     let seen = until(&news, "the word about it", |n| health.apply(n).is_some());
     assert!(matches!(health.trouble(), Some(Error::Full { .. })), "{seen:?}");
-    // What is there is there.
+    // Existing keys stay.
     assert_eq!(client.get("/v/config").unwrap().unwrap().value, b"kept");
     assert!(client.delete("/junk/0").unwrap());
     drop(presence);

@@ -1,4 +1,4 @@
-//! Against a real etcd with certificates and users, which each test starts and makes for itself.
+//! Tests with a real etcd with certificates and users, which each test starts and creates for itself.
 
 use etcd::{Client, Error, Follower, News, Trust};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ fn demand_users(url: &str, tls: Option<etcd_client::TlsOptions>) {
 fn refused(url: &str, trust: Trust) -> Error {
     let client = Client::trusting(&[url], limits(), trust).unwrap();
     let error = client.get("/v/a").unwrap_err();
-    // The same of a watch, which is another kind of request.
+    // The same for a watch, which is another type of request.
     let watch = client.watch("/v/", 1).unwrap_err();
     assert!(watch.same_trouble(&error), "{watch} where a request says {error}");
     error
@@ -57,7 +57,8 @@ fn certificates_of_both_ends_are_looked_at() {
     client.put("/v/a", b"1", None).unwrap();
     assert_eq!(client.get("/v/a").unwrap().unwrap().value, b"1");
 
-    // Changes come over TLS, too; the CA and the client's certificate among others in one file are as good.
+    // Changes are received over TLS, too. A file may contain other certificates beside that of the CA or of
+    // the client.
     let (sender, news) = channel();
     let _follower = Follower::start(etcd.client(), "/v/".into(), sender);
     let next = || news.recv_timeout(PATIENCE).unwrap();
@@ -96,8 +97,8 @@ fn certificates_of_both_ends_are_looked_at() {
     let text = plain.get("/v/a").unwrap_err().to_string();
     assert!(text.contains("an https:// endpoint"), "{text}");
 
-    // A certificate that is renewed is used from then on, without a new client; until both files are there,
-    // the old one.
+    // A renewed certificate is used from then on, without a new client. As long as only one of the two files
+    // is new, the old certificate is used.
     let mine = certificates.path("mine.pem");
     replace(&certificates.path("old.pem"), &mine);
     let client = Client::trusting(&[etcd.url()], limits(), certificates.trust("ca", Some("mine"))).unwrap();
@@ -136,14 +137,14 @@ fn what_is_wrong_with_etcds_certificate_is_named() {
     replace(&certificates.path("good.pem"), &used);
     assert!(etcd.client().get("/v/a").is_ok());
 
-    // Something without TLS behind https://.
+    // A server without TLS at an address with https://.
     let plain = Etcd::start(&[]);
     let text = refused(&plain.url().replace("http", "https"), trust).to_string();
     assert!(text.contains("begins with http://"), "{text}");
 }
 
-/// A certificate for servers alone is enough for etcd: clients speak to it directly, not through its JSON
-/// gateway, which would be a client of its own etcd.
+/// A certificate for servers alone is enough for etcd: clients connect to it directly, not to its JSON
+/// gateway, which would itself be a client of etcd.
 #[test]
 fn a_certificate_for_servers_is_enough() {
     let certificates = Certificates::new();
@@ -220,7 +221,7 @@ fn users_log_in_and_stay_in() {
     // An etcd without users accepts every client.
     client.put("/v/a", b"1", None).unwrap();
     demand_users(&url, None);
-    // The same client goes on, once it has logged in.
+    // The same client continues when it has logged in.
     client.put("/v/a", b"2", None).unwrap();
     eventually("what happened is watched", || {
         let changes = client.watch("/v/", 1).and_then(|mut watch| watch.next_changes());

@@ -16,7 +16,7 @@ pub const MAX_PORT: u32 = 65_535;
 
 /// What encloses a list of statements.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
+enum Enclosing {
     File,
     Compound,
     Group,
@@ -34,7 +34,7 @@ struct Parser {
 pub fn parse(sources: &mut SourceMap, source: u32, diags: &mut Diagnostics) -> Vec<Stmt> {
     let lex = Lexer::new(sources, source);
     let mut p = Parser { lex, diags: Diagnostics::new(), depth: 0, ended_in_output: true };
-    let stmts = p.statements(Within::File).0;
+    let stmts = p.statements(Enclosing::File).0;
     p.lex.store_marks(sources);
     diags.append(p.diags);
     diags.append(p.lex.diags);
@@ -79,7 +79,7 @@ impl Parser {
     }
 
     /// Statements up to the end of what encloses them; returns the token that ended them.
-    fn statements(&mut self, within: Within) -> (Vec<Stmt>, Token) {
+    fn statements(&mut self, enclosing: Enclosing) -> (Vec<Stmt>, Token) {
         let mut stmts = Vec::new();
         loop {
             let t = self.next();
@@ -111,18 +111,18 @@ impl Parser {
                     }
                 }
                 Tok::Char(';') => {}
-                Tok::Char('}') | Tok::DoubleBar if within == Within::Compound => return (stmts, t),
-                Tok::Char(')') if within == Within::Group => return (stmts, t),
-                Tok::Char('}') | Tok::DoubleBar if within == Within::Group => {
+                Tok::Char('}') | Tok::DoubleBar if enclosing == Enclosing::Compound => return (stmts, t),
+                Tok::Char(')') if enclosing == Enclosing::Group => return (stmts, t),
+                Tok::Char('}') | Tok::DoubleBar if enclosing == Enclosing::Group => {
                     self.error(t.span, "expected ')'");
                     self.lex.back(t);
                     return (stmts, t);
                 }
                 Tok::Eof => {
-                    match within {
-                        Within::File => {}
-                        Within::Compound => self.error(t.span, "expected '}'"),
-                        Within::Group => self.error(t.span, "expected ')'"),
+                    match enclosing {
+                        Enclosing::File => {}
+                        Enclosing::Compound => self.error(t.span, "expected '}'"),
+                        Enclosing::Group => self.error(t.span, "expected ')'"),
                     }
                     return (stmts, t);
                 }
@@ -185,7 +185,7 @@ impl Parser {
             self.lex.back(t);
             let formals = self.formals();
             self.ended_in_output = true;
-            let (body, end) = self.statements(Within::Compound);
+            let (body, end) = self.statements(Enclosing::Compound);
             parts.push(Part { formals, body, span: if parts.is_empty() { open.span } else { t.span } });
             if end.tok != Tok::DoubleBar {
                 break;
@@ -445,7 +445,7 @@ impl Parser {
             self.lex.skip_all();
         }
         let outer = std::mem::replace(&mut self.ended_in_output, true);
-        let (stmts, end) = self.statements(Within::Group);
+        let (stmts, end) = self.statements(Enclosing::Group);
         self.ended_in_output = outer;
         self.depth -= 1;
         Element::Group(stmts, open.span.to(end.span))

@@ -342,7 +342,7 @@ impl<S: Subscriber> Layer<S> for Limited {
         if [LEFT_OUT, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
-        let mut of = Of { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
+        let mut of = MessageOrigin { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
         event.record(&mut of);
         match self.0.pass(of.hash, Instant::now()) {
             None => false,
@@ -359,12 +359,12 @@ impl<S: Subscriber> Layer<S> for Limited {
 }
 
 /// The element or log type that a message comes from.
-struct Of<'a> {
+struct MessageOrigin<'a> {
     hashes: &'a RandomState,
     hash: u64,
 }
 
-impl Visit for Of<'_> {
+impl Visit for MessageOrigin<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         if ["element", "log.target"].contains(&field.name()) {
             self.hash ^= self.hashes.hash_one(value);

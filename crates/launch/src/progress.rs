@@ -90,7 +90,7 @@ impl Progress {
         }
     }
     /// Sets the progress, from 0 to 1, and a message about it.
-    pub fn tell(&mut self, done: f64, about: impl FnOnce() -> String) {
+    pub fn update(&mut self, done: f64, about: impl FnOnce() -> String) {
         if !self.wanted || self.began.elapsed() < PATIENCE {
             return;
         }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn what_takes_no_time_shows_nothing() {
         let mut progress = Progress::new(false, "", true);
-        progress.tell(0.5, || panic!("it was shown"));
+        progress.update(0.5, || panic!("it was shown"));
         drop(progress);
         assert_eq!(waiting(false, "nothing", || aside(|| 7)), 7);
     }

@@ -9,15 +9,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The configuration runs: its ports are open, and the process has given up its other rights.
 pub fn ready() {
-    tell("READY=1");
+    notify("READY=1");
 }
 
 /// The router shuts down.
 pub fn stopping() {
-    tell("STOPPING=1");
+    notify("STOPPING=1");
 }
 
-fn tell(state: &str) {
+fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
     if let Err(e) = send(&name, state) {
         // Without the notification, the manager would wait for its timeout, and then stop the router.

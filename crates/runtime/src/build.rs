@@ -7,7 +7,7 @@ mod replicas;
 
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
-use crate::configure::Act;
+use crate::configure::StartAction;
 use crate::control::ControlTask;
 use crate::cx::{Core, Graph};
 use crate::facts::Facts;
@@ -32,7 +32,7 @@ pub(crate) struct Built {
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) loaded: Loaded,
     /// Actions at the moment when the new configuration takes over.
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<StartAction>,
 }
 
 /// Makes the replicas. `old` is the running configuration that the new one is to replace.
@@ -183,8 +183,8 @@ fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> D
         *sum = sum.saturating_add(packets);
     }
     let sum = by_element.values().fold(0usize, |sum, n| sum.saturating_add(*n));
-    let mut said = Diagnostics::new();
-    said.set_sources(config.sources.clone());
+    let mut warnings = Diagnostics::new();
+    warnings.set_sources(config.sources.clone());
     let most = by_element.iter().max_by_key(|(_, packets)| **packets);
     if let Some((&element, &packets)) = most.filter(|_| buffers > 0 && sum > buffers) {
         let element = &config.elements[element];
@@ -192,7 +192,7 @@ fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> D
             1 => String::new(),
             _ => format!(", with others {sum}"),
         };
-        said.warning(
+        warnings.warning(
             Some(element.span),
             format!(
                 "'{}' may keep {packets} packets waiting{others}, and there are {buffers} buffers: when these are used up, nothing \
@@ -201,5 +201,5 @@ fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> D
             ),
         );
     }
-    said
+    warnings
 }

@@ -214,18 +214,18 @@ mod tests {
     struct Passer;
 
     const TOO_MANY: DropReason = DropReason::new("too many");
-    const OF_ANOTHER_KIND: DropReason = DropReason::new("of another kind");
+    const NOT_IP: DropReason = DropReason::new("not IP");
 
     impl Element for Passer {
         const CLASS: &'static str = "Passer";
         const DROPS: &'static [DropCase] = &[
             TOO_MANY.when(
-                "more than `LIMIT` have come in the second before, and those who have to say so have said \
-                 so, each in their turn",
+                "more than `LIMIT` packets have arrived in the last second, a number that the argument of this \
+                 name sets",
             ),
-            OF_ANOTHER_KIND.when("no IP"),
+            NOT_IP.when("its protocol is another one"),
         ];
-        const MANUAL: &'static str = "# Passer\nPasses.\n\n## Ports\nOne.\n\n## Threads\nAny.\n";
+        const MANUAL: &'static str = "# Passer\nPasses packets on.\n\n## Ports\nOne.\n\n## Threads\nAny.\n";
         fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
             Ok(Self)
         }
@@ -239,17 +239,18 @@ mod tests {
     #[test]
     fn a_manual_lists_the_reasons_that_the_class_declares() {
         let reasons = "## Drop reasons
-- `too many`: more than `LIMIT` have come in the second before, and those who have to say so have said so,
-  each in their turn.
-- `of another kind`: no IP.
+- `too many`: more than `LIMIT` packets have arrived in the last second, a number that the argument of
+  this name sets.
+- `not IP`: its protocol is another one.
 ";
         let mut class = simple::<Passer>();
-        assert_eq!(class.summary(), "Passes.");
-        let expected = format!("# Passer\nPasses.\n\n## Ports\nOne.\n\n{reasons}\n## Threads\nAny.\n");
+        assert_eq!(class.summary(), "Passes packets on.");
+        let expected =
+            format!("# Passer\nPasses packets on.\n\n## Ports\nOne.\n\n{reasons}\n## Threads\nAny.\n");
         assert_eq!(class.manual(), expected);
         assert!(expected.lines().all(|line| line.len() <= WIDTH));
-        class.manual = "# Passer\nPasses.\n\n";
-        assert_eq!(class.manual(), format!("# Passer\nPasses.\n\n{reasons}"));
+        class.manual = "# Passer\nPasses packets on.\n\n";
+        assert_eq!(class.manual(), format!("# Passer\nPasses packets on.\n\n{reasons}"));
         class.facts.drops = &[];
         assert_eq!(class.manual(), class.manual);
     }

@@ -64,7 +64,7 @@ pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 
 /// An action for the moment when nothing can prevent the configuration from running any more, with the number
 /// of its element.
-pub(crate) type Act = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
+pub(crate) type StartAction = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
 
 /// The context of [`crate::Element::configure`].
 pub struct ConfigCx<'a> {
@@ -89,7 +89,7 @@ pub struct ConfigCx<'a> {
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
     pub(crate) starters: &'a mut Vec<(usize, Starter)>,
-    pub(crate) acts: &'a mut Vec<Act>,
+    pub(crate) acts: &'a mut Vec<StartAction>,
     pub(crate) ports: &'a mut Vec<PortUse>,
     /// With the number of the use.
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,

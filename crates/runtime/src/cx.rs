@@ -145,7 +145,7 @@ impl Cx<'_> {
         }
     }
 
-    /// [`Cx::fail`], counted also where it leaves by output 1: for a class whose handlers tell how many
+    /// [`Cx::fail`], counted also where it leaves by output 1: for a class whose handlers show how many
     /// packets it has rejected ([`StatsSnapshot::rejected`](crate::StatsSnapshot)).
     pub fn reject(&mut self, packet: Packet, reason: DropReason) {
         if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {

@@ -1,7 +1,7 @@
 //! How a class declares its handlers.
 
 use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
-use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
+use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
 use crate::stats::{Counter, StatsSnapshot};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -134,7 +134,7 @@ impl<T: 'static> Handlers<T> {
     pub fn called_read<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,
-        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+        f: fn(&S, &mut dyn Caller, &CallArgs<'_>) -> Result<String, HandlerError>,
     ) {
         let called = called(f);
         let entry = self.entry(name);
@@ -146,15 +146,15 @@ impl<T: 'static> Handlers<T> {
     pub fn called_write<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,
-        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+        f: fn(&S, &mut dyn Caller, &CallArgs<'_>) -> Result<String, HandlerError>,
     ) {
         self.entry(name).writer = Some(Writer::Called(std::any::TypeId::of::<S>(), called(f)));
     }
-    /// Handlers whose names the configuration decides; `which` says which ones there are.
+    /// Handlers whose names depend on the configuration; `which` returns the rules for them.
     pub fn called_any<S: Send + Sync + 'static>(
         &mut self,
         which: fn(&S) -> Dynamic,
-        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+        f: fn(&S, &mut dyn Caller, &CallArgs<'_>) -> Result<String, HandlerError>,
     ) {
         self.called_read("*", f);
         self.called_write("*", f);
@@ -190,7 +190,7 @@ impl<T: 'static> Handlers<T> {
 }
 
 fn called<S: 'static>(
-    f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    f: fn(&S, &mut dyn Caller, &CallArgs<'_>) -> Result<String, HandlerError>,
 ) -> Arc<CalledFn> {
     Arc::new(move |any, caller, asked| {
         let state = any.downcast_ref().ok_or_else(|| HandlerError::Failed(WRONG.into()))?;

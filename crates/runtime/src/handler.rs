@@ -33,7 +33,7 @@ pub trait Caller {
     ///
     /// # Errors
     /// No such element or handler, or it cannot be read (or written).
-    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError>;
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<KnownHandler, HandlerError>;
     /// Now, in nanoseconds since the epoch.
     fn now_ns(&self) -> u64;
     /// The router-wide state.
@@ -42,7 +42,7 @@ pub trait Caller {
 
 /// A handler that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownHandler {
     /// `element.handler` with the element's full name, or a global handler's name.
     pub name: String,
     /// Whether reading takes a parameter.
@@ -55,7 +55,7 @@ pub struct Known {
 
 /// A call of a handler that acts through its caller.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct CallArgs<'a> {
     /// The handler's name.
     pub name: &'a str,
     /// The parameter or the value.

@@ -8,19 +8,19 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// Takes an element's place on workers that do not have it: sends packets to the worker that has it.
-pub(crate) struct Away {
+pub(crate) struct Forwarder {
     hub: Arc<Hub>,
     element: Arc<str>,
     home: usize,
 }
 
-impl Away {
+impl Forwarder {
     pub(crate) fn new(hub: &Arc<Hub>, element: &str, home: usize) -> Self {
         Self { hub: Arc::clone(hub), element: element.into(), home }
     }
 }
 
-impl Node for Away {
+impl Node for Forwarder {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.hub.hand_off(self.home, &self.element, port, &mut batch);
         cx.drop_batch(batch, DropReason::HANDOFF_FULL);

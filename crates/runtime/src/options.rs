@@ -37,11 +37,11 @@ pub struct Options {
     /// never.
     pub watchdog: Option<Duration>,
     /// Called by each worker thread when it starts; the returned value is dropped when the thread ends.
-    pub enter: Option<Enter>,
+    pub enter: Option<ThreadSetup>,
 }
 
 /// What a worker thread does first: pin itself to a CPU, register with DPDK.
-pub type Enter = fn(WorkerId) -> Box<dyn Any>;
+pub type ThreadSetup = fn(WorkerId) -> Box<dyn Any>;
 
 impl Default for Options {
     fn default() -> Self {

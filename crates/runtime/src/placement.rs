@@ -184,9 +184,9 @@ pub fn lay_out(
         of.iter().for_each(|one| sum.merge(&needs(one, roles)));
         let (rx, tx) = sum.queues();
         let (most_rx, most_tx) = has(spec).unwrap_or((rx, tx));
-        let (dealt, found) = assign(&of, (rx.min(most_rx), tx.min(most_tx)), workers, roles);
+        let (assigned, found) = assign(&of, (rx.min(most_rx), tx.min(most_tx)), workers, roles);
         problems.extend(found.into_iter().map(|p| Problem { of: numbers[p.of], ..p }));
-        numbers.iter().zip(dealt).for_each(|(n, dealt)| lanes[*n] = dealt);
+        numbers.iter().zip(assigned).for_each(|(n, assigned)| lanes[*n] = assigned);
     }
     (lanes, problems)
 }
@@ -411,7 +411,7 @@ mod tests {
         let needs = PortConfig { tx_queues, tx_numbers: numbers.to_vec(), ..PortConfig::default() };
         PortUse { element: 0, spec: PortSpec::Id(7), needs, spread: Spread::Flows, bound: None }
     }
-    fn dealt(uses: &[PortUse], queues: (u16, u16), workers: usize, placement: Placement) -> Vec<Lanes> {
+    fn assigned(uses: &[PortUse], queues: (u16, u16), workers: usize, placement: Placement) -> Vec<Lanes> {
         let (lanes, problems) = assign(uses, queues, workers, &placement.roles(workers).unwrap());
         assert_eq!(problems, []);
         lanes
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_worker_has_the_queue_of_its_number() {
-        let lanes = dealt(&[receive(3, &[]), send(3, &[])], (3, 3), 3, Placement::Parallel);
+        let lanes = assigned(&[receive(3, &[]), send(3, &[])], (3, 3), 3, Placement::Parallel);
         assert_eq!(lanes[0].poll, [[0], [1], [2]]);
         assert_eq!(lanes[0].spread, Vec::<usize>::new());
         assert_eq!(lanes[1].send, [own(0), own(1), own(2)]);
@@ -436,18 +436,18 @@ mod tests {
 
     #[test]
     fn too_few_queues_are_shared_out_by_flow_and_by_ring() {
-        let lanes = dealt(&[receive(4, &[]), send(4, &[])], (2, 2), 4, Placement::Parallel);
+        let lanes = assigned(&[receive(4, &[]), send(4, &[])], (2, 2), 4, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0], vec![1], vec![], vec![]]);
         assert_eq!(lanes[0].spread, [0, 1, 2, 3]);
         assert_eq!(lanes[1].send, [own(0), own(1), ring(0), ring(1)]);
         assert_eq!(lanes[1].senders_by(0).collect::<Vec<_>>(), [2]);
         let never = PortUse { spread: Spread::Never, ..receive(4, &[]) };
-        assert_eq!(dealt(&[never], (2, 0), 4, Placement::Parallel)[0].spread, Vec::<usize>::new());
+        assert_eq!(assigned(&[never], (2, 0), 4, Placement::Parallel)[0].spread, Vec::<usize>::new());
     }
 
     #[test]
     fn more_queues_than_workers_are_all_polled() {
-        let lanes = dealt(&[receive(2, &[])], (5, 1), 2, Placement::Parallel);
+        let lanes = assigned(&[receive(2, &[])], (5, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0, 2, 4], vec![1, 3]]);
         assert_eq!(lanes[0].spread, Vec::<usize>::new());
     }
@@ -456,24 +456,24 @@ mod tests {
     fn explicit_queues_go_to_the_workers_of_their_numbers() {
         let uses = [receive(0, &[0]), receive(0, &[1])];
         assert_eq!(contradictions(&uses), []);
-        let lanes = dealt(&uses, (2, 1), 2, Placement::Parallel);
+        let lanes = assigned(&uses, (2, 1), 2, Placement::Parallel);
         assert_eq!(
             (&lanes[0].poll[..], &lanes[1].poll[..]),
             (&[vec![0], vec![]][..], &[vec![], vec![1]][..])
         );
         // A range with more queues than there are workers is polled completely, and the queues of a bound
         // element are polled by its worker.
-        let lanes = dealt(&[receive(0, &[0, 1, 2])], (3, 1), 2, Placement::Parallel);
+        let lanes = assigned(&[receive(0, &[0, 1, 2])], (3, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0, 2], vec![1]]);
         let bound = PortUse { bound: Some(1), ..receive(0, &[0, 1]) };
-        assert_eq!(dealt(&[bound], (2, 1), 2, Placement::Parallel)[0].poll, [vec![], vec![0, 1]]);
+        assert_eq!(assigned(&[bound], (2, 1), 2, Placement::Parallel)[0].poll, [vec![], vec![0, 1]]);
     }
 
     #[test]
     fn explicit_and_automatic_queues_share_a_port() {
         let uses = [receive(2, &[]), receive(0, &[1])];
         assert_eq!(contradictions(&uses), []);
-        let lanes = dealt(&uses, (3, 1), 2, Placement::Parallel);
+        let lanes = assigned(&uses, (3, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [[0], [2]]);
         assert_eq!(lanes[1].poll, [vec![], vec![1]]);
     }
@@ -498,12 +498,12 @@ mod tests {
 
     #[test]
     fn elements_of_one_port_have_queues_of_their_own_or_lock_those_of_their_worker() {
-        let lanes = dealt(&[send(2, &[]), send(2, &[])], (0, 4), 2, Placement::Parallel);
+        let lanes = assigned(&[send(2, &[]), send(2, &[])], (0, 4), 2, Placement::Parallel);
         assert_eq!((&lanes[0].send[..], &lanes[1].send[..]), (&[own(0), own(1)][..], &[own(2), own(3)][..]));
-        let lanes = dealt(&[send(2, &[]), send(2, &[])], (0, 2), 2, Placement::Parallel);
+        let lanes = assigned(&[send(2, &[]), send(2, &[])], (0, 2), 2, Placement::Parallel);
         assert_eq!(lanes[0].send, [locked(0), locked(1)]);
         assert_eq!(lanes[1].send, [locked(0), locked(1)]);
-        let lanes = dealt(&[send(2, &[]), send(2, &[])], (0, 1), 2, Placement::Parallel);
+        let lanes = assigned(&[send(2, &[]), send(2, &[])], (0, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].send, [locked(0), ring(0)]);
         assert_eq!(lanes[1].send, [locked(0), ring(0)]);
     }
@@ -512,25 +512,25 @@ mod tests {
     fn a_bound_sender_has_the_queue() {
         let bound = PortUse { bound: Some(1), ..send(2, &[]) };
         assert_eq!(
-            dealt(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel)[0].send,
+            assigned(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel)[0].send,
             [ring(1), own(0), ring(1)]
         );
         let other = PortUse { bound: Some(2), ..send(2, &[]) };
-        let lanes = dealt(&[bound, other], (0, 1), 3, Placement::Parallel);
+        let lanes = assigned(&[bound, other], (0, 1), 3, Placement::Parallel);
         assert_eq!(lanes[0].send[1], locked(0));
         assert_eq!(lanes[1].send, [ring(2), ring(2), locked(0)]);
-        let lanes = dealt(&[send(0, &[3, 5])], (0, 6), 3, Placement::Parallel);
+        let lanes = assigned(&[send(0, &[3, 5])], (0, 6), 3, Placement::Parallel);
         assert_eq!(lanes[0].send, [own(3), own(5), ring(0)]);
     }
 
     #[test]
     fn placements_have_roles() {
         let uses = [receive(9, &[]), send(9, &[])];
-        let lanes = dealt(&uses, (4, 4), 4, Placement::Serial);
+        let lanes = assigned(&uses, (4, 4), 4, Placement::Serial);
         assert_eq!(lanes[0].poll[0], [0, 1, 2, 3]);
         assert_eq!(lanes[0].spread, [1, 2]);
         assert_eq!(lanes[1].send, [ring(3), ring(3), ring(3), own(0)]);
-        let lanes = dealt(&uses, (2, 2), 4, Placement::Pipeline);
+        let lanes = assigned(&uses, (2, 2), 4, Placement::Pipeline);
         assert_eq!(lanes[0].poll, [vec![0], vec![1], vec![], vec![]]);
         assert_eq!(lanes[0].spread, [2, 3]);
         assert_eq!(lanes[1].send, [ring(2), ring(3), own(0), own(1)]);

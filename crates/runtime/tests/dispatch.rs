@@ -1,4 +1,4 @@
-//! The promises of the runtime, on small graphs of elements made for the purpose.
+//! What the runtime guarantees, tested on small graphs of elements that are defined here.
 
 use lang::{LoadOptions, Source};
 use runtime::{
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>);
 
-/// Notes the packets that pass.
+/// Records the packets that pass.
 struct Note {
     log: Arc<Log>,
 }
@@ -38,7 +38,7 @@ impl Simple for Note {
     }
 }
 
-/// Copies packets to all outputs, first to the first.
+/// Copies packets to all outputs, to output 0 first.
 struct Copy;
 
 impl Element for Copy {
@@ -56,7 +56,8 @@ impl Vector for Copy {
     fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
             for port in 1..cx.n_outputs() {
-                // In reverse, so that the order of emission, not the number of the port, is what is tested.
+                // In reverse, so that the test depends on the order of emission and not on the numbers of the
+                // ports.
                 let port = cx.n_outputs() - port;
                 cx.output(port, packet.duplicate().unwrap());
             }
@@ -66,7 +67,7 @@ impl Vector for Copy {
     }
 }
 
-/// The end: counts, keeps nothing. Shares the log.
+/// Counts and frees packets. Shares the log.
 struct Sink {
     count: Counter,
 }
@@ -125,7 +126,7 @@ impl Vector for Hop {
     }
 }
 
-/// One instance for the whole router.
+/// A class with a single instance for the whole router.
 struct Alone {
     seen: Counter,
 }
@@ -148,7 +149,7 @@ impl Simple for Alone {
     }
 }
 
-/// Makes a number of packets on every worker.
+/// Emits a number of packets on every worker.
 struct Source4 {
     left: u32,
     faulty: bool,
@@ -186,7 +187,7 @@ impl Element for Source4 {
 
 impl Vector for Source4 {}
 
-/// Emits a packet from a timer now and then, on the second worker only.
+/// Emits a packet from a timer occasionally, on the second worker only.
 struct Pulse;
 
 impl Element for Pulse {
@@ -214,7 +215,7 @@ impl Element for Pulse {
 
 impl Vector for Pulse {}
 
-/// Notes how long packets were on the way to the only instance.
+/// Records how long packets were on their way to the single instance.
 #[derive(Default)]
 struct Delay(Vec<u64>);
 
@@ -242,7 +243,7 @@ impl Vector for Delay {
     }
 }
 
-/// Sets its timer again for the very same time.
+/// Sets its timer again for exactly the same time.
 struct Restless(u64);
 
 impl Element for Restless {
@@ -378,7 +379,7 @@ fn packets_for_another_worker_wake_it() {
     let options = Options { workers: 2, threads: true, batch_size: 8, ..Options::default() };
     let mut r = router("Pulse -> d :: Delay;", options);
     r.start();
-    // Nobody may call a handler meanwhile: that would wake the worker too.
+    // No handler may be called meanwhile: that would wake the worker too.
     std::thread::sleep(Duration::from_millis(500));
     let median: u64 = r.read("d.median_ms", "").unwrap().parse().unwrap();
     assert!(median < 20, "{median} ms");
@@ -508,7 +509,8 @@ fn a_handler_that_calls_itself_comes_to_an_end() {
     assert!(r.read("c.called", "").unwrap().parse::<u64>().unwrap() > 1000);
 }
 
-/// Emits a packet in each run of its task; while it is told to, the second worker's stays in one run.
+/// Emits a packet in each run of its task. As long as the test sets the flag, the second worker stays in one
+/// run.
 struct Sticky(Arc<StickyFlags>);
 
 #[derive(Default)]
@@ -543,7 +545,7 @@ impl Element for Sticky {
 
 impl Vector for Sticky {}
 
-/// Keeps every packet, and hands none on.
+/// Keeps every packet, and emits none.
 struct Hoard(Vec<Packet>);
 
 impl Element for Hoard {
@@ -566,10 +568,11 @@ impl Vector for Hoard {
     }
 }
 
-/// Acts at the change-over: what it leaves while it is configured, and while it is initialized.
+/// Registers two actions for the moment when the configuration takes effect: one while it is configured, one
+/// while it is initialized.
 struct Actor;
 
-/// What actors have done, in order.
+/// What the `Actor`s have done, in order.
 #[derive(Default)]
 struct Acts(Mutex<Vec<&'static str>>);
 
@@ -591,13 +594,13 @@ impl Element for Actor {
         let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
         cx.at_change_over(move || {
             acts.0.lock().unwrap().push("initialized");
-            Err("as late as this it is only said".to_owned())
+            Err("as late as this it is only reported".to_owned())
         });
         Ok(())
     }
 }
 
-/// Waits until `f`, for a good while.
+/// Waits until `f` returns true, for a long time at most.
 fn until(mut f: impl FnMut() -> bool) -> bool {
     (0..10_000).any(|_| {
         let done = f();
@@ -636,7 +639,7 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
     assert!(until(|| second(&r) > before), "the second worker forwards to the old element");
     let fails = Source::new("new", "log :: LogHolder; src :: Sticky -> new :: Sink; a :: Actor(true);");
     assert!(r.hotswap(fails).is_err() && done().is_empty());
-    // And now it works, for both.
+    // Now the swap succeeds, on both.
     r.hotswap(new()).unwrap();
     assert_eq!(done(), ["configured", "initialized"], "once, not for each worker");
     assert!(until(|| (0..2).all(|w| r.elements()[2].stats[w].snapshot().packets > 0)));
@@ -705,7 +708,7 @@ fn random_numbers_go_on_over_a_hot_swap() {
     assert_ne!(r.read("n.roll", "").unwrap(), first);
 }
 
-/// Rolls dice.
+/// Draws random numbers.
 struct Dice;
 
 impl Element for Dice {
@@ -726,7 +729,7 @@ impl Simple for Dice {
     }
 }
 
-/// Writes a handler for every packet, and the handler takes its time.
+/// Writes a handler for every packet; the handler is slow.
 struct Caller {
     called: Counter,
 }
@@ -763,16 +766,20 @@ impl Simple for Caller {
 fn handler_calls_that_come_too_fast_are_lost_and_counted() {
     let options = Options { workers: 2, ..Options::default() };
     let mut r = router("Source(0) -> c :: Caller -> Sink;", options);
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let lines = Arc::clone(&said);
+    let printed = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&printed);
     r.hub().listen(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())));
     r.inject("c", 0, packets(&[0; 2000]));
     let lost = r.hub().lost_writes();
     assert_eq!(lost, 2000 - 1024);
-    let said = said.lock().unwrap().clone();
-    assert_eq!(said.len(), 10, "at 1, 2, 4, ..., 512: {said:?}");
-    assert!(said[9].starts_with("c: ") && said[9].ends_with("calls lost so far: 512"), "{}", said[9]);
-    // Each turn performs some and lets the control tasks have theirs.
+    let printed = printed.lock().unwrap().clone();
+    assert_eq!(printed.len(), 10, "at 1, 2, 4, ..., 512: {printed:?}");
+    assert!(
+        printed[9].starts_with("c: ") && printed[9].ends_with("calls lost so far: 512"),
+        "{}",
+        printed[9]
+    );
+    // Each turn performs some calls and lets the control tasks have their turns.
     r.turn();
     let called: u64 = r.read("c.called", "").unwrap().parse().unwrap();
     assert!(called > 0 && called < 2 * 1024, "{called}");
@@ -782,7 +789,8 @@ fn handler_calls_that_come_too_fast_are_lost_and_counted() {
     }));
 }
 
-/// Makes a packet of each byte that comes from a socket; polls it, and says that it may sleep meanwhile.
+/// Makes a packet of each byte that it reads from a socket. Polls the socket, and lets the worker sleep until
+/// there are bytes.
 struct Ear {
     wire: Arc<Wire>,
     heard: Counter,
@@ -846,15 +854,15 @@ fn an_idle_worker_sleeps_until_a_socket_is_readable() {
         assert!(until(|| number(&mut r, "e.heard") == n));
         assert!(until(|| number(&mut r, "s.count") == n));
     }
-    // It naps no more: polling every half millisecond would be 1000 runs.
+    // The worker no longer sleeps for short times only: polling every half millisecond would be 1000 runs.
     std::thread::sleep(Duration::from_millis(50));
     let before = number(&mut r, "e.runs");
     std::thread::sleep(Duration::from_millis(500));
     let runs = number(&mut r, "e.runs") - before;
     assert!(runs < 200, "{runs} runs");
-    // Mail wakes it, and so does the end.
+    // A message wakes it, and so does the end of the router.
     assert_eq!(number(&mut r, "e.asked"), 20);
-    // A socket that stays readable without work for anybody does not keep the worker awake.
+    // A socket that stays readable without any work to do does not keep the worker awake.
     wire.deaf.store(true, Ordering::Release);
     (&wire.there).write_all(b"x").unwrap();
     std::thread::sleep(Duration::from_millis(50));

@@ -1,4 +1,5 @@
-//! A worker that does not come to the end of its batch is noticed, named, and forgotten when it goes on.
+//! A worker that does not finish its batch is detected and reported with its element, and reported again when
+//! it continues.
 
 use lang::{LoadOptions, Source};
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, Vector, vector};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 static HELD: AtomicBool = AtomicBool::new(true);
 
-/// Emits packets, one after the other: there is always one to be held.
+/// Emits packets, one after the other, so that there is always one to hold.
 struct Starter;
 
 impl Element for Starter {
@@ -32,7 +33,7 @@ impl Element for Starter {
 
 impl Vector for Starter {}
 
-/// Keeps its worker until it is let go.
+/// Blocks its worker until it is released.
 struct Holder;
 
 impl Element for Holder {
@@ -79,10 +80,10 @@ fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
         panic!("a good configuration");
     };
     router.set_answer_limit(Duration::from_millis(100));
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let lines = Arc::clone(&said);
+    let printed = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&printed);
     router.hub().listen(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())));
-    let said = |what: &str| said.lock().unwrap().iter().any(|line| line.contains(what));
+    let was_printed = |what: &str| printed.lock().unwrap().iter().any(|line| line.contains(what));
     assert_eq!(router.read("stuck", "").unwrap(), "");
     router.start();
     until("the worker is found", || !router.read("stuck", "").unwrap().is_empty());
@@ -98,13 +99,14 @@ fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
             .contains(r#""stuck":[{"worker":0,"element":"'bad :: Holder'""#)
     );
     assert!(router.read("cycles", "").unwrap().contains("worker 0 is stuck in 'bad :: Holder'"));
-    until("it is said", || said("worker 0 is stuck") && said("'bad :: Holder'"));
-    // A configuration cannot replace one whose worker does not answer; that it is stuck stays known.
+    until("it is printed", || was_printed("worker 0 is stuck") && was_printed("'bad :: Holder'"));
+    // A configuration cannot be replaced while a worker does not answer; the worker is still recorded as
+    // stuck.
     assert!(router.hotswap(Source::new("test", "s :: Starter -> bad :: Holder;")).is_err());
     assert!(!router.read("stuck", "").unwrap().is_empty());
     HELD.store(false, Ordering::Relaxed);
     until("it goes on", || router.read("stuck", "").unwrap().is_empty());
-    until("that it continues is reported", || said("worker 0 continues after"));
+    until("that it continues is reported", || was_printed("worker 0 continues after"));
     // The replica that comes next is watched too, under its own names. Its worker may answer late on a busy
     // machine.
     router.set_answer_limit(Duration::from_secs(60));

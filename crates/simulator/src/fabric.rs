@@ -33,23 +33,23 @@ pub(crate) struct Packet {
     /// In a fly: the hash of its flow, and which of the first links the packets of the flow take.
     pub(crate) hash: u16,
     pub(crate) first: u16,
-    pub(crate) way: Way,
+    pub(crate) path: Path,
     /// Whether it has passed its intermediate node.
     pub(crate) half: bool,
     next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Path {
     Undecided,
     Local,
     Direct,
-    Balanced,
+    Via,
 }
 
 impl Packet {
     pub(crate) fn new(born_ps: u64, flow: u32, seq: u32, src: u16, dst: u16, bytes: u16) -> Self {
-        let way = Way::Undecided;
+        let path = Path::Undecided;
         Self {
             born_ps,
             flow,
@@ -61,7 +61,7 @@ impl Packet {
             bytes,
             hash: 0,
             first: 0,
-            way,
+            path,
             half: false,
             next: NONE,
         }

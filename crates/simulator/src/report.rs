@@ -130,7 +130,7 @@ pub struct Report {
     /// The rate of traffic that left in the same time, whenever it arrived.
     pub carried_bps: f64,
     /// Packets that left by the port's own server, directly, and via an intermediate node.
-    pub ways: (u64, u64, u64),
+    pub paths: (u64, u64, u64),
     /// Effective c: the work of all servers, relative to the mean of arriving and leaving traffic.
     pub c: f64,
     /// The work of each server with ports, relative to R.
@@ -157,7 +157,7 @@ pub struct Report {
     /// The mean latency of direct paths, in nanoseconds; the mean latency of paths via an intermediate node.
     pub latency_direct_ns: f64,
     /// See there.
-    pub latency_over_ns: f64,
+    pub latency_via_ns: f64,
     /// For two packets of one input and one output that left one after the other and took different paths:
     /// how much longer one took than the other.
     pub skew: Latency,
@@ -201,7 +201,7 @@ impl Report {
     /// The part of the packets between different nodes that took the direct path.
     #[must_use]
     pub fn direct(&self) -> f64 {
-        ratio(self.ways.1 as f64, (self.ways.1 + self.ways.2) as f64)
+        ratio(self.paths.1 as f64, (self.paths.1 + self.paths.2) as f64)
     }
 }
 

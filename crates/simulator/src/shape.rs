@@ -2,12 +2,12 @@
 //!
 //! A mesh has a line from each node to each other node. A fly has k lines from each server to the next stage;
 //! the server chooses the line of a packet by the packet's target, phase and flow, with the code that the
-//! elements run ([`Ways`]).
+//! elements run ([`NextLinks`]).
 
 use crate::config::Config;
 use crate::error::SimError;
-use crate::fabric::{Pace, Packet, Way};
-use cluster::topology::{Reach, Topology, Ways};
+use crate::fabric::{Pace, Packet, Path};
+use cluster::topology::{NextLinks, Reach, Topology};
 use cluster::{Failures, NodeId, Phase};
 
 pub(crate) struct Shape {
@@ -21,7 +21,7 @@ pub(crate) struct Shape {
     /// The planned load of a link.
     link_bps: f64,
     /// In a fly: the lines of each server.
-    ways: Vec<Ways>,
+    next_links: Vec<NextLinks>,
     /// The column that the first link of each server is connected to.
     first: Vec<u32>,
 }
@@ -51,7 +51,7 @@ impl Shape {
             link: Pace::new(bps),
             rate: Pace::new(config.rate_bps),
             link_bps: bps as f64,
-            ways: Vec::new(),
+            next_links: Vec::new(),
             first: Vec::new(),
         };
         if !topology.is_mesh() {
@@ -66,13 +66,13 @@ impl Shape {
         let between = self.topology.between(failures)?;
         if !self.is_mesh() {
             let (topology, reach) = (self.topology, Reach::new(&self.topology, failures)?);
-            let ways = (0..topology.nodes()).map(NodeId).map(|me| {
-                Ways::new(&topology, me, |link, to| {
+            let next_links = (0..topology.nodes()).map(NodeId).map(|me| {
+                NextLinks::new(&topology, me, |link, to| {
                     let on = link == to || !topology.is_external(link) && reach.leads(link, to);
                     on && failures.link_up(me, link)
                 })
             });
-            self.ways = ways.collect::<Result<_, _>>()?;
+            self.next_links = next_links.collect::<Result<_, _>>()?;
         }
         Ok(between)
     }
@@ -112,21 +112,21 @@ impl Shape {
         if p.at == p.dst {
             return End::Output(self.outputs_at + u32::from(p.dst));
         }
-        let first = p.way == Way::Balanced && !p.half;
+        let first = p.path == Path::Via && !p.half;
         p.half |= first && p.at == p.via;
-        let (target, phase) = match p.way {
-            Way::Balanced if !p.half => (p.via, Phase::First),
-            Way::Balanced => (p.dst, Phase::Second),
+        let (target, phase) = match p.path {
+            Path::Via if !p.half => (p.via, Phase::First),
+            Path::Via => (p.dst, Phase::Second),
             _ => (p.dst, Phase::Direct),
         };
         let to = if self.is_mesh() {
             target
         } else {
-            let (ways, target) = (self.ways.get(usize::from(p.at)), NodeId(target));
-            let to = ways.and_then(|ways| match phase {
-                Phase::Second if p.at == p.via => ways.at(target, p.hash),
-                _ if p.at == p.src => ways.at(target, p.first),
-                _ => ways.toward(target, phase, p.hash),
+            let (next_links, target) = (self.next_links.get(usize::from(p.at)), NodeId(target));
+            let to = next_links.and_then(|next_links| match phase {
+                Phase::Second if p.at == p.via => next_links.at(target, p.hash),
+                _ if p.at == p.src => next_links.at(target, p.first),
+                _ => next_links.toward(target, phase, p.hash),
             });
             match to {
                 Some(to) => to.0,
@@ -172,7 +172,7 @@ mod tests {
                 (0..ports).flat_map(|s| (0..ports).map(move |d| (s, d, (s + d + 1) % ports)))
             {
                 let mut p = Packet::new(0, 0, 0, src, dst, 100);
-                p.way = if via == src || via == dst { Way::Direct } else { Way::Balanced };
+                p.path = if via == src || via == dst { Path::Direct } else { Path::Via };
                 (p.via, p.hash) = (via, src * 77 + dst);
                 let mut hops = 0;
                 let over = std::iter::from_fn(|| match shape.next(&mut p) {
@@ -187,16 +187,16 @@ mod tests {
                     End::Nowhere => panic!("{ports} {k:?}: lost from {src} to {dst}"),
                 });
                 let over: Vec<u16> = over.take(50).collect();
-                let (straight, bent) = shape.topology.servers_on_a_way();
+                let (direct_length, via_length) = shape.topology.path_lengths();
                 let wanted = if src == dst {
                     1
-                } else if p.way == Way::Direct {
-                    straight
+                } else if p.path == Path::Direct {
+                    direct_length
                 } else {
-                    bent
+                    via_length
                 };
                 assert_eq!(over.len() as u16 + 1, wanted, "{ports} {k:?} {src} {dst} {via}: {over:?}");
-                assert!(p.way == Way::Direct || src == dst || over.contains(&via));
+                assert!(p.path == Path::Direct || src == dst || over.contains(&via));
             }
         }
     }

@@ -6,7 +6,7 @@ mod summary;
 mod tests;
 
 use crate::config::{Config, Part};
-use crate::fabric::{Fabric, NONE, Pace, Packet, Slab, Way};
+use crate::fabric::{Fabric, NONE, Pace, Packet, Path, Slab};
 use crate::report::Loss;
 use crate::shape::{End, Shape};
 use crate::traffic::{Lengths, exponential};
@@ -70,10 +70,10 @@ struct Counts {
     carried: u64,
     local: u64,
     direct: u64,
-    balanced: u64,
+    via: u64,
     all: Latency,
     direct_ns: (u64, u64),
-    over_ns: (u64, u64),
+    via_ns: (u64, u64),
     skew: Latency,
     order: (u64, u64, u64),
     /// Sum of the bytes that were waiting when packets arrived at a queue, and number of these packets: for
@@ -281,7 +281,7 @@ impl Sim {
         let p = self.fabric.packets[packet];
         let bytes = u64::from(p.bytes);
         let node = usize::from(p.at);
-        if p.way == Way::Undecided {
+        if p.path == Path::Undecided {
             if counting {
                 self.work[node].input += bytes;
             }
@@ -297,7 +297,7 @@ impl Sim {
                 self.give(line, packet, now, counting);
             }
             End::Link(line) => {
-                if p.way != Way::Undecided {
+                if p.path != Path::Undecided {
                     if counting {
                         self.work[node].transit += bytes;
                     }
@@ -325,10 +325,10 @@ impl Sim {
             let lane = lanes.choose(now / 1000, hash, NodeId(dst), via, bytes.into());
             (p.first, p.hash) = (lane.first, lane.carried.flow);
         }
-        (p.way, p.via) = match choice[0] {
-            Choice::Local => (Way::Local, dst),
-            Choice::Direct => (Way::Direct, dst),
-            Choice::Via(via) => (Way::Balanced, via.0),
+        (p.path, p.via) = match choice[0] {
+            Choice::Local => (Path::Local, dst),
+            Choice::Direct => (Path::Direct, dst),
+            Choice::Via(via) => (Path::Via, via.0),
             Choice::Unreachable => {
                 self.lose(packet, Loss::Unreachable);
                 return false;
@@ -433,16 +433,16 @@ impl Sim {
             counts.left.0 += 1;
             counts.left.1 += bytes;
             counts.all.record(ns, 1);
-            let (order, kind) = (&mut counts.order, p.way);
+            let (order, kind) = (&mut counts.order, p.path);
             *order = (order.0 + 1, order.1 + u64::from(reordered), order.2 + u64::from(begins));
             match kind {
-                Way::Direct => {
+                Path::Direct => {
                     counts.direct += 1;
                     counts.direct_ns = (counts.direct_ns.0 + ns, counts.direct_ns.1 + 1);
                 }
-                Way::Balanced => {
-                    counts.balanced += 1;
-                    counts.over_ns = (counts.over_ns.0 + ns, counts.over_ns.1 + 1);
+                Path::Via => {
+                    counts.via += 1;
+                    counts.via_ns = (counts.via_ns.0 + ns, counts.via_ns.1 + 1);
                 }
                 _ => counts.local += 1,
             }

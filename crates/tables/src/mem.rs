@@ -63,7 +63,7 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     /// `len` atomics from `first` on, to be read and written; panics beyond what [`Zeroed::grow`] has made
     /// writable.
     ///
-    /// (References are made to what is asked for, not to all of it: Miri looks at every atomic behind a
+    /// (References are made to the requested part, not to all of it: Miri checks every atomic behind a
     /// reference.)
     #[inline(always)]
     pub(crate) fn slice(&self, first: usize, len: usize) -> &[AtomicU32] {

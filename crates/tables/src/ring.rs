@@ -338,7 +338,7 @@ impl<T: Send> Ring<T> {
             return Err(item);
         }
         let slot = &self.slots[first % self.slots.len()];
-        // SAFETY: invariant 2: this position was claimed while its sequence said empty.
+        // SAFETY: invariant 2: this position was claimed while its sequence number marked it as empty.
         unsafe { put(&slot.cell, item) };
         slot.sequence.store(first.wrapping_mul(2).wrapping_add(1), Release);
         Ok(())
@@ -352,7 +352,7 @@ impl<T: Send> Ring<T> {
         let mut at = first % self.slots.len();
         for (i, item) in items.drain(..n).enumerate() {
             let slot = &self.slots[at];
-            // SAFETY: invariant 2: this position was claimed while its sequence said empty.
+            // SAFETY: invariant 2: this position was claimed while its sequence number marked it as empty.
             unsafe { put(&slot.cell, item) };
             slot.sequence.store(first.wrapping_add(i).wrapping_mul(2).wrapping_add(1), Release);
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
@@ -368,7 +368,7 @@ impl<T: Send> Ring<T> {
             return None;
         }
         let slot = &self.slots[first % self.slots.len()];
-        // SAFETY: invariant 2: this position was claimed while its sequence said full.
+        // SAFETY: invariant 2: this position was claimed while its sequence number marked it as full.
         let item = unsafe { take(&slot.cell) };
         slot.sequence.store(first.wrapping_add(self.slots.len()).wrapping_mul(2), Release);
         Some(item)
@@ -382,7 +382,7 @@ impl<T: Send> Ring<T> {
         let mut at = first % self.slots.len();
         for i in 0..n {
             let slot = &self.slots[at];
-            // SAFETY: invariant 2: this position was claimed while its sequence said full.
+            // SAFETY: invariant 2: this position was claimed while its sequence number marked it as full.
             out.push(unsafe { take(&slot.cell) });
             let next = first.wrapping_add(i).wrapping_add(self.slots.len());
             slot.sequence.store(next.wrapping_mul(2), Release);

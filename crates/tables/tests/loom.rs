@@ -26,7 +26,7 @@ fn spsc_keeps_order_and_drops_the_rest() {
         assert!(out.len() <= sent);
         assert!(out.iter().enumerate().all(|(i, item)| **item == i));
         assert_eq!(c.len(), sent - out.len());
-        // loom's cells notice if what is left is dropped twice or while in use.
+        // loom's cells detect if the rest is dropped twice or while in use.
     });
 }
 
@@ -99,8 +99,8 @@ fn mpmc_one_slot_is_used_again() {
     });
 }
 
-/// The table's use of grace periods in small: a link to one of two cells; the writer unlinks the first and
-/// gives it a new meaning only after the grace period.
+/// The table's use of grace periods in a small model: a link to one of two cells. The writer unlinks the
+/// first cell and gives it a new meaning only after the grace period.
 #[test]
 fn grace_period() {
     loom::model(|| {

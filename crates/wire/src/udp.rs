@@ -11,7 +11,7 @@ view! {
         u16, dst_port / set_dst_port @ 2;
         /// Length of header and data, in bytes.
         u16, length / set_length @ 4;
-        /// Checksum over pseudo-header, header and data; 0 when the sender made none.
+        /// Checksum over pseudo-header, header and data; 0 if the sender computed none.
         u16, checksum / set_checksum @ 6;
     }
 }
@@ -24,8 +24,8 @@ pub struct UdpDatagram<'a> {
 }
 
 impl<'a> UdpDatagram<'a> {
-    /// The datagram at the start of an IP payload, cut at its UDP length; `None` when the length is below 8
-    /// or beyond `bytes`.
+    /// The datagram at the start of an IP payload, as long as its length field says; `None` if that is below
+    /// 8 or above the length of `bytes`.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Udp::new(bytes)?;
@@ -45,15 +45,16 @@ impl<'a> UdpDatagram<'a> {
         self.bytes.get(HEADER_LEN..).unwrap_or(&[])
     }
 
-    /// The checksum is right or absent; `pseudo` is the pseudo-header's sum for the UDP length.
+    /// Whether the checksum is correct or absent; `pseudo` is the sum of the pseudo-header, for the UDP
+    /// length.
     #[inline]
     pub fn verify_checksum(&self, pseudo: u16) -> bool {
         verify(pseudo, self.bytes)
     }
 }
 
-/// The checksum of `datagram` (header and data, exactly) is right or absent; `pseudo` is the pseudo-header's
-/// sum.
+/// Whether the checksum of `datagram` (header and data, nothing else) is correct or absent; `pseudo` is the
+/// sum of the pseudo-header.
 #[inline]
 pub fn verify(pseudo: u16, datagram: &[u8]) -> bool {
     match Udp::new(datagram) {
@@ -63,8 +64,8 @@ pub fn verify(pseudo: u16, datagram: &[u8]) -> bool {
     }
 }
 
-/// Fills in the checksum of `datagram` (header and data, exactly): a computed 0 is written as `0xffff`.
-/// `false` when the slice is too short for a header.
+/// Writes the checksum of `datagram` (header and data, nothing else): a computed 0 is written as `0xffff`.
+/// Returns `false` if the slice is too short for a header.
 #[inline]
 pub fn fill(pseudo: u16, datagram: &mut [u8]) -> bool {
     let Some(mut h) = Udp::new_mut(datagram) else { return false };
@@ -85,11 +86,11 @@ mod tests {
 
     #[test]
     fn golden() {
-        // 10.0.0.1:1234 -> 10.0.0.2:53, "hi!", checksum worked out by hand.
+        // 10.0.0.1:1234 -> 10.0.0.2:53, "hi!", checksum computed by hand.
         let mut d = vec![0x04, 0xd2, 0x00, 0x35, 0x00, 0x0b, 0, 0, b'h', b'i', b'!'];
         let pseudo = pseudo_v4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, 11);
         assert_eq!(pseudo, 0x0a00 + 1 + 0x0a00 + 2 + 17 + 11);
-        assert!(verify(pseudo, &d)); // none made
+        assert!(verify(pseudo, &d)); // no checksum
         assert!(fill(pseudo, &mut d));
         let total: u32 = 0x141f + 0x04d2 + 0x0035 + 0x000b + 0x6869 + 0x2100;
         let h = Udp::new(&d).unwrap();

@@ -93,7 +93,7 @@ impl Run {
             "paths",
             format!(
                 "{} direct, {} via an intermediate node, {} within one server: effective c = {:.3}",
-                r.ways.1, r.ways.2, r.ways.0, r.c
+                r.paths.1, r.paths.2, r.paths.0, r.c
             ),
         );
         let spread = |s: &Spread| {
@@ -127,8 +127,8 @@ impl Run {
                 q(0.5),
                 q(0.99),
                 us(l.max_ns() as f64),
-                if r.ways.1 > 0 { us(r.latency_direct_ns) } else { "-".to_owned() },
-                if r.ways.2 > 0 { us(r.latency_over_ns) } else { "-".to_owned() }
+                if r.paths.1 > 0 { us(r.latency_direct_ns) } else { "-".to_owned() },
+                if r.paths.2 > 0 { us(r.latency_via_ns) } else { "-".to_owned() }
             ),
         );
         line("", "the paper: 47.6-66.4 us for RB4, at 24 us a server".to_owned());
@@ -208,14 +208,14 @@ impl Run {
             "offered": {"packets": r.offered.0, "bytes": r.offered.1, "bps": r.offered_bps},
             "carried": {"packets": r.left.0, "bytes": r.left.1, "bps_while_offered": r.carried_bps},
             "below_offered": r.below_offered(), "loss": r.loss(), "lost": lost,
-            "packets": {"local": r.ways.0, "direct": r.ways.1, "via_intermediate": r.ways.2}, "effective_c": r.c,
+            "packets": {"local": r.paths.0, "direct": r.paths.1, "via_intermediate": r.paths.2}, "effective_c": r.c,
             "links": {"given": spread(&r.links), "sent": spread(&r.links_sent), "above_frames": r.links_above_frames,
                 "full_by_chance": r.links_by_chance},
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
             "queues": {"links": depth(&r.link_depth), "outputs": depth(&r.output_depth)},
             "latency": latency(&r.latency),
-            "latency_mean_ns": {"direct": (r.ways.1 > 0).then_some(r.latency_direct_ns),
-                "via_intermediate": (r.ways.2 > 0).then_some(r.latency_over_ns)},
+            "latency_mean_ns": {"direct": (r.paths.1 > 0).then_some(r.latency_direct_ns),
+                "via_intermediate": (r.paths.2 > 0).then_some(r.latency_via_ns)},
             "paper": {"latency_us": [47.6, 66.4], "reordered_sequences": {"direct": 0.055, "flowlets": 0.0015}},
             "reordering": {"packets": r.order.0, "reordered_packets": r.order.1, "reordered_sequences": r.order.2,
                 "rfc4737_ratio": r.reordered_packets(), "sequences_ratio": r.reordered_sequences()},

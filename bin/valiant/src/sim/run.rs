@@ -103,7 +103,7 @@ pub(super) fn run(args: &SimArgs, value: Option<(String, f64)>, stop: &StopSigna
             break;
         }
         let done = sim.progress();
-        progress.tell(done, || {
+        progress.update(done, || {
             let left = started.elapsed().as_secs_f64() * (1.0 / done.max(1e-6) - 1.0);
             let end = sim.config().warm_ns + sim.config().time_ns;
             let (now, end, packets) = (span(sim.now_ns()), span(end), sim.size().0);

@@ -298,7 +298,7 @@ impl Bench {
                 marks = self.progress(marks, last.elapsed())?;
                 last = Instant::now();
                 if let Some(done) = self.goal.done(marks.sent.max(marks.received), self.began.elapsed()) {
-                    bar.tell(done, String::new);
+                    bar.update(done, String::new);
                 }
             }
         }

@@ -65,7 +65,7 @@ pub(crate) const KINDS: &[(&str, PrimitiveType)] = &[
 ];
 
 impl PrimitiveType {
-    /// The kind in words.
+    /// The kind, as messages name it.
     pub(crate) fn describe(self) -> String {
         match self {
             PrimitiveType::Int => "number".into(),
@@ -90,7 +90,7 @@ impl PrimitiveType {
     }
 }
 
-/// A protocol in words.
+/// The name of a protocol in messages.
 pub(crate) fn describe_proto(proto: u32) -> String {
     match crate::names::PROTOCOLS.iter().find(|&&(_, number)| number == proto) {
         Some((name, _)) => (*name).into(),
@@ -113,14 +113,14 @@ pub(crate) enum Op {
     Lt,
 }
 
-/// The header that was named: `ip` or `ether`.
+/// The header that the primitive names: `ip` or `ether`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Ip,
     Ether,
 }
 
-/// A mask as it was given: of which kind, and its bits.
+/// The mask in a primitive: its kind and its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mask {
     pub(crate) kind: PrimitiveType,
@@ -128,7 +128,8 @@ pub(crate) struct Mask {
     pub(crate) ether: [u8; 6],
 }
 
-/// What was written, and after [`resolve`](Primitive::resolve) what it means.
+/// The parts of a primitive: as written, and after [`resolve`](Primitive::resolve) with those that were
+/// omitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Primitive {
     pub(crate) kind: Option<PrimitiveType>,
@@ -205,8 +206,8 @@ impl Primitive {
         }
         let fit = self.fit(header, mask);
         let mut warning = fit.map_err(|message| match message {
-            Misfit::Part(what) => format!("'{}': {what}", self.describe()),
-            Misfit::Whole(message) => message,
+            Mismatch::Part(what) => format!("'{}': {what}", self.describe()),
+            Mismatch::Whole(message) => message,
         })?;
         if matches!(self.kind, Some(PrimitiveType::Host | PrimitiveType::Port | PrimitiveType::Ether)) {
             self.srcdst.get_or_insert(SrcDst::Or);
@@ -216,7 +217,7 @@ impl Primitive {
         Ok(warning)
     }
 
-    /// The kind that the value implies, if need be together with the primitive before.
+    /// The kind that follows from the value, if necessary together with the previous primitive.
     fn infer_kind(&mut self, before: &Primitive) -> Result<(), String> {
         if self.data == Some(PrimitiveType::Int) {
             match before.kind {
@@ -246,22 +247,22 @@ impl Primitive {
         Ok(())
     }
 
-    fn fit(&mut self, header: Header, mask: Option<Mask>) -> Result<Option<String>, Misfit> {
-        let Some(kind) = self.kind else { return Err(Misfit::Part("value missing")) };
+    fn fit(&mut self, header: Header, mask: Option<Mask>) -> Result<Option<String>, Mismatch> {
+        let Some(kind) = self.kind else { return Err(Mismatch::Part("value missing")) };
         if header == Header::Ether
             && !matches!(kind, PrimitiveType::Host | PrimitiveType::Net | PrimitiveType::Ether)
         {
-            return Err(Misfit::Part("ip only"));
+            return Err(Mismatch::Part("ip only"));
         }
         let bits = mask.map(|mask| mask.bits);
         let bad_unless = |wanted: &[PrimitiveType]| match mask {
-            Some(mask) if !wanted.contains(&mask.kind) => Err(Misfit::Part("bad mask")),
+            Some(mask) if !wanted.contains(&mask.kind) => Err(Mismatch::Part("bad mask")),
             _ => Ok(()),
         };
         match kind {
             PrimitiveType::Host | PrimitiveType::Net => {
                 if header == Header::Ether || self.data != Some(kind) {
-                    return Err(Misfit::Part("address missing"));
+                    return Err(Mismatch::Part("address missing"));
                 }
                 self.only_equal()?;
                 bad_unless(&[PrimitiveType::Int, PrimitiveType::Host])?;
@@ -271,7 +272,7 @@ impl Primitive {
             }
             PrimitiveType::Ether => {
                 if header == Header::Ip || self.data != Some(PrimitiveType::Ether) {
-                    return Err(Misfit::Part("address missing"));
+                    return Err(Mismatch::Part("address missing"));
                 }
                 self.only_equal()?;
                 bad_unless(&[PrimitiveType::Ether])?;
@@ -282,10 +283,10 @@ impl Primitive {
                 let asked = match self.data {
                     Some(PrimitiveType::Int | PrimitiveType::Proto) => {
                         if self.proto.is_some_and(|proto| proto != self.value) {
-                            return Err(Misfit::Part("specified twice"));
+                            return Err(Mismatch::Part("specified twice"));
                         }
                         if self.data == Some(PrimitiveType::Int) && self.value > 255 && self.op == Op::Eq {
-                            return Err(Misfit::Part("out of range, bound 255"));
+                            return Err(Mismatch::Part("out of range, bound 255"));
                         }
                         Some(self.value)
                     }
@@ -293,14 +294,14 @@ impl Primitive {
                     Some(_) => None,
                 };
                 self.proto = None;
-                let Some(asked) = asked else { return Err(Misfit::Part("value missing")) };
+                let Some(asked) = asked else { return Err(Mismatch::Part("value missing")) };
                 self.value = asked;
                 self.data = None;
                 let mut warning = None;
                 if (256..=ANY_TRANSPORT).contains(&asked) && self.op == Op::Eq {
                     if self.negated || mask.is_some() {
                         let name = describe_proto(asked);
-                        return Err(Misfit::Whole(format!("'{name}': operator or mask not supported")));
+                        return Err(Mismatch::Whole(format!("'{name}': operator or mask not supported")));
                     }
                     self.mask = 0xff;
                 } else {
@@ -314,30 +315,30 @@ impl Primitive {
             }
             PrimitiveType::Port => {
                 if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::Port)) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 self.data = Some(PrimitiveType::Port);
                 let proto = *self.proto.get_or_insert(TCP_OR_UDP);
                 if !matches!(proto, TCP | UDP | TCP_OR_UDP | DCCP) {
-                    return Err(Misfit::Whole(format!("'port': bad protocol {proto}")));
+                    return Err(Mismatch::Whole(format!("'port': bad protocol {proto}")));
                 }
                 bad_unless(&[PrimitiveType::Int])?;
                 self.limit(0xffff, bits)
             }
             PrimitiveType::TcpOpt => {
                 if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::TcpOpt)) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 self.data = Some(PrimitiveType::TcpOpt);
                 let proto = *self.proto.get_or_insert(TCP);
                 if proto != TCP {
-                    return Err(Misfit::Whole(format!("'tcp opt': bad protocol {proto}")));
+                    return Err(Mismatch::Whole(format!("'tcp opt': bad protocol {proto}")));
                 }
                 if self.op != Op::Eq || self.negated || mask.is_some() {
-                    return Err(Misfit::Part("operator or mask not supported"));
+                    return Err(Mismatch::Part("operator or mask not supported"));
                 }
                 if self.value > 255 {
-                    return Err(Misfit::Whole(format!(
+                    return Err(Mismatch::Whole(format!(
                         "'tcp opt': value {} out of range",
                         self.value as i32
                     )));
@@ -353,7 +354,7 @@ impl Primitive {
                         self.negated = true;
                     }
                     Some(PrimitiveType::Int) => bad_unless(&[PrimitiveType::Int])?,
-                    Some(_) => return Err(Misfit::Part("value missing")),
+                    Some(_) => return Err(Mismatch::Part("value missing")),
                 }
                 let warning = self.limit(3, bits)?;
                 self.kind = Some(TOS);
@@ -361,7 +362,7 @@ impl Primitive {
             }
             PrimitiveType::Ce | PrimitiveType::Frag | PrimitiveType::Unfrag => {
                 if self.data.is_some() || mask.is_some() {
-                    return Err(Misfit::Part("value not supported"));
+                    return Err(Mismatch::Part("value not supported"));
                 }
                 self.only_equal()?;
                 if kind == PrimitiveType::Ce {
@@ -375,30 +376,30 @@ impl Primitive {
             }
             PrimitiveType::Field(field) => {
                 if self.data != Some(PrimitiveType::Int) && self.data != Some(kind) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 bad_unless(&[PrimitiveType::Int, kind])?;
                 self.limit(u32::MAX >> (32 - field.bits), bits)
             }
-            PrimitiveType::Int => Err(Misfit::Part("value missing")),
+            PrimitiveType::Int => Err(Mismatch::Part("value missing")),
         }
     }
 
-    fn only_equal(&self) -> Result<(), Misfit> {
-        if self.op == Op::Eq { Ok(()) } else { Err(Misfit::Part("operator not supported")) }
+    fn only_equal(&self) -> Result<(), Mismatch> {
+        if self.op == Op::Eq { Ok(()) } else { Err(Mismatch::Part("operator not supported")) }
     }
 
-    /// Brings value, mask and relation into one of two forms: equal, or greater.
-    fn limit(&mut self, full: u32, given: Option<u32>) -> Result<Option<String>, Misfit> {
+    /// Rewrites value, mask and relation as one of two forms: equal, or greater.
+    fn limit(&mut self, full: u32, given: Option<u32>) -> Result<Option<String>, Mismatch> {
         let mask = given.unwrap_or(full);
         if mask & full != mask {
             let what = format!("'{}': mask out of range, bound 0x{full:X}", self.describe());
-            return Err(Misfit::Whole(what));
+            return Err(Mismatch::Whole(what));
         }
         self.mask = mask;
         if self.op == Op::Eq {
             if self.value > full {
-                return Err(Misfit::Whole(format!("'{}': out of range, bound {full}", self.describe())));
+                return Err(Mismatch::Whole(format!("'{}': out of range, bound {full}", self.describe())));
             }
             return Ok(None);
         }
@@ -419,7 +420,8 @@ impl Primitive {
             self.negated = !self.negated;
             self.op = Op::Gt;
         }
-        // Masked, the field can only take some values; the next lower of them will do as well.
+        // With the mask, the field can have only some values: the greatest one below the given value is
+        // equivalent.
         let missing = self.value & full & !mask;
         if missing != 0 {
             self.value = (self.value | (u32::MAX >> missing.leading_zeros() >> 1)) & mask;
@@ -500,7 +502,7 @@ impl Primitive {
         Expr::And(vec![at(0), at(1)])
     }
 
-    /// The relation between value and the field `shift` bits from the end of the word at `offset`.
+    /// The test of the field that ends `shift` bits before the end of the word at `offset` against the value.
     fn comparison(&self, offset: u16, shift: u32) -> Expr {
         match self.op {
             Op::Eq => Expr::test(offset, self.value << shift, self.mask << shift),
@@ -513,10 +515,11 @@ fn proto_is(proto: u32) -> Expr {
     Expr::test(NET + 8, proto << 16, 0x00ff_0000)
 }
 
-/// `field & mask > value`, where `value` lies within `mask` and below it.
+/// `field & mask > value`, where `value` has only bits of `mask` and is less than it.
 ///
-/// Takes the leading bits of the mask as far as they decide alike. Where the value has zeros, any one makes
-/// the field greater. Where the value plus one has ones, the field has to have them.
+/// Each step tests the leading bits of the mask for which the value has only zeros, or the value plus one has
+/// only ones. For zeros, any bit that is set in the field makes it greater. For ones, the field must have all
+/// of them, and the rest decides.
 fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
     let top_is_set = value > mask >> 1;
     let pivot = if top_is_set { !(value + 1) & mask } else { value };
@@ -533,11 +536,11 @@ fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
     }
 }
 
-/// Why parts are not consistent.
-enum Misfit {
-    /// What is wrong with the primitive.
+/// The error if the parts of a primitive are not consistent.
+enum Mismatch {
+    /// An error that is reported with the text of the primitive.
     Part(&'static str),
-    /// The whole message.
+    /// A complete message.
     Whole(String),
 }
 

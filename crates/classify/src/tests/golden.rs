@@ -202,7 +202,7 @@ fn fragments() {
     );
 }
 
-/// Seven values and more are printed in the order of a little-endian machine's words.
+/// Seven values and more are printed in the byte order of a little-endian machine.
 #[test]
 fn sorted_values() {
     filter(

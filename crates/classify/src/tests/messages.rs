@@ -1,8 +1,8 @@
-//! Errors and warnings: their words, where they point, and hints.
+//! Errors and warnings: their text, the place that they refer to, and hints.
 
 use crate::{Compiled, Errors, Names, NoNames, classifier, ip_classifier, ip_filter};
 
-/// All errors of a result, one a line, each with the text that it points at.
+/// All errors of a result, one on each line, each with the text that it refers to.
 fn errors(result: Result<Compiled, Errors>, patterns: &[&str]) -> String {
     let Err(Errors(diagnostics)) = result else { return "no error".into() };
     let lines = diagnostics.iter().map(|diagnostic| {
@@ -137,7 +137,7 @@ fn limits() {
     assert_eq!(message, "pattern 0: too long, at most 1048576 bytes");
 }
 
-/// Names of a configuration are found, and win over the built-in ones.
+/// Names that a configuration defines are found, and have priority over the built-in ones.
 #[test]
 fn names() {
     struct Some1;

@@ -1,4 +1,4 @@
-//! What single patterns answer for packets made by hand.
+//! The results of single patterns for hand-made packets.
 
 use crate::{IpParts, NO_MATCH, NoNames, classifier, ip_classifier, ip_filter};
 

@@ -16,7 +16,7 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Expressions over few words and bits, so that the tests depend on each other.
+/// Expressions over few words and bits, so that their tests depend on each other.
 fn exprs(offsets: &'static [u16]) -> impl Strategy<Value = Expr> {
     let masks = select(vec![
         0x0000_0001,
@@ -297,7 +297,8 @@ fn meanings() -> impl Strategy<Value = Meaning> {
             select(vec![0u16, 22, 80, 443, 1023, 1024, 65535])
         )
             .prop_map(|(side, proto, relation, port)| {
-                // A relation that joins two sides and negates them reads differently; keep to what is plain.
+                // A relation that joins two sides and negates them has another meaning; only simple ones are
+                // generated.
                 let relation = if side >= 2 && relation != "==" && relation != ">" { "==" } else { relation };
                 Meaning::Port(side, proto, relation, port)
             }),

@@ -1,4 +1,4 @@
-//! Why a link is not up.
+//! The reasons why a link is not up.
 
 use crate::NodeId;
 
@@ -8,7 +8,7 @@ pub enum Reason {
     /// No frame arrives.
     #[error("no hello from node {0}")]
     Silent(NodeId),
-    /// Its hellos arrive, and it receives none of this node's.
+    /// The neighbor's hellos arrive, but it does not receive those of this node.
     #[error("node {0} sends hellos but receives none from this node: the link works in one direction only")]
     HalfOpen(NodeId),
     /// Another node is at the other end.
@@ -36,10 +36,10 @@ pub enum Reason {
     Loop,
     /// Another node has this node's number.
     #[error("another node has the same number as this one, {0}")]
-    MyTwin(NodeId),
+    DuplicateOfThisNode(NodeId),
     /// Two nodes have the neighbor's number.
     #[error("two nodes at the other end have the number {0}; frames of the first one are accepted")]
-    Twins(NodeId),
+    DuplicatePeer(NodeId),
     /// Hellos arrive that were made with another key.
     #[error("hellos from node {0} are not authenticated with the key and name of this cluster")]
     Foreign(NodeId),

@@ -6,14 +6,14 @@ use super::longest::Lengths;
 use super::reason::Reason;
 use super::window::Window;
 use super::{Neighbor, SESSIONS, Session, stamp};
-use crate::frame::{FrameKind, Header, Marked, Refused};
+use crate::frame::{FrameKind, Header, MarkedFrame, Refused};
 
 /// How often at most a neighbor sends the longest frame.
 const PROBE_MAX_NS: u64 = 20_000_000_000;
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admitted {
+pub(crate) enum Admission {
     /// It is accepted.
     Yes {
         /// No later one has come before it.
@@ -64,7 +64,7 @@ impl Neighbor {
     }
 
     /// Whether the full code of a frame, whose short codes are valid, is to be checked.
-    pub(crate) fn may_open(&mut self, now_ns: u64, frame: &Marked<'_>) -> bool {
+    pub(crate) fn may_open(&mut self, now_ns: u64, frame: &MarkedFrame<'_>) -> bool {
         let header = &frame.header;
         let present = self.session.as_ref().is_none_or(|s| s.nonce == header.nonce || !s.proven);
         let taken = if self.is_mine(header) && header.echo == self.nonce && present {
@@ -78,20 +78,20 @@ impl Neighbor {
     }
 
     /// Receives an authenticated frame; returns whether it counts.
-    pub(crate) fn admit(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
+    pub(crate) fn admit(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admission {
         let admitted = self.admit_now(now_ns, header, bytes);
-        if admitted == Admitted::No {
+        if admitted == Admission::No {
             self.judge(now_ns);
         }
         admitted
     }
 
-    fn admit_now(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
+    fn admit_now(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admission {
         if header.from == self.me {
             self.counts.misdirected += 1;
             let own = header.nonce == self.nonce;
-            self.sign(if own { Reason::Loop } else { Reason::MyTwin(self.me) });
-            return Admitted::No;
+            self.sign(if own { Reason::Loop } else { Reason::DuplicateOfThisNode(self.me) });
+            return Admission::No;
         }
         if header.from != self.peer || header.to != self.me {
             self.counts.misdirected += 1;
@@ -101,7 +101,7 @@ impl Neighbor {
             } else {
                 Reason::WrongNode { wanted, heard, meant }
             });
-            return Admitted::No;
+            return Admission::No;
         }
         if header.echo != self.nonce {
             self.counts.stale += 1;
@@ -113,7 +113,7 @@ impl Neighbor {
                 let since = self.unanswered.map_or(self.ran, |(_, since)| since);
                 self.unanswered = Some((self.ran, since));
             }
-            return Admitted::No;
+            return Admission::No;
         }
         let window = match self.seen.iter().position(|(nonce, _)| *nonce == header.nonce) {
             Some(at) => self.seen.get_mut(at),
@@ -125,7 +125,7 @@ impl Neighbor {
         };
         if !window.is_some_and(|(_, w)| w.take(header.sequence)) {
             self.counts.stale += 1;
-            return Admitted::No;
+            return Admission::No;
         }
         let ran = self.ran;
         match self.session.as_mut() {
@@ -138,13 +138,13 @@ impl Neighbor {
                     ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;
                 self.counts.stale += 1;
                 if together {
-                    self.sign(Reason::Twins(self.peer));
+                    self.sign(Reason::DuplicatePeer(self.peer));
                 }
-                return Admitted::No;
+                return Admission::No;
             }
             _ if header.kind != FrameKind::Hello => {
                 self.counts.stale += 1;
-                return Admitted::No;
+                return Admission::No;
             }
             place => {
                 self.counts.sessions += 1;
@@ -168,7 +168,7 @@ impl Neighbor {
                 }
             }
         }
-        let Some(session) = self.session.as_mut() else { return Admitted::No };
+        let Some(session) = self.session.as_mut() else { return Admission::No };
         self.counts.heard += 1;
         self.unanswered = None;
         let probe_ns = match session.body.probe_us {
@@ -178,7 +178,7 @@ impl Neighbor {
         session.lengths.add(ran, bytes, 2 * probe_ns);
         let latest = header.sequence > session.highest || session.highest == 0;
         session.highest = session.highest.max(header.sequence);
-        Admitted::Yes { latest }
+        Admission::Yes { latest }
     }
 
     /// Handles a hello that is accepted, unless it is too late.

@@ -15,7 +15,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Why an action on a node failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Hitch {
+pub(crate) enum ActionError {
     /// It may succeed later.
     Later(String),
     /// It will never succeed: the request is wrong.
@@ -25,13 +25,13 @@ pub(crate) enum Hitch {
 /// The actions of the agent on its node.
 pub(crate) trait Node: Send {
     /// Makes a configuration the running one.
-    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch>;
+    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), ActionError>;
     /// Stores, also for the next start of the node, the latest configuration that was seen.
     fn see(&mut self, seen: &Seen);
     /// The routes of the cluster: prefix and next hop.
-    fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch>;
-    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch>;
-    fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch>;
+    fn routes(&mut self) -> Result<BTreeMap<String, String>, ActionError>;
+    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), ActionError>;
+    fn remove_route(&mut self, prefix: &str) -> Result<(), ActionError>;
     /// Prints a message for the user.
     fn say(&mut self, level: Level, message: &str);
 }
@@ -64,7 +64,7 @@ impl Agent {
         let presence = Arc::new(Presence::start(Arc::clone(&client), key, value, ttl_s, sender.clone()));
         let follower = Follower::start(client, prefix, sender);
         let work = Work {
-            desk: Desk::new(store, node, running.as_ref(), seen),
+            reconciler: Reconciler::new(store, node, running.as_ref(), seen),
             news,
             host: host.to_owned(),
             presence: Arc::downgrade(&presence),
@@ -80,7 +80,7 @@ fn presence_value(host: &str, revision: i64) -> Vec<u8> {
 
 /// The agent's thread.
 struct Work<N> {
-    desk: Desk<N>,
+    reconciler: Reconciler<N>,
     news: Receiver<News>,
     host: String,
     presence: std::sync::Weak<Presence>,
@@ -104,11 +104,11 @@ impl<N: Node> Work<N> {
             for news in
                 news.into_iter().chain(std::iter::from_fn(|| self.news.try_recv().ok())).collect::<Vec<_>>()
             {
-                self.desk.take(news);
+                self.reconciler.take(news);
             }
-            open = !self.desk.settle();
+            open = !self.reconciler.settle();
             let Some(presence) = self.presence.upgrade() else { return };
-            presence.set(presence_value(&self.host, self.desk.revision));
+            presence.set(presence_value(&self.host, self.reconciler.revision));
         }
     }
 }
@@ -124,7 +124,7 @@ fn mark(revision: i64, value: &[u8]) -> Mark {
 
 /// The required state, the state that was reached, and the messages that were printed; independent of threads
 /// and time.
-struct Desk<N> {
+struct Reconciler<N> {
     store: Store,
     node: N,
     mirror: Mirror,
@@ -141,10 +141,10 @@ struct Desk<N> {
     /// A change has arrived, or an action failed.
     open: bool,
     /// The last message on each subject, so that it is printed only once.
-    said: BTreeMap<String, String>,
+    printed: BTreeMap<String, String>,
 }
 
-impl<N: Node> Desk<N> {
+impl<N: Node> Reconciler<N> {
     fn new(store: Store, node: N, running: Option<&(Document, i64)>, seen: Seen) -> Self {
         let entry =
             |(document, revision): &(Document, i64)| mark(*revision, store.as_stored(document).as_bytes());
@@ -159,7 +159,7 @@ impl<N: Node> Desk<N> {
             refused: None,
             owned: BTreeMap::new(),
             open: false,
-            said: BTreeMap::new(),
+            printed: BTreeMap::new(),
         }
     }
     fn take(&mut self, news: News) {
@@ -186,9 +186,9 @@ impl<N: Node> Desk<N> {
     }
     /// Prints a message on a subject unless it was the last one.
     fn once(&mut self, about: &str, message: String) {
-        if self.said.get(about) != Some(&message) {
+        if self.printed.get(about) != Some(&message) {
             self.node.say(Level::WARN, &message);
-            self.said.insert(about.to_owned(), message);
+            self.printed.insert(about.to_owned(), message);
         }
     }
     fn configuration(&mut self) -> bool {
@@ -228,12 +228,12 @@ impl<N: Node> Desk<N> {
                 );
                 true
             }
-            Err(Hitch::Never(why)) => {
+            Err(ActionError::Never(why)) => {
                 self.refused = this;
                 self.once("configuration", format!("revision {revision} of the configuration in etcd is refused, the running one is kept: {why}"));
                 true
             }
-            Err(Hitch::Later(why)) => {
+            Err(ActionError::Later(why)) => {
                 self.once(
                     "configuration",
                     format!("revision {revision} of the configuration in etcd cannot be applied yet: {why}"),
@@ -251,7 +251,7 @@ impl<N: Node> Desk<N> {
             }
             return true;
         }
-        self.said.remove("emptied");
+        self.printed.remove("emptied");
         let mut wanted = BTreeMap::new();
         let mut bad = Vec::new();
         let prefix = self.store.routes_prefix();
@@ -274,7 +274,7 @@ impl<N: Node> Desk<N> {
         }
         match self.reconcile(&wanted) {
             Ok(()) => {
-                self.said.remove("routes");
+                self.printed.remove("routes");
                 true
             }
             Err(why) => {
@@ -287,14 +287,14 @@ impl<N: Node> Desk<N> {
     fn reconcile(&mut self, wanted: &BTreeMap<String, String>) -> Result<(), String> {
         let table = match self.node.routes() {
             Ok(table) => table,
-            Err(Hitch::Later(why) | Hitch::Never(why)) => return Err(why),
+            Err(ActionError::Later(why) | ActionError::Never(why)) => return Err(why),
         };
         for (prefix, via) in wanted {
             if table.get(prefix) != Some(via) {
                 match self.node.add_route(prefix, via) {
                     Ok(()) => {}
-                    Err(Hitch::Later(why)) => return Err(why),
-                    Err(Hitch::Never(why)) => {
+                    Err(ActionError::Later(why)) => return Err(why),
+                    Err(ActionError::Never(why)) => {
                         self.once(
                             prefix,
                             format!("the route to {prefix} via {via} in etcd is refused: {why}"),
@@ -314,7 +314,7 @@ impl<N: Node> Desk<N> {
         for (prefix, via) in gone {
             // Another node may have removed it for all, or replaced it.
             if table.get(&prefix) == Some(&via)
-                && let Err(Hitch::Later(why)) = self.node.remove_route(&prefix)
+                && let Err(ActionError::Later(why)) = self.node.remove_route(&prefix)
             {
                 return Err(why);
             }
@@ -368,14 +368,14 @@ mod tests {
     struct Fake {
         log: Vec<String>,
         table: BTreeMap<String, String>,
-        hitch: Option<fn(String) -> Hitch>,
+        failure: Option<fn(String) -> ActionError>,
         seen: u64,
     }
 
     impl Node for Fake {
-        fn configure(&mut self, document: &Document, _: i64) -> Result<(), Hitch> {
-            if let Some(hitch) = self.hitch {
-                return Err(hitch("no".into()));
+        fn configure(&mut self, document: &Document, _: i64) -> Result<(), ActionError> {
+            if let Some(failure) = self.failure {
+                return Err(failure("no".into()));
             }
             self.log.push(format!("configure {}", document.serial));
             Ok(())
@@ -383,15 +383,15 @@ mod tests {
         fn see(&mut self, seen: &Seen) {
             self.seen = seen.serial;
         }
-        fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
+        fn routes(&mut self) -> Result<BTreeMap<String, String>, ActionError> {
             Ok(self.table.clone())
         }
-        fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
+        fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), ActionError> {
             self.log.push(format!("add {prefix} {via}"));
             self.table.insert(prefix.into(), via.into());
             Ok(())
         }
-        fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
+        fn remove_route(&mut self, prefix: &str) -> Result<(), ActionError> {
             self.log.push(format!("remove {prefix}"));
             self.table.remove(prefix);
             Ok(())
@@ -401,14 +401,14 @@ mod tests {
         }
     }
 
-    fn desk() -> Desk<Fake> {
-        Desk::new(store(Some(b"0123456789abcdef")), Fake::default(), None, Seen::default())
+    fn reconciler() -> Reconciler<Fake> {
+        Reconciler::new(store(Some(b"0123456789abcdef")), Fake::default(), None, Seen::default())
     }
 
-    fn steps(desk: &mut Desk<Fake>, news: News) -> (bool, Vec<String>) {
-        desk.take(news);
-        let done = desk.settle();
-        (done, std::mem::take(&mut desk.node.log))
+    fn steps(reconciler: &mut Reconciler<Fake>, news: News) -> (bool, Vec<String>) {
+        reconciler.take(news);
+        let done = reconciler.settle();
+        (done, std::mem::take(&mut reconciler.node.log))
     }
 
     #[test]
@@ -449,30 +449,30 @@ mod tests {
 
     #[test]
     fn a_new_configuration_is_taken_once_and_an_old_one_never() {
-        let mut desk = desk();
-        let store = desk.store.clone();
+        let mut reconciler = reconciler();
+        let store = reconciler.store.clone();
         let all = |entry| News::All { revision: 9, entries: vec![entry] };
-        let (done, log) = steps(&mut desk, all(config(&store, 5, 7)));
+        let (done, log) = steps(&mut reconciler, all(config(&store, 5, 7)));
         assert!(done && log[0] == "configure 7" && log.len() == 2, "{log:?}");
-        assert_eq!(steps(&mut desk, all(config(&store, 5, 7))), (true, vec![]));
-        let (done, log) = steps(&mut desk, all(config(&store, 6, 6)));
+        assert_eq!(steps(&mut reconciler, all(config(&store, 5, 7))), (true, vec![]));
+        let (done, log) = steps(&mut reconciler, all(config(&store, 6, 6)));
         assert!(done && log.len() == 1 && log[0].contains("older than an earlier one"), "{log:?}");
         let theirs = super::tests::store(None);
-        let (_, log) = steps(&mut desk, all(config(&theirs, 7, 9)));
+        let (_, log) = steps(&mut reconciler, all(config(&theirs, 7, 9)));
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
         // An action that fails is repeated later, and reported once.
-        desk.node.hitch = Some(Hitch::Later);
-        let (done, log) = steps(&mut desk, all(config(&store, 8, 8)));
+        reconciler.node.failure = Some(ActionError::Later);
+        let (done, log) = steps(&mut reconciler, all(config(&store, 8, 8)));
         assert!(!done && log.len() == 1, "{log:?}");
-        assert!(!desk.settle() && desk.node.log.is_empty());
-        desk.node.hitch = None;
-        assert!(desk.settle());
-        assert_eq!(std::mem::take(&mut desk.node.log)[0], "configure 8");
+        assert!(!reconciler.settle() && reconciler.node.log.is_empty());
+        reconciler.node.failure = None;
+        assert!(reconciler.settle());
+        assert_eq!(std::mem::take(&mut reconciler.node.log)[0], "configure 8");
         // A wrong request is reported once, and not tried again.
-        desk.node.hitch = Some(Hitch::Never);
-        let (done, log) = steps(&mut desk, all(config(&store, 9, 9)));
+        reconciler.node.failure = Some(ActionError::Never);
+        let (done, log) = steps(&mut reconciler, all(config(&store, 9, 9)));
         assert!(done && log.len() == 1 && log[0].contains("the running one is kept"), "{log:?}");
-        assert_eq!((desk.revision, desk.seen.serial, desk.node.seen), (8, 9, 9));
+        assert_eq!((reconciler.revision, reconciler.seen.serial, reconciler.node.seen), (8, 9, 9));
     }
 
     /// An attacker who can write to etcd, but does not have the key, restores old contents: a node accepts
@@ -480,22 +480,22 @@ mod tests {
     /// seen; neither does a node that has been restarted.
     #[test]
     fn what_was_there_before_never_comes_back() {
-        let mut desk = desk();
-        let store = desk.store.clone();
+        let mut reconciler = reconciler();
+        let store = reconciler.store.clone();
         let all = |revision, serial| News::All { revision, entries: vec![config(&store, revision, serial)] };
-        steps(&mut desk, all(1, 5));
-        desk.node.hitch = Some(Hitch::Never);
-        steps(&mut desk, all(2, 9));
-        desk.node.hitch = None;
+        steps(&mut reconciler, all(1, 5));
+        reconciler.node.failure = Some(ActionError::Never);
+        steps(&mut reconciler, all(2, 9));
+        reconciler.node.failure = None;
         for (revision, serial) in [(3, 5), (4, 7), (5, 8)] {
-            let (done, log) = steps(&mut desk, all(revision, serial));
+            let (done, log) = steps(&mut reconciler, all(revision, serial));
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         }
         // It is restarted, with the configuration that it ran and the latest that it had seen.
-        let (seen, running) = (desk.seen.clone(), (document(5), desk.revision));
-        let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
+        let (seen, running) = (reconciler.seen.clone(), (document(5), reconciler.revision));
+        let mut reconciler = Reconciler::new(store.clone(), Fake::default(), Some(&running), seen);
         for (revision, serial) in [(6, 4), (7, 8), (8, 6)] {
-            let (done, log) = steps(&mut desk, all(revision, serial));
+            let (done, log) = steps(&mut reconciler, all(revision, serial));
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         }
         // A different one with the number of the last; then the last itself, which can be run now; and a new
@@ -503,35 +503,35 @@ mod tests {
         let other = Document { by: "another".into(), ..document(9) };
         let value = store.sealed("/v/rb4/config", &other).into_bytes();
         let entry = Entry { key: "/v/rb4/config".into(), value, revision: 9, lease: None };
-        let (_, log) = steps(&mut desk, News::All { revision: 9, entries: vec![entry] });
+        let (_, log) = steps(&mut reconciler, News::All { revision: 9, entries: vec![entry] });
         assert!(!log.iter().any(|l| l.starts_with("configure")), "{log:?}");
-        assert_eq!(steps(&mut desk, all(10, 9)).1[0], "configure 9");
-        assert_eq!(steps(&mut desk, all(11, 10)).1[0], "configure 10");
+        assert_eq!(steps(&mut reconciler, all(10, 9)).1[0], "configure 9");
+        assert_eq!(steps(&mut reconciler, all(11, 10)).1[0], "configure 10");
     }
 
     /// An etcd that was emptied counts from 1 again, so a new configuration may have the revision of the
     /// running or of a refused one.
     #[test]
     fn a_revision_that_comes_again_may_be_another_configuration() {
-        let mut desk = desk();
-        let store = desk.store.clone();
+        let mut reconciler = reconciler();
+        let store = reconciler.store.clone();
         let all = |revision, serial| News::All { revision, entries: vec![config(&store, revision, serial)] };
-        assert_eq!(steps(&mut desk, all(2, 5)).1[0], "configure 5");
-        assert_eq!(steps(&mut desk, all(2, 6)).1[0], "configure 6");
-        assert!(steps(&mut desk, all(3, 4)).1[0].contains("is older than"));
-        assert_eq!(steps(&mut desk, all(3, 7)).1[0], "configure 7");
+        assert_eq!(steps(&mut reconciler, all(2, 5)).1[0], "configure 5");
+        assert_eq!(steps(&mut reconciler, all(2, 6)).1[0], "configure 6");
+        assert!(steps(&mut reconciler, all(3, 4)).1[0].contains("is older than"));
+        assert_eq!(steps(&mut reconciler, all(3, 7)).1[0], "configure 7");
         // The same after a restart.
-        let (seen, running) = (desk.seen.clone(), (document(7), 3));
-        let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
-        assert_eq!(steps(&mut desk, all(3, 7)), (true, vec![]));
-        assert_eq!(steps(&mut desk, all(3, 8)).1[0], "configure 8");
+        let (seen, running) = (reconciler.seen.clone(), (document(7), 3));
+        let mut reconciler = Reconciler::new(store.clone(), Fake::default(), Some(&running), seen);
+        assert_eq!(steps(&mut reconciler, all(3, 7)), (true, vec![]));
+        assert_eq!(steps(&mut reconciler, all(3, 8)).1[0], "configure 8");
     }
 
     #[test]
     fn routes_follow_etcd_and_survive_its_loss() {
-        let mut desk = desk();
-        let store = desk.store.clone();
-        desk.node.table.insert("10.7.0.0/16".into(), "10.0.1.2".into());
+        let mut reconciler = reconciler();
+        let store = reconciler.store.clone();
+        reconciler.node.table.insert("10.7.0.0/16".into(), "10.0.1.2".into());
         let first = News::All {
             revision: 4,
             entries: vec![
@@ -540,7 +540,7 @@ mod tests {
                 route(&store, 4, "10.9.0.0/16", "10.0.3.2"),
             ],
         };
-        let (done, log) = steps(&mut desk, first);
+        let (done, log) = steps(&mut reconciler, first);
         assert!(done);
         assert_eq!(&log[2..], ["add 10.8.0.0/16 10.0.2.2", "add 10.9.0.0/16 10.0.3.2"]);
         // Another next hop, and one route fewer.
@@ -548,7 +548,7 @@ mod tests {
             Change::Put(route(&store, 5, "10.8.0.0/16", "10.0.2.3")),
             Change::Delete("/v/rb4/routes/10.9.0.0/16".into()),
         ];
-        let (_, log) = steps(&mut desk, News::Changes { revision: 6, changes });
+        let (_, log) = steps(&mut reconciler, News::Changes { revision: 6, changes });
         assert_eq!(log, ["add 10.8.0.0/16 10.0.2.3", "remove 10.9.0.0/16"]);
         // An attacker without the key overwrites one: the route stays, which is reported once.
         let forged = || {
@@ -557,19 +557,19 @@ mod tests {
                 ..route(&store, 7, "10.8.0.0/16", "")
             })
         };
-        let (_, log) = steps(&mut desk, News::Changes { revision: 7, changes: vec![forged()] });
+        let (_, log) = steps(&mut reconciler, News::Changes { revision: 7, changes: vec![forged()] });
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
-        assert_eq!(desk.node.table.get("10.8.0.0/16").map(String::as_str), Some("10.0.2.3"));
+        assert_eq!(reconciler.node.table.get("10.8.0.0/16").map(String::as_str), Some("10.0.2.3"));
         // etcd stops: nothing changes, and one message is printed. It returns empty: nothing changes either.
         let down = || Error::Unreachable { endpoint: "http://e:1".into(), why: "refused".into() };
-        let (_, log) = steps(&mut desk, News::Reading(Some(down())));
+        let (_, log) = steps(&mut reconciler, News::Reading(Some(down())));
         assert!(log.len() == 1 && log[0].contains("the node continues with"), "{log:?}");
-        assert_eq!(steps(&mut desk, News::Presence(Some(down()))), (true, vec![]));
-        let (done, log) = steps(&mut desk, News::All { revision: 1, entries: vec![] });
+        assert_eq!(steps(&mut reconciler, News::Presence(Some(down()))), (true, vec![]));
+        let (done, log) = steps(&mut reconciler, News::All { revision: 1, entries: vec![] });
         assert!(done && log.len() == 1 && log[0].contains("keeps its routes and configuration"), "{log:?}");
-        assert_eq!(desk.node.table.len(), 2);
+        assert_eq!(reconciler.node.table.len(), 2);
         // Routes that never came from etcd are not touched.
-        let (_, log) = steps(&mut desk, News::All { revision: 2, entries: vec![config(&store, 2, 2)] });
+        let (_, log) = steps(&mut reconciler, News::All { revision: 2, entries: vec![config(&store, 2, 2)] });
         assert!(!log.iter().any(|l| l.starts_with("remove")), "{log:?}");
     }
 }

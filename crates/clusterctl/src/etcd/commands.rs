@@ -26,11 +26,11 @@ const GLANCE: Limits = Limits {
 
 /// `valiant cluster push`.
 pub(crate) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = program::load(registry, &args.of.file)?;
+    let (cluster, program) = program::load(registry, &args.of.file)?;
     let store = the_store(&cluster, &args.of.file)?;
     key_is_good(&cluster)?;
     for node in cluster.present() {
-        check_node(registry, &cluster, &whole, node)?;
+        check_node(registry, &cluster, &program, node)?;
     }
     let (file, program) = (read(&args.of.file)?, read(&cluster.program)?);
     let base = (!args.force).then(|| Base::read(&args.of.file).map_or(0, |base| base.revision));

@@ -1,6 +1,6 @@
 //! The node of this process from the agent's point of view, and the configuration that it starts with.
 
-use super::agent::{Agent, Hitch, Node as Followed};
+use super::agent::{ActionError, Agent, Node as Followed};
 use super::kept::{Kept, write};
 use super::open::{host, store};
 use super::store::{Document, Seen, Store, StoreError};
@@ -8,7 +8,7 @@ use crate::file::{Cluster, Node};
 use crate::outcome::{Failure, shortest};
 use crate::process;
 use crate::program::{configuration, program_of};
-use crate::split::Whole;
+use crate::split::ClusterProgram;
 use etcd::Limits;
 use lang::Source;
 use launch::Client;
@@ -32,11 +32,15 @@ pub(super) fn parse(file: &Path, document: &Document) -> Result<Cluster, Failure
 }
 
 /// The same, with the program.
-fn split(registry: &Registry, file: &Path, document: &Document) -> Result<(Cluster, Whole), Failure> {
+fn split(
+    registry: &Registry,
+    file: &Path,
+    document: &Document,
+) -> Result<(Cluster, ClusterProgram), Failure> {
     let cluster = parse(file, document)?;
     let source = Source::new(shortest(&cluster.program), document.program.as_str());
-    let whole = program_of(registry, &cluster, &source)?;
-    Ok((cluster, whole))
+    let program = program_of(registry, &cluster, &source)?;
+    Ok((cluster, program))
 }
 
 /// Where a node's configuration comes from.
@@ -80,10 +84,10 @@ pub(crate) fn begin(
     registry: &Arc<Registry>,
     file: &Path,
     id: u16,
-    from_file: (Cluster, Whole),
-) -> Result<(Cluster, Whole, Option<Origin>), Failure> {
-    let (cluster, whole) = from_file;
-    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
+    from_file: (Cluster, ClusterProgram),
+) -> Result<(Cluster, ClusterProgram, Option<Origin>), Failure> {
+    let (cluster, program) = from_file;
+    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, program, None)) };
     let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
     let (had, mut seen) = Kept::all(&store, file, [process::node(&cluster, id)?]);
     let there = match store.config() {
@@ -123,13 +127,13 @@ pub(crate) fn begin(
     };
     for (document, revision) in found {
         match split(registry, file, &document) {
-            Ok((cluster, whole)) => {
+            Ok((cluster, program)) => {
                 tracing::info!(
                     target: "etcd",
                     "etcd: this node begins with revision {revision} of the configuration, from {}",
                     document.by
                 );
-                return Ok((cluster, whole, origin(Some((document, revision)))));
+                return Ok((cluster, program, origin(Some((document, revision)))));
             }
             Err(e) => tracing::warn!(
                 target: "etcd",
@@ -141,14 +145,14 @@ pub(crate) fn begin(
     if !begin_empty {
         tracing::info!(target: "etcd", "etcd: this node begins with its file");
     }
-    Ok((cluster, whole, origin(None)))
+    Ok((cluster, program, origin(None)))
 }
 
 impl Origin {
     /// Follows etcd from here on.
     pub(crate) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
         let (running, seen) = (self.kept.running.clone(), self.kept.seen.clone());
-        let mut here = Here {
+        let mut here = LocalNode {
             registry: Arc::clone(registry),
             store: self.store.clone(),
             paths: Kept::paths(&self.file, node),
@@ -168,7 +172,7 @@ impl Origin {
 
 /// The node of this process. The agent uses its control socket, like any other client: so the agent never
 /// waits for a worker, and no worker for the agent.
-struct Here {
+struct LocalNode {
     registry: Arc<Registry>,
     store: Store,
     file: PathBuf,
@@ -182,19 +186,19 @@ struct Here {
     warned: bool,
 }
 
-impl Here {
-    fn connect(&self, limit: Duration) -> Result<Client, Hitch> {
+impl LocalNode {
+    fn connect(&self, limit: Duration) -> Result<Client, ActionError> {
         Client::connect_within(&self.socket.display().to_string(), limit)
-            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
+            .map_err(|e| ActionError::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
     }
     /// Sends a request to the node; a working connection is kept for the next one.
-    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
+    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, ActionError> {
         let mut client = match self.client.take() {
             Some(client) => client,
             None => self.connect(ANSWER)?,
         };
-        let answer = work(&mut client).map_err(|e| hitch(&e));
-        if !matches!(answer, Err(Hitch::Later(_))) {
+        let answer = work(&mut client).map_err(|e| failure(&e));
+        if !matches!(answer, Err(ActionError::Later(_))) {
             self.client = Some(client);
         }
         answer
@@ -217,17 +221,17 @@ impl Here {
 }
 
 /// An error reported by the node is final; if it does not answer, it may succeed later.
-fn hitch(e: &io::Error) -> Hitch {
+fn failure(e: &io::Error) -> ActionError {
     match e.kind() {
-        io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
-        _ => Hitch::Later(launch::reason(e)),
+        io::ErrorKind::Other => ActionError::Never(e.to_string().trim().to_owned()),
+        _ => ActionError::Later(launch::reason(e)),
     }
 }
 
-impl Followed for Here {
-    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
-        let never = |e: Failure| Hitch::Never(e.text());
-        let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
+impl Followed for LocalNode {
+    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), ActionError> {
+        let never = |e: Failure| ActionError::Never(e.text());
+        let (cluster, program) = split(&self.registry, &self.file, document).map_err(never)?;
         // The new configuration may have another socket.
         self.client = None;
         let mut client = self.connect(CHANGE)?;
@@ -239,12 +243,12 @@ impl Followed for Here {
                     cluster.name, self.id
                 );
                 self.say(Level::WARN, &message);
-                return client.write("stop", b"").map(drop).map_err(|e| hitch(&e));
+                return client.write("stop", b"").map(drop).map_err(|e| failure(&e));
             }
         };
-        let text = configuration(&cluster, &whole, node).map_err(never)?;
-        if client.read("hotconfig", "").map_err(|e| hitch(&e))? != text {
-            client.write("hotconfig", text.as_bytes()).map_err(|e| hitch(&e))?;
+        let text = configuration(&cluster, &program, node).map_err(never)?;
+        if client.read("hotconfig", "").map_err(|e| failure(&e))? != text {
+            client.write("hotconfig", text.as_bytes()).map_err(|e| failure(&e))?;
         }
         self.socket.clone_from(&node.socket);
         self.kept.running = Some((document.clone(), revision));
@@ -255,7 +259,7 @@ impl Followed for Here {
         self.kept.seen.clone_from(seen);
         self.keep();
     }
-    fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
+    fn routes(&mut self) -> Result<BTreeMap<String, String>, ActionError> {
         // What the last round left may have been closed since.
         self.client = None;
         let text = self.ask(|client| client.read("cluster_routes.table", ""))?;
@@ -265,11 +269,11 @@ impl Followed for Here {
         };
         Ok(text.lines().filter_map(route).collect())
     }
-    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
+    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), ActionError> {
         let value = format!("{prefix} {via}");
         self.ask(|client| client.write("cluster_routes.set", value.as_bytes())).map(drop)
     }
-    fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
+    fn remove_route(&mut self, prefix: &str) -> Result<(), ActionError> {
         self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
     }
     fn say(&mut self, level: Level, message: &str) {

@@ -1,7 +1,7 @@
 //! Cluster files, on text.
 
 use super::LinkKind;
-use crate::tests::{CONF, file, node, parse, reads, refused, whole};
+use crate::testing::{CONF, file, load, node, parse, reads, refused};
 
 #[test]
 fn the_file_in_the_guide_is_good() {
@@ -29,7 +29,7 @@ fn the_file_in_the_guide_is_good() {
         assert!(guide.contains(&format!("\n{key} = ")), "{key} is not in doc/etcd.md");
     }
     let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
-    reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
+    reads(&node(&load(&cluster, &program).unwrap(), &cluster, 1));
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
     for (from, to, message) in cases.chain(sections) {
         let text = file(2, |t| t.replacen(from, &to, 1));
         assert_ne!(text, file(2, |t| t), "{from}");
-        let said = refused(&text);
-        assert!(said.contains(message), "{to}: {message}\nis not in\n{said}");
-        assert!(said.contains("t.toml:"), "{said}");
+        let errors = refused(&text);
+        assert!(errors.contains(message), "{to}: {message}\nis not in\n{errors}");
+        assert!(errors.contains("t.toml:"), "{errors}");
     }
     let three = file(3, |t| {
         t.replace("[[node.link]]\nto = 2\ndevice = \"n1l2\"\n", "")
@@ -150,20 +150,23 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         t.replace("rate = \"1Gbps\"", "rate = \"fast\"\nlinkrate = \"1Gbps\"")
             .replace("to = 0\n", "too = 1\nto = 0\n")
     });
-    let said = refused(&text);
+    let errors = refused(&text);
     for part in ["'fast' is not a rate", "`linkrate`", "'link_rate' has a similar name", "`too`", "'to' has"]
     {
-        assert!(said.contains(part), "{part}\nis not in\n{said}");
+        assert!(errors.contains(part), "{part}\nis not in\n{errors}");
     }
-    let said = refused(&file(2, |t| t.replace("rate = \"1Gbps\"\n", "")));
-    assert!(said.contains("missing field `rate`") && said.contains("doc/cluster.md has all keys"), "{said}");
-    let said = refused(&file(2, |t| t.replace("id = 0", "id =").replace("id = 1", "= 1")));
-    assert_eq!(said.matches("t.toml:").count(), 4, "{said}");
+    let errors = refused(&file(2, |t| t.replace("rate = \"1Gbps\"\n", "")));
+    assert!(
+        errors.contains("missing field `rate`") && errors.contains("doc/cluster.md has all keys"),
+        "{errors}"
+    );
+    let errors = refused(&file(2, |t| t.replace("id = 0", "id =").replace("id = 1", "= 1")));
+    assert_eq!(errors.matches("t.toml:").count(), 4, "{errors}");
     let text = file(2, |t| {
         t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
     });
-    let said = refused(&text);
-    assert!(said.contains("'fast' is not a rate") && said.contains("workers = 0"), "{said}");
+    let errors = refused(&text);
+    assert!(errors.contains("'fast' is not a rate") && errors.contains("workers = 0"), "{errors}");
 }
 
 /// Values that are missing or of a wrong type, everywhere in the file: all errors at once, each at its place.
@@ -173,7 +176,7 @@ fn all_missing_values_are_said_at_once_with_their_places() {
                 [[node]]\nhost = \"a\"\n[[node.port]]\nmtu = \"big\"\n[[node.port]]\nnetwork = \"10.0.1.1/24\"\n[[node.link]]\n\
                 vxlan = { vni = 1, local = \"10.0.0.1/24\" }\n[[node]]\nid = -1\n[[node.link]]\ndevice = \"x\"\n\
                 [[route]]\nvia = \"10.0.1.2\"\n[[route]]\nprefix = \"10.9.0.0/16\"\n";
-    let said = refused(text);
+    let errors = refused(text);
     for (line, what) in [
         (1, "missing field `program`"),
         (2, "invalid type: integer `7`, expected a string"),
@@ -196,10 +199,10 @@ fn all_missing_values_are_said_at_once_with_their_places() {
         (24, "missing field `via`"),
     ] {
         let place = format!("t.toml:{line}: {what}");
-        assert!(said.contains(&place), "{place}\nis not in\n{said}");
+        assert!(errors.contains(&place), "{place}\nis not in\n{errors}");
     }
-    let count = |what: &str| said.matches(what).count();
-    assert_eq!((count("missing field"), count("invalid "), count("unknown field")), (12, 6, 1), "{said}");
+    let count = |what: &str| errors.matches(what).count();
+    assert_eq!((count("missing field"), count("invalid "), count("unknown field")), (12, 6, 1), "{errors}");
     assert_eq!(refused("").matches("missing field").count(), 3);
 }
 

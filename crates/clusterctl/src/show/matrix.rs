@@ -37,9 +37,9 @@ fn matrix_text(view: &View<'_>) -> String {
             if to.id >= outer {
                 continue;
             }
-            let cell = match (flow.direct, flow.balanced) {
+            let cell = match (flow.direct, flow.via) {
                 (0.0, 0.0) => ".".to_owned(),
-                (direct, balanced) => format!("{}+{}", short(direct), short(balanced)),
+                (direct, via) => format!("{}+{}", short(direct), short(via)),
             };
             let _ = write!(text, " {cell:>WIDTH$}");
         }
@@ -61,8 +61,8 @@ fn matrix_json(view: &View<'_>) -> Value {
                     .iter()
                     .map(|(to, _)| {
                         let f = flow(&interval, to.id);
-                        json!({"node": to.id, "direct_pps": f.direct, "via_intermediate_pps": f.balanced, "transit_pps": f.transit,
-                            "direct_bps": f.direct_bps, "via_intermediate_bps": f.balanced_bps})
+                        json!({"node": to.id, "direct_pps": f.direct, "via_intermediate_pps": f.via, "transit_pps": f.transit,
+                            "direct_bps": f.direct_bps, "via_intermediate_bps": f.via_bps})
                     })
                     .collect();
                 rows.push(json!({"node": from.id, "seconds": interval.seconds, "to": to}));

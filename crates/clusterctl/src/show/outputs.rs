@@ -10,10 +10,10 @@ use std::fmt::Write;
 /// of other packets.
 pub(super) struct Flow {
     pub(super) direct: f64,
-    pub(super) balanced: f64,
+    pub(super) via: f64,
     pub(super) transit: f64,
     pub(super) direct_bps: f64,
-    pub(super) balanced_bps: f64,
+    pub(super) via_bps: f64,
 }
 
 pub(super) fn flow(interval: &Interval<'_>, to: u16) -> Flow {
@@ -21,10 +21,10 @@ pub(super) fn flow(interval: &Interval<'_>, to: u16) -> Flow {
         |what: &str, unit: &str| interval.rate(|status| &status["matrix"]["to"][usize::from(to)][what][unit]);
     Flow {
         direct: rate("direct", "packets"),
-        balanced: rate("via_intermediate", "packets"),
+        via: rate("via_intermediate", "packets"),
         transit: rate("transit", "packets"),
         direct_bps: 8.0 * rate("direct", "bytes"),
-        balanced_bps: 8.0 * rate("via_intermediate", "bytes"),
+        via_bps: 8.0 * rate("via_intermediate", "bytes"),
     }
 }
 
@@ -54,7 +54,7 @@ impl Output {
             let wanted = intervals.iter().zip(&left_bps).map(|(from, left)| {
                 let flow = from.as_ref().map(|from| flow(from, node.id));
                 // Packets that enter and leave at one node may not pass its switch.
-                flow.map_or(0.0, |f| f.direct_bps + f.balanced_bps).max(*left)
+                flow.map_or(0.0, |f| f.direct_bps + f.via_bps).max(*left)
             });
             Self { node: node.id, wanted_bps: wanted.collect(), left_pps: left("packets"), left_bps }
         };

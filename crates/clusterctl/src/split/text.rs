@@ -22,3 +22,9 @@ pub(super) fn seconds(time: Duration) -> String {
 pub(super) fn ether(mac: EtherAddr) -> String {
     mac.to_string().replace('-', ":").to_lowercase()
 }
+
+/// A placeholder for the device of a port until each node's own is known. The letters after the number
+/// prevent that 1 is found in 10.
+pub(super) fn stand_in(port: usize) -> String {
+    format!("CLUSTER_PORT_{port}_DEVICE")
+}

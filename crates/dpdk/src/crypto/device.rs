@@ -278,7 +278,7 @@ impl CryptoDevice {
                 mark.quote_or(|| errno_text(status))
             };
             // SAFETY: the queues are known to nobody else; the device is not used any more, and if it is not
-            // ours to stop, because it runs for somebody else, then it is left alone.
+            // ours to stop, because another user has it running, then it is left alone.
             unsafe {
                 for slot in slots {
                     let queue = slot.0.into_inner().ignore_poison();

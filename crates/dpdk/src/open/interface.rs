@@ -68,8 +68,8 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         let name = format!("net_af_xdp{}", watch::unique());
         let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
         let (id, new) = opening.plug(&devargs)?;
-        let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-        members.push(Member::new(id, plugged));
+        let bus_device = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
+        members.push(Member::new(id, bus_device));
         // The BPF libraries come with the driver.
         // SAFETY: the environment runs.
         unsafe { dpdk_sys::valiant_log_capture_bpf() };
@@ -134,8 +134,8 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         }
         other => other,
     })?;
-    let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-    let mut member = Member::new(id, plugged);
+    let bus_device = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
+    let mut member = Member::new(id, bus_device);
     opening.start(&mut member, queues, queues, None, buffer_len, reservation.pool)?;
     member.sockets = sockets(libc::AF_PACKET);
     member.sockets.retain(|socket| !before.contains(socket));

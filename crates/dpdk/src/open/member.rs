@@ -31,7 +31,7 @@ pub(crate) struct Member {
     pub(crate) tx_queues: u16,
     pub(super) rx_desc: u16,
     /// The bus and the device to unplug with it, when we plugged it in.
-    pub(super) plugged: Option<Plugged>,
+    pub(super) bus_device: Option<BusDevice>,
     pub(super) started: bool,
     /// Whether we made it promiscuous, a setting that an interface would keep.
     pub(super) promisc: bool,
@@ -48,18 +48,18 @@ pub(super) struct Xdp {
     pub(super) pool: Mempool,
     pub(super) descriptors: u16,
     /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device
-    /// stays, with its buffers, which only happens when somebody else has the interface's queue.
+    /// stays, with its buffers, which only happens when another process has the interface's queue.
     pub(super) failed: bool,
 }
 
 impl Member {
-    pub(super) fn new(id: u16, plugged: Option<Plugged>) -> Member {
+    pub(super) fn new(id: u16, bus_device: Option<BusDevice>) -> Member {
         Member {
             id,
             rx_queues: 0,
             tx_queues: 0,
             rx_desc: 0,
-            plugged,
+            bus_device,
             started: false,
             promisc: false,
             xdp: None,
@@ -99,7 +99,7 @@ impl Drop for Member {
                 let map = |&socket| Some((Rings::map(socket, xdp.descriptors)?, xdp.pool));
                 self.sockets.iter().filter_map(map).collect()
             });
-            if let Some((bus, device)) = self.plugged.as_ref().filter(|_| !failed) {
+            if let Some((bus, device)) = self.bus_device.as_ref().filter(|_| !failed) {
                 dpdk_sys::rte_eth_dev_close(self.id);
                 dpdk_sys::rte_eal_hotplug_remove(bus.as_ptr(), device.as_ptr());
             }
@@ -119,7 +119,7 @@ impl Drop for Member {
 }
 
 /// The bus and the name of a device that goes with its port.
-pub(super) type Plugged = (&'static CStr, CString);
+pub(super) type BusDevice = (&'static CStr, CString);
 
 /// When the last AF_XDP socket was closed.
 pub(super) static XDP_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);

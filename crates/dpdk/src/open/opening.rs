@@ -6,7 +6,7 @@ use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valia
 
 use super::buffers::FRAME_EXTRA;
 use super::changed::Changed;
-use super::member::{Member, Plugged, port_info};
+use super::member::{BusDevice, Member, port_info};
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::eal::Eal;
 use crate::error::{Error, errno_text};
@@ -87,7 +87,7 @@ impl Opening<'_> {
     }
 
     /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
-    pub(super) fn device(&mut self) -> Result<(u16, Option<Plugged>), Error> {
+    pub(super) fn device(&mut self) -> Result<(u16, Option<BusDevice>), Error> {
         match self.spec {
             PortSpec::Interface(_) => Err(self.error("opening it", "it is not a DPDK device")),
             PortSpec::Id(id) => {

@@ -35,7 +35,7 @@
 
 use super::engine::inputnode::set_input_node;
 use super::engine::network::Network;
-use super::engine::spread::{Lost, Spread, Way};
+use super::engine::spread::{Lost, Spread, Verdict};
 use super::engine::state::state_of;
 
 use crate::prelude::*;
@@ -140,13 +140,13 @@ impl Element for ClusterDecap {
 impl Vector for ClusterDecap {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let Self { ports, spread, .. } = self;
-        let none = (0, Way::output(0));
+        let none = (0, Verdict::output(0));
         spread.sort(
             batch,
             none,
             cx,
             |packet| ports.open(packet).into(),
-            |way, batch, _, cx| cx.output_batch(way, batch),
+            |output, batch, _, cx| cx.output_batch(output, batch),
         );
     }
 }

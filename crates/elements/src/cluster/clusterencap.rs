@@ -39,7 +39,7 @@
 use super::engine::network::Network;
 use super::engine::state::{ClusterState, state_of};
 use crate::prelude::*;
-use cluster::{MacCode, NodeId, Phase as Way, SourceCode};
+use cluster::{MacCode, NodeId, Phase as Leg, SourceCode};
 use lang::args::{IpPrefix, StrictIpPrefix};
 use std::net::Ipv4Addr;
 use wire::ethernet::{ETHERTYPE_IPV4, HEADER_LEN};
@@ -59,7 +59,7 @@ pub struct ClusterEncap {
 
 impl ClusterEncap {
     fn header(state: &ClusterState, node: NodeId, port: u8) -> Option<[u8; HEADER_LEN]> {
-        let to = MacCode { node, port, next_hop: 0, phase: Way::Direct }.encode()?;
+        let to = MacCode { node, port, next_hop: 0, phase: Leg::Direct }.encode()?;
         let from = SourceCode { node: state.me(), number: 0 }.encode()?;
         Some(*Ethernet::build(EtherAddr(to), EtherAddr(from), ETHERTYPE_IPV4).bytes())
     }

@@ -244,7 +244,7 @@ impl Element for ClusterLink {
         self.out = out;
         cx.count_drops(lost, drops::OUT_OF_MEMORY);
         cx.output_batch(output, frames);
-        self.tell(now_ns, cx);
+        self.report_changes(now_ns, cx);
         // What is due already and could not be done is tried again at the next regular time.
         let look_ns = now_ns + nanos(self.look());
         cx.timer_at(0, due_ns.filter(|due| *due > now_ns).map_or(look_ns, |due| due.min(look_ns)));
@@ -318,11 +318,11 @@ impl ClusterLink {
     }
 
     /// Prints what has changed.
-    fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
+    fn report_changes(&mut self, now_ns: u64, cx: &Cx<'_>) {
         let reported = Reported {
             up: self.link.up(),
             reason: self.fabric.with_link(self.peer, |l| l.reason()).flatten(),
-            twins: self.fabric.twins(now_ns),
+            duplicates: self.fabric.duplicates(now_ns),
         };
         if self.reported.as_ref() == Some(&reported) {
             return;
@@ -687,29 +687,29 @@ mod tests {
         }
         /// Lets the node whose clock is furthest behind take a step. Records the frames that it sends: time,
         /// sender, receiver.
-        fn turn(&mut self, said: &mut Vec<(u64, usize, usize)>) {
+        fn turn(&mut self, sent: &mut Vec<(u64, usize, usize)>) {
             let times = [0, 1, 2].map(|n: usize| self.0[n].router().now_ns());
             let from = (0..3).min_by_key(|n| times[*n]).unwrap_or_default();
             self.0[from].turn();
             for (sink, packet) in self.0[from].take() {
                 let (to, at) = if from == 1 { (sink, "e".to_owned()) } else { (1, format!("from{from}")) };
                 self.0[to].router().inject(&at, 0, [packet].into_iter().collect());
-                said.push((times[from] / 1_000_000, from, to));
+                sent.push((times[from] / 1_000_000, from, to));
             }
         }
         fn run(&mut self, ms: u64) -> Vec<(u64, usize, usize)> {
-            let (until, mut said) = (self.0[1].router().now_ns() + ms * 1_000_000, Vec::new());
+            let (until, mut sent) = (self.0[1].router().now_ns() + ms * 1_000_000, Vec::new());
             while self.0.iter_mut().any(|n| n.router().now_ns() < until) {
-                self.turn(&mut said);
+                self.turn(&mut sent);
             }
-            said
+            sent
         }
     }
 
     #[test]
-    fn what_is_heard_over_one_link_is_said_over_the_others_at_once() {
+    fn what_is_received_over_one_link_is_sent_over_the_others_at_once() {
         let mut row = Row::new();
-        let mut said = row.run(5000);
+        let mut sent = row.run(5000);
         assert_eq!((row.0[1].read("to0.state"), row.0[1].read("to2.state")), ("up".into(), "up".into()));
         let text = Row::node(
             2,
@@ -719,12 +719,12 @@ mod tests {
              to3 :: ClusterLink(cluster, PEER 3, HELLO 200ms); Idle -> [0] to3 [0] -> Discard; Idle -> [1] to3 [1] -> Discard;",
         );
         // Node 2 has one more link, which is news. What node 1 sends to node 0 ahead of time is about it.
-        said.extend(row.run(90));
+        sent.extend(row.run(90));
         let swapped = row.0[1].router().now_ns() / 1_000_000;
         row.0[2].router().hotswap(lang::Source::new("more", text)).unwrap_or_else(|d| panic!("{d:?}"));
-        said.extend(row.run(1000));
+        sent.extend(row.run(1000));
         let times = |from, to| {
-            let some = said.iter().filter(|s| (s.1, s.2) == (from, to));
+            let some = sent.iter().filter(|s| (s.1, s.2) == (from, to));
             some.map(|s| s.0).collect::<Vec<u64>>()
         };
         let (to_0, from_2) = (times(1, 0), times(2, 1));

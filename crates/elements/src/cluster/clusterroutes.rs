@@ -73,22 +73,22 @@ pub struct ClusterRoutes {
 
 /// The output of a route of the table's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Own {
+struct ConfiguredOutput {
     gateway: Option<Ipv4Addr>,
     output: u32,
 }
 
 /// What handlers and the control task share.
-struct Desk {
+struct Shared {
     fabric: Arc<Fabric>,
     hub: Arc<Hub>,
     /// The routes of the table's arguments.
-    own: BTreeMap<Prefix, Own>,
+    own: BTreeMap<Prefix, ConfiguredOutput>,
     problems: Mutex<BTreeMap<Prefix, String>>,
 }
 
 /// Those of a table's arguments that are routes.
-fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, Own> {
+fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, ConfiguredOutput> {
     let mut routes = BTreeMap::new();
     for arg in lang::split_args(config) {
         let words: Vec<&str> = arg.text.split_whitespace().collect();
@@ -104,13 +104,13 @@ fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, Own> {
             .filter(|g: &Ipv4Addr| !g.is_unspecified());
         if let (Some(prefix), Ok(output)) = (prefix, lang::args::parse::<u32>(output)) {
             // Of several routes for one network, the first counts.
-            routes.entry(prefix).or_insert(Own { gateway, output });
+            routes.entry(prefix).or_insert(ConfiguredOutput { gateway, output });
         }
     }
     routes
 }
 
-impl Desk {
+impl Shared {
     /// The output of the network that a gateway is in.
     fn output(&self, gateway: Ipv4Addr) -> Result<u32, String> {
         let at = |length: u8| {
@@ -188,8 +188,10 @@ impl Desk {
         }
         Ok(match self.own.get(&prefix) {
             _ if !applied => None,
-            Some(Own { gateway: Some(gateway), output }) => Some(format!("set {prefix} {gateway} {output}")),
-            Some(Own { gateway: None, output }) => Some(format!("set {prefix} {output}")),
+            Some(ConfiguredOutput { gateway: Some(gateway), output }) => {
+                Some(format!("set {prefix} {gateway} {output}"))
+            }
+            Some(ConfiguredOutput { gateway: None, output }) => Some(format!("set {prefix} {output}")),
             None => Some(format!("remove {prefix}")),
         })
     }
@@ -197,7 +199,7 @@ impl Desk {
 
 /// Puts routes into the table.
 struct Task {
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     table: String,
     /// The routes that it has put into the table.
     applied: BTreeMap<Prefix, Ipv4Addr>,
@@ -210,13 +212,13 @@ impl Task {
         let mut steps = Vec::with_capacity(changes.len());
         for &(prefix, gateway) in changes {
             let applied = self.applied.contains_key(&prefix);
-            match self.desk.command(prefix, gateway, applied) {
+            match self.shared.command(prefix, gateway, applied) {
                 Ok(Some(command)) => steps.push((prefix, gateway, command)),
-                Ok(None) => self.desk.problem(prefix, None),
+                Ok(None) => self.shared.problem(prefix, None),
                 Err(what) => {
-                    self.desk.problem(prefix, Some(what));
+                    self.shared.problem(prefix, Some(what));
                     // The route that it replaces is removed in any case.
-                    if let Ok(Some(command)) = self.desk.command(prefix, None, applied) {
+                    if let Ok(Some(command)) = self.shared.command(prefix, None, applied) {
                         steps.push((prefix, None, command));
                     }
                 }
@@ -234,7 +236,7 @@ impl Task {
             match (done, gateway) {
                 (Ok(()), Some(gateway)) => {
                     self.applied.insert(prefix, gateway);
-                    self.desk.problem(prefix, None);
+                    self.shared.problem(prefix, None);
                 }
                 (Ok(()), None) => {
                     self.applied.remove(&prefix);
@@ -242,7 +244,7 @@ impl Task {
                 (Err(e), _) => {
                     let message = format!("cluster routes: {prefix}: {e}");
                     router.hub().log(Level::WARN, &self.table, &message);
-                    self.desk.problem(prefix, Some(e.to_string()));
+                    self.shared.problem(prefix, Some(e.to_string()));
                 }
             }
         }
@@ -251,10 +253,10 @@ impl Task {
 
 impl ControlTask for Task {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
-        let desk = Arc::clone(&self.desk);
+        let shared = Arc::clone(&self.shared);
         if std::mem::take(&mut self.all) {
             let applied: Vec<Prefix> = self.applied.keys().copied().collect();
-            let gone = desk.fabric.with_routes(&desk.hub, |routes| {
+            let gone = shared.fabric.with_routes(&shared.hub, |routes| {
                 routes.change_all();
                 applied
                     .into_iter()
@@ -264,9 +266,9 @@ impl ControlTask for Task {
             });
             self.apply(&gone, router);
         }
-        if desk.fabric.take_changed() {
+        if shared.fabric.take_changed() {
             // The remaining changes schedule the task again.
-            let changes = desk.fabric.with_routes(&desk.hub, |routes| routes.changes(MANY));
+            let changes = shared.fabric.with_routes(&shared.hub, |routes| routes.changes(MANY));
             self.apply(&changes, router);
         }
         None
@@ -309,32 +311,33 @@ impl Element for ClusterRoutes {
         let (own, table) = (own(config, args.names()), cx.name_of(id).to_owned());
         if cx.worker().0 == 0 {
             let hub = Arc::clone(cx.hub());
-            let desk = Arc::new(Desk { fabric: Arc::clone(&fabric), hub, own, problems: Mutex::default() });
-            cx.publish(Arc::clone(&desk));
-            cx.control(Box::new(Task { desk, table, applied: BTreeMap::new(), all: true }));
+            let shared =
+                Arc::new(Shared { fabric: Arc::clone(&fabric), hub, own, problems: Mutex::default() });
+            cx.publish(Arc::clone(&shared));
+            cx.control(Box::new(Task { shared, table, applied: BTreeMap::new(), all: true }));
         }
         Ok(Self { state, fabric })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.shared_write::<Desk>("add", |d, text| {
+        h.shared_write::<Shared>("add", |d, text| {
             let (prefix, gateway) = d.entry(text)?;
             d.change(|routes| routes.add(prefix, gateway))
         });
-        h.shared_write::<Desk>("set", |d, text| {
+        h.shared_write::<Shared>("set", |d, text| {
             let (prefix, gateway) = d.entry(text)?;
             d.change(|routes| routes.set(prefix, gateway))
         });
-        h.shared_write::<Desk>("remove", |d, text| {
+        h.shared_write::<Shared>("remove", |d, text| {
             let prefix = text.trim().parse().map_err(|e: RouteError| e.to_string())?;
             d.change(|routes| routes.remove(prefix))
         });
-        h.shared_read::<Desk>("table", |d, _| Ok(d.table()));
-        h.shared_read::<Desk>("count", |d, _| Ok(d.fabric.with_routes(&d.hub, |r| r.len()).to_string()));
-        h.shared_read::<Desk>("digest", |d, _| {
+        h.shared_read::<Shared>("table", |d, _| Ok(d.table()));
+        h.shared_read::<Shared>("count", |d, _| Ok(d.fabric.with_routes(&d.hub, |r| r.len()).to_string()));
+        h.shared_read::<Shared>("digest", |d, _| {
             Ok(format!("{:016x}", d.fabric.with_routes(&d.hub, |r| r.summary().digest)))
         });
-        h.shared_read::<Desk>("problems", |d, _| Ok(d.problems()));
+        h.shared_read::<Shared>("problems", |d, _| Ok(d.problems()));
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

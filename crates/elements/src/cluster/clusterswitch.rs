@@ -56,14 +56,14 @@
 
 use super::engine::counts::{FLOWLETS, WorkerCounts};
 use super::engine::numbering::number;
-use super::engine::spread::{Lost, Spread, Way};
+use super::engine::spread::{Lost, Spread, Verdict};
 use super::engine::state::{ClusterState, state_of};
 use super::engine::transit::{Transit, addresses};
 use crate::devices::engine::rss::{Product, flow_hash};
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
 use cluster::lanes::{Lane, Lanes};
-use cluster::{Balancer, Choice, MacCode, NodeId, Outgoing, Phase as Leg, Rng, SourceCode, Ways};
+use cluster::{Balancer, Choice, MacCode, NextLinks, NodeId, Outgoing, Phase as Leg, Rng, SourceCode};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ pub struct ClusterSwitch {
     /// In a fly, chooses the links that own packets take.
     lanes: Option<Lanes>,
     /// The output, or the drop reason, for own packets whose output node cannot be reached.
-    unreachable: Way,
+    unreachable: Verdict,
     /// Whether the balancer uses flowlets, and so needs each packet's flow.
     flows: bool,
     /// Whether the node can have packets of its own: it has external ports.
@@ -127,7 +127,8 @@ impl Element for ClusterSwitch {
                 "{outputs} outputs for {nodes} nodes: one for each, and one more for own packets that cannot reach theirs"
             )));
         }
-        let unreachable = if outputs > least { Way::output(least) } else { Way::lost(Lost::Unreachable) };
+        let unreachable =
+            if outputs > least { Verdict::output(least) } else { Verdict::lost(Lost::Unreachable) };
         let policy = state.share(cx.workers());
         let own = SourceCode { node: me, number: 0 }.encode().unwrap_or_default();
         let lanes = Lanes::new(state.topology(), me, policy.flows, policy.delta_ns);
@@ -209,9 +210,9 @@ impl ClusterSwitch {
     /// What the balancer has to know of a packet from this node. A packet that is refused is given this node
     /// as its output, so that the balancer chooses no path for it.
     #[inline]
-    fn outgoing(&self, packet: &Packet) -> (Outgoing, Way) {
+    fn outgoing(&self, packet: &Packet) -> (Outgoing, Verdict) {
         let bytes = packet.len() as u32;
-        let refused = |why| (Outgoing { flow: 0, bytes, output: self.me }, Way::lost(why));
+        let refused = |why| (Outgoing { flow: 0, bytes, output: self.me }, Verdict::lost(why));
         let (to, from) = match addresses(packet.data()) {
             Ok(both) => both,
             Err(why) => return refused(why),
@@ -232,35 +233,38 @@ impl ClusterSwitch {
     fn push_own(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let mut packets = std::mem::take(&mut self.packets);
         packets.clear();
-        self.spread.ways.clear();
+        self.spread.verdicts.clear();
         for packet in &batch {
-            let (outgoing, way) = self.outgoing(packet);
+            let (outgoing, verdict) = self.outgoing(packet);
             packets.push(outgoing);
-            self.spread.ways.push(way);
+            self.spread.verdicts.push(verdict);
         }
         self.choices.clear();
         self.choices.resize(packets.len(), Choice::Unreachable);
         self.balancer.decide(cx.run_ns(), &packets, &mut self.choices);
         let decided = self.choices.iter().zip(&packets);
-        for ((packet, way), (choice, outgoing)) in batch.iter_mut().zip(&mut self.spread.ways).zip(decided) {
-            if *way != self.unreachable {
+        for ((packet, verdict), (choice, outgoing)) in
+            batch.iter_mut().zip(&mut self.spread.verdicts).zip(decided)
+        {
+            if *verdict != self.unreachable {
                 continue;
             }
             let via = if let Choice::Via(via) = choice { Some(*via) } else { None };
-            let fly = match (self.transit.ways(), &mut self.lanes) {
-                (Some(ways), Some(lanes)) => {
+            let fly = match (self.transit.next_links(), &mut self.lanes) {
+                (Some(next_links), Some(lanes)) => {
                     // Without flowlets, the path of each packet is chosen independently, here and at the
                     // nodes that it crosses.
                     let flow = if self.flows { outgoing.flow } else { self.rng.number() as u32 };
-                    Some((ways, lanes.choose(cx.run_ns(), flow, outgoing.output, via, outgoing.bytes)))
+                    Some((next_links, lanes.choose(cx.run_ns(), flow, outgoing.output, via, outgoing.bytes)))
                 }
                 _ => None,
             };
-            *way = send(&self.counts, self.me, *choice, outgoing, fly, packet).unwrap_or(self.unreachable);
+            *verdict =
+                send(&self.counts, self.me, *choice, outgoing, fly, packet).unwrap_or(self.unreachable);
         }
         self.packets = packets;
         if self.state.identity().resequence {
-            number(&self.state, &self.spread.ways, &mut batch);
+            number(&self.state, &self.spread.verdicts, &mut batch);
         }
         self.count_flowlets();
         self.spread.deliver(batch, cx, |output, batch, _, cx| cx.output_batch(output, batch));
@@ -276,7 +280,7 @@ impl ClusterSwitch {
     }
 
     fn push_links(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
-        if self.transit.ways().is_some() {
+        if self.transit.next_links().is_some() {
             return self.push_links_fly(batch, cx);
         }
         let now_ns = cx.run_ns();
@@ -288,18 +292,18 @@ impl ClusterSwitch {
             cx.output_batch(output, batch);
         };
         // Usually all packets of a batch go to one output; then each of them is read only once.
-        let (alike, way, bytes) = transit.alike_in_mesh(&mut batch);
-        match way.node(*nodes) {
-            Some(_) if alike == batch.len() => each(way.index(), batch, bytes, cx),
-            _ => spread.sort(batch, (alike, way), cx, |packet| transit.in_mesh(packet), each),
+        let (alike, verdict, bytes) = transit.alike_in_mesh(&mut batch);
+        match verdict.node(*nodes) {
+            Some(_) if alike == batch.len() => each(verdict.index(), batch, bytes, cx),
+            _ => spread.sort(batch, (alike, verdict), cx, |packet| transit.in_mesh(packet), each),
         }
     }
 
     fn push_links_fly(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let now_ns = cx.run_ns();
         let Self { spread, transit, counts, balancer, .. } = self;
-        spread.ways.clear();
-        spread.ways.extend(batch.iter_mut().map(|packet| transit.in_fly(packet, balancer, now_ns)));
+        spread.verdicts.clear();
+        spread.verdicts.extend(batch.iter_mut().map(|packet| transit.in_fly(packet, balancer, now_ns)));
         spread.deliver(batch, cx, |output, batch, bytes, cx| {
             transit.count(counts, output, batch.len(), bytes);
             cx.output_batch(output, batch);
@@ -315,17 +319,17 @@ fn send(
     me: NodeId,
     choice: Choice,
     outgoing: &Outgoing,
-    fly: Option<(&Ways, Lane)>,
+    fly: Option<(&NextLinks, Lane)>,
     packet: &mut Packet,
-) -> Option<Way> {
+) -> Option<Verdict> {
     let (leg, mut link) = match choice {
         Choice::Local => (Leg::Direct, me),
         Choice::Direct => (Leg::Direct, outgoing.output),
         Choice::Via(via) => (Leg::First, via),
         Choice::Unreachable => return None,
     };
-    if let Some((ways, lane)) = fly.filter(|_| link != me) {
-        link = ways.at(link, lane.first)?;
+    if let Some((next_links, lane)) = fly.filter(|_| link != me) {
+        link = next_links.at(link, lane.first)?;
         let source = SourceCode { node: me, number: lane.carried.encode() }.encode()?;
         *packet.data_mut().get_mut(6..)?.first_chunk_mut()? = source;
     }
@@ -333,13 +337,13 @@ fn send(
     // A packet without a path is counted where it is dropped, so nothing may fail from here on.
     let (output, first) = (counts.node(outgoing.output)?, counts.node(link)?);
     let bytes = outgoing.bytes.into();
-    let straight = leg == Leg::Direct;
-    (if straight { &output.direct } else { &output.balanced }).add(1, bytes);
+    let direct = leg == Leg::Direct;
+    (if direct { &output.direct } else { &output.via }).add(1, bytes);
     // In a mesh, the link of a direct packet is that of its output node, whose counter has it already.
-    if link != me && (!straight || fly.is_some()) {
+    if link != me && (!direct || fly.is_some()) {
         first.over.add(1, bytes);
     }
-    Some(Way::output(link.index()))
+    Some(Verdict::output(link.index()))
 }
 
 fn list(counts: FlowletCounts) -> [u64; FLOWLETS.len()] {

@@ -168,13 +168,13 @@ impl Vector for Resequencer {
 mod tests {
     use super::*;
     use crate::testing::Bench;
-    use cluster::Phase as Way;
+    use cluster::Phase as Leg;
 
     const CLUSTER: &str = "cluster :: ClusterInfo(NODE 0, NODES 4, RATE 1Gbps, RESEQUENCE true);";
 
     /// Number `number` from `node` to `port`; two bytes of it are the payload.
     fn frame(node: u16, port: u8, number: u32) -> Vec<u8> {
-        let to = MacCode { node: NodeId(0), port, next_hop: 9, phase: Way::Second };
+        let to = MacCode { node: NodeId(0), port, next_hop: 9, phase: Leg::Second };
         let from = SourceCode { node: NodeId(node), number };
         [&to.encode().unwrap()[..], &from.encode().unwrap(), &[8, 0], &[node as u8, number as u8]].concat()
     }

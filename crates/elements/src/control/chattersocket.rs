@@ -147,8 +147,8 @@ impl Server {
         std::thread::Builder::new()
             .name("chatter".into())
             .spawn(move || accept(&listener, greeting, &clients, &stop))?;
-        let told = Arc::downgrade(&self.clients);
-        let listener = move |line: &str| told.upgrade().map(|clients| clients.send(line)).is_some();
+        let clients = Arc::downgrade(&self.clients);
+        let listener = move |line: &str| clients.upgrade().map(|clients| clients.send(line)).is_some();
         hub.listen_on(channel, Box::new(listener));
         Ok(())
     }

@@ -84,7 +84,7 @@ const REQUESTS: usize = 64;
 const LINGER: Duration = Duration::from_millis(200);
 
 /// A request of a client, and the destination of its answer.
-struct Asked {
+struct ClientRequest {
     request: Request,
     reply: SyncSender<Vec<u8>>,
 }
@@ -133,8 +133,8 @@ impl Token {
 
 /// A socket that listens, with its threads; it survives a hot swap.
 pub struct Server {
-    requests: Mutex<Receiver<Asked>>,
-    sender: Mutex<Sender<Asked>>,
+    requests: Mutex<Receiver<ClientRequest>>,
+    sender: Mutex<Sender<ClientRequest>>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
     /// Answers that have not been written yet.
@@ -148,15 +148,15 @@ pub struct Server {
 
 /// A server that an element has, until its configuration runs or is dropped: one server cannot require two
 /// tokens.
-struct Taken(Arc<Server>);
+struct ServerHold(Arc<Server>);
 
-impl Taken {
+impl ServerHold {
     fn new(server: &Arc<Server>) -> Option<Self> {
         (!server.taken.swap(true, Ordering::AcqRel)).then(|| Self(Arc::clone(server)))
     }
 }
 
-impl Drop for Taken {
+impl Drop for ServerHold {
     fn drop(&mut self) {
         self.0.taken.store(false, Ordering::Release);
     }
@@ -211,7 +211,7 @@ impl Drop for Server {
 
 #[derive(Clone)]
 struct Acceptor {
-    sender: Sender<Asked>,
+    sender: Sender<ClientRequest>,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
@@ -248,7 +248,7 @@ impl Acceptor {
             }
             let this = self.clone();
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
-                // The client has disconnected: there is nobody to report to.
+                // The client has disconnected, so nothing is reported.
                 let _ = this.serve(stream, &client);
                 drop(client);
                 if this.verbose {
@@ -291,7 +291,7 @@ impl Acceptor {
                     let (reply, answer) = sync_channel(1);
                     let gone = || io::Error::other("the router has stopped");
                     client.asks(true);
-                    self.sender.send(Asked { request, reply }).map_err(|_| gone())?;
+                    self.sender.send(ClientRequest { request, reply }).map_err(|_| gone())?;
                     self.hub.ring();
                     let answer = answer.recv().map_err(|_| gone())?;
                     client.asks(false);
@@ -371,12 +371,12 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
 }
 
 /// The part on the control thread: answers the requests of the clients' threads.
-struct Clerk {
+struct Responder {
     server: Arc<OnceLock<Arc<Server>>>,
     read_only: bool,
 }
 
-impl ControlTask for Clerk {
+impl ControlTask for Responder {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let server = self.server.get().cloned()?;
         let generation = router.generation();
@@ -428,12 +428,12 @@ impl Element for ControlSocket {
             let make = || Server::open(&address, Limits::default());
             let mut key = key;
             let mut opened = retries.open((&hub, &name, &key), make)?;
-            let mut mine = Taken::new(&opened);
+            let mut mine = ServerHold::new(&opened);
             while mine.is_none() && address.is_any() {
                 // The same arguments, but another port.
                 key.push('+');
                 opened = retries.open((&hub, &name, &key), make)?;
-                mine = Taken::new(&opened);
+                mine = ServerHold::new(&opened);
             }
             let Some(mine) = mine else {
                 return Err(format!(
@@ -453,7 +453,7 @@ impl Element for ControlSocket {
             let begin = |server: &Arc<Server>| server.begin(token, verbose, &name, &hub);
             begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
         });
-        cx.control(Box::new(Clerk { server: Arc::clone(&server), read_only }));
+        cx.control(Box::new(Responder { server: Arc::clone(&server), read_only }));
         Ok(Self { server })
     }
 
@@ -475,13 +475,13 @@ mod tests {
         let sender = server.sender.lock().unwrap().clone();
         let ask = || {
             let (reply, answer) = sync_channel(1);
-            sender.send(Asked { request: Request::CheckRead("e.name".to_owned()), reply }).unwrap();
+            sender.send(ClientRequest { request: Request::CheckRead("e.name".to_owned()), reply }).unwrap();
             answer
         };
         let answers: Vec<_> = (0..REQUESTS * 2 + 1).map(|_| ask()).collect();
         let answered = || answers.iter().filter(|a| a.try_recv().is_ok()).count();
-        let mut clerk = Clerk { server: Arc::new(OnceLock::from(server)), read_only: false };
-        let mut poll = || (clerk.poll(bench.router()), answered());
+        let mut responder = Responder { server: Arc::new(OnceLock::from(server)), read_only: false };
+        let mut poll = || (responder.poll(bench.router()), answered());
         assert_eq!(
             [poll(), poll(), poll(), poll()],
             [(Some(0), REQUESTS), (Some(0), REQUESTS), (None, 1), (None, 0)]

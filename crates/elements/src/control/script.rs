@@ -105,7 +105,7 @@ use crate::prelude::*;
 use lang::args::Raw;
 use lang::quote::shift_word;
 use locks::IgnorePoison;
-use runtime::{Asked, Caller, Control, ControlTask, Dynamic, HandlerError};
+use runtime::{CallArgs, Caller, Control, ControlTask, Dynamic, HandlerError};
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -216,12 +216,12 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         h.called_read("shift", variable);
         h.called_any(
             |p: &Program| Dynamic { readable: p.exported(), any: p.kind == ScriptType::Proxy },
-            |p, caller, asked| {
+            |p, caller, args| {
                 p.prepare(caller);
-                if !asked.write && p.exported().iter().any(|v| v == asked.name) {
-                    return Ok(p.variable(asked.name).unwrap_or_default());
+                if !args.write && p.exported().iter().any(|v| v == args.name) {
+                    return Ok(p.variable(args.name).unwrap_or_default());
                 }
-                act(p, caller, asked)
+                act(p, caller, args)
             },
         );
     }
@@ -268,23 +268,27 @@ fn failed(message: impl Into<String>) -> HandlerError {
 }
 
 /// `run`, `step`, `goto`, and the handlers of proxies.
-fn act(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
-    bounded(asked.value).map_err(failed)?;
+fn act(program: &Program, caller: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
+    bounded(args.value).map_err(failed)?;
     program.prepare(caller);
-    program.handle(caller, asked.name, asked.value, asked.write)
+    program.handle(caller, args.name, args.value, args.write)
 }
 
-fn compute(_: &Program, _: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
-    let function = FUNCTIONS.iter().find(|f| f.name == asked.name);
-    let function = function.ok_or_else(|| HandlerError::NoHandler(asked.name.into()))?;
-    bounded(asked.value).and_then(|()| (function.call)(asked.value)).map_err(failed)
+fn compute(_: &Program, _: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
+    let function = FUNCTIONS.iter().find(|f| f.name == args.name);
+    let function = function.ok_or_else(|| HandlerError::NoHandler(args.name.into()))?;
+    bounded(args.value).and_then(|()| (function.call)(args.value)).map_err(failed)
 }
 
 /// `readable` and `writable`.
-fn accessible(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
-    bounded(asked.value).map_err(failed)?;
-    let write = asked.name == "writable";
-    let all = lang::split_words(asked.value).iter().all(|word| {
+fn accessible(
+    program: &Program,
+    caller: &mut dyn Caller,
+    args: &CallArgs<'_>,
+) -> Result<String, HandlerError> {
+    bounded(args.value).map_err(failed)?;
+    let write = args.name == "writable";
+    let all = lang::split_words(args.value).iter().all(|word| {
         let own = format!("{}.{}", program.name, word.text);
         (!word.text.contains('.') && caller.look_up("", &own, write).is_ok())
             || caller.look_up(&program.name, &word.text, write).is_ok()
@@ -293,15 +297,15 @@ fn accessible(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> 
 }
 
 /// `get`, `set` and `shift`.
-fn variable(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
-    bounded(asked.value).map_err(failed)?;
+fn variable(program: &Program, caller: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
+    bounded(args.value).map_err(failed)?;
     program.prepare(caller);
-    let (mut name, rest) = shift_word(asked.value);
-    if asked.write && !name.is_empty() {
+    let (mut name, rest) = shift_word(args.value);
+    if args.write && !name.is_empty() {
         program.set_variable(&name, &rest);
         return Ok(String::new());
     }
-    if name.is_empty() && asked.name == "shift" {
+    if name.is_empty() && args.name == "shift" {
         "args".clone_into(&mut name);
     }
     if name.is_empty() {
@@ -310,7 +314,7 @@ fn variable(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Re
     if !rest.is_empty() {
         return Err(failed("too many arguments"));
     }
-    let value = if asked.name == "shift" { program.shift(&name) } else { program.variable(&name) };
+    let value = if args.name == "shift" { program.shift(&name) } else { program.variable(&name) };
     value.ok_or_else(|| failed(format!("undefined variable '{name}'")))
 }
 

@@ -68,9 +68,10 @@
 //! ToDevice, FromDPDKDevice, FromHost, KernelTap
 
 use super::engine::arguments;
-use super::engine::rx::{self, Queues, Receiver, Receives};
+use super::engine::queues::Queues;
+use super::engine::rx::{self, Receiver, Receives};
 use crate::prelude::*;
-use dpdk::{PortConfig, PortSpec};
+use dpdk::PortConfig;
 
 /// The `FromDevice` element.
 pub struct FromDevice(Receiver);
@@ -90,9 +91,9 @@ impl Element for FromDevice {
         let promisc = args.p("PROMISC")?.unwrap_or(false);
         let _snaplen = args.p::<u32>("SNAPLEN")?;
         let method = arguments::method(args)?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
-        let queue = args.k::<u16>("QUEUE")?;
+        let queues = Queues::one(args)?;
         let rss = arguments::rss(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
@@ -102,9 +103,8 @@ impl Element for FromDevice {
         for name in ["PROTOCOL", "ENCAP", "HEADROOM", "BPF_FILTER"] {
             args.k::<String>(name)?;
         }
-        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, method, ..PortConfig::default() };
-        let queues = queue.map_or(Queues::Any(u16::MAX), |queue| Queues::From(queue, 1));
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;

@@ -50,9 +50,10 @@
 //! ToDPDKDevice, FromDevice
 
 use super::engine::arguments;
-use super::engine::rx::{self, Queues, Receiver, Receives};
+use super::engine::queues::Queues;
+use super::engine::rx::{self, Receiver, Receives};
 use crate::prelude::*;
-use dpdk::{PortConfig, PortSpec};
+use dpdk::PortConfig;
 
 /// The `FromDPDKDevice` element.
 pub struct FromDpdkDevice(Receiver);
@@ -69,11 +70,10 @@ impl Element for FromDpdkDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("PORT")?;
-        let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
-        let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
+        let queues = Queues::range(args)?;
         let rss = arguments::rss(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let mtu = args.k::<u32>("MTU")?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(false);
@@ -81,12 +81,8 @@ impl Element for FromDpdkDevice {
         for name in ["VERBOSE", "MAXTHREADS", "NUMA", "MODE", "PAUSE", "RSS_AGGREGATE", "PAINT_QUEUE"] {
             args.k::<String>(name)?;
         }
-        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };
-        let queues = match queue {
-            Some(first) => Queues::From(first, queues.unwrap_or(1).max(1)),
-            None => Queues::Any(queues.unwrap_or(u16::MAX)),
-        };
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;

@@ -33,6 +33,7 @@
 //! ## See also
 //! ToHost, KernelTap, KernelTun
 
+use super::engine::arguments;
 use super::engine::host::HostSlot;
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
@@ -67,7 +68,7 @@ impl Element for FromHost {
         config.mac = mac.map(|a| a.0);
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         config.mtu = args.k("MTU")?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         args.k::<u32>("CAPACITY")?;
         args.k::<bool>("CLEAR_ANNO")?;
         let device = HostSlot::open(cx, config);

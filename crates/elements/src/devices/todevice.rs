@@ -47,9 +47,10 @@
 //! FromDevice, ToDPDKDevice, ToHost
 
 use super::engine::arguments;
-use super::engine::tx::{self, Queues, Sender, Sends};
+use super::engine::queues::Queues;
+use super::engine::tx::{self, Sender, Sends};
 use crate::prelude::*;
-use dpdk::{PortConfig, PortSpec};
+use dpdk::PortConfig;
 
 /// The `ToDevice` element.
 pub struct ToDevice(Sender);
@@ -67,21 +68,18 @@ impl Element for ToDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         let method = arguments::method(args)?;
-        let queue = args.k::<u16>("QUEUE")?;
+        let queues = Queues::one(args)?;
         let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
-        let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
-        room.into_iter().for_each(|room| cx.holds(room));
-        let room = room.unwrap_or(1024);
+        let room = arguments::waiting_limit(args, cx)?;
         let fair = arguments::fair(args)?;
         for name in ["QUIET", "NO_PAD", "DEBUG"] {
             args.k::<bool>(name)?;
         }
-        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let spec = arguments::port(&device)?;
         let needs = PortConfig { tx_desc, method, ..PortConfig::default() };
-        let queues = queue.map_or(Queues::Any(u16::MAX), |queue| Queues::From(queue, 1));
         let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
         sender.room = room;
         Ok(Self(sender))

@@ -47,9 +47,10 @@
 
 use super::engine::arguments;
 use super::engine::port;
-use super::engine::tx::{self, Queues, Sender, Sends};
+use super::engine::queues::Queues;
+use super::engine::tx::{self, Sender, Sends};
 use crate::prelude::*;
-use dpdk::{PortConfig, PortSpec};
+use dpdk::PortConfig;
 
 /// The `ToDPDKDevice` element.
 pub struct ToDpdkDevice(Sender);
@@ -67,25 +68,18 @@ impl Element for ToDpdkDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("PORT")?;
-        let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
-        let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
-        let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
-        room.into_iter().for_each(|room| cx.holds(room));
-        let room = room.unwrap_or(1024);
+        let queues = Queues::range(args)?;
+        let room = arguments::waiting_limit(args, cx)?;
         let fair = arguments::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         for name in ["VERBOSE", "MAXTHREADS", "NUMA"] {
             args.k::<String>(name)?;
         }
-        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let spec = arguments::port(&device)?;
         let needs = PortConfig { tx_desc, ..PortConfig::default() };
-        let queues = match queue {
-            Some(first) => Queues::From(first, queues.unwrap_or(1).max(1)),
-            None => Queues::Any(queues.unwrap_or(u16::MAX)),
-        };
         let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
         (sender.room, sender.blocking) = (room, blocking);
         Ok(Self(sender))

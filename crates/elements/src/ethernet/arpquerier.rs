@@ -14,7 +14,7 @@
 //! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever. Packets that wait for
 //!   an address are dropped if there is no reply for as long; as in Click, this is checked every `TIMEOUT`
 //!   plus one second.
-//! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again.
+//! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which a request for an address in use is sent again.
 //! - `BROADCAST` (*IP address*): the subnet's broadcast address.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.

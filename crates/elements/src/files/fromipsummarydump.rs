@@ -228,7 +228,7 @@ impl FromIpSummaryDump {
                 return Err(Next::End);
             }
         };
-        let told = match line.chars().next() {
+        let parsed = match line.chars().next() {
             Some('!') => self.format.bang(&line).map(|()| None),
             Some('#') => Ok(None),
             _ => {
@@ -239,7 +239,7 @@ impl FromIpSummaryDump {
                 self.format.packet(&line, self.checksum)
             }
         };
-        match told {
+        match parsed {
             Ok(Some(packet)) if self.multipacket && packet.anno().extra_packets() > 0 => {
                 Ok(self.split(packet, cx))
             }
@@ -305,12 +305,12 @@ mod tests {
         let lines = "1.0.0.1\n1.0.0.2\n1.0.0.3\n1.0.0.4\n";
         let file = TestFile::new(format!("!IPSummaryDump 1.3\n!data ip_src\n{lines}").as_bytes());
         let mut bench = Bench::with_ports(&format!("FromIPSummaryDump({file})"), 0, 1);
-        let said = bench.listen();
+        let messages = bench.listen();
         dpdk::Fault::Heap.order(2, 2);
         let out: Vec<u8> = bench.run().iter().map(|(_, bytes)| bytes[15]).collect();
         dpdk::Fault::Heap.clear();
         assert_eq!((&out[..], bench.drops()), (&[1, 4][..], vec![("out of memory".to_owned(), 2)]));
-        assert!(said.lock().unwrap().is_empty(), "it is counted, not said line by line");
+        assert!(messages.lock().unwrap().is_empty(), "it is counted, not reported line by line");
     }
 
     /// What `ToIPSummaryDump` writes about the packets of a dump, with the same fields.

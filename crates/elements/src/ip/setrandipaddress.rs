@@ -40,14 +40,14 @@ const MOST: usize = 1 << 24;
 pub struct SetRandIPAddress {
     prefix: IpPrefix,
     limit: usize,
-    shared: Arc<Drawn>,
+    shared: Arc<SharedAddresses>,
     /// With a limit, the addresses to choose from.
     addresses: Arc<[[u8; 4]]>,
 }
 
 /// The addresses that the workers share; the first to initialize draws them.
 #[derive(Default)]
-struct Drawn(OnceLock<Arc<[[u8; 4]]>>);
+struct SharedAddresses(OnceLock<Arc<[[u8; 4]]>>);
 
 impl Element for SetRandIPAddress {
     const CLASS: &'static str = "SetRandIPAddress";
@@ -62,7 +62,7 @@ impl Element for SetRandIPAddress {
         if limit > MOST {
             return Err(format!("LIMIT must be at most {MOST}; without LIMIT there is none").into());
         }
-        Ok(Self { prefix, limit, shared: cx.shared(Drawn::default), addresses: Arc::new([]) })
+        Ok(Self { prefix, limit, shared: cx.shared(SharedAddresses::default), addresses: Arc::new([]) })
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -83,7 +83,7 @@ const PADDING: [u8; 255] = {
 
 /// What is known about a packet before it is decrypted.
 #[derive(Clone, Copy)]
-pub(super) struct Arrived {
+pub(super) struct ReceivedPacket {
     /// Its sequence number; only the lower half until the window has supplied the rest.
     seq: u64,
     place: u32,
@@ -130,13 +130,13 @@ impl EspDirection for Decap {
     ];
     const MANUAL: &'static str = manual!("ipsec/espdecap");
     const NO_ASSOCIATION: DropReason = UNKNOWN_SPI;
-    type Known = Arrived;
+    type Known = ReceivedPacket;
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self)
     }
 
-    fn find(&self, index: &Index, arrived: &mut Vec<Arrived>, batch: &mut Batch, cx: &mut Cx<'_>) {
+    fn find(&self, index: &Index, arrived: &mut Vec<ReceivedPacket>, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut held = None;
         let mut place = NONE;
         batch.filter_map_in_place(|mut packet| {
@@ -182,14 +182,14 @@ impl EspDirection for Decap {
     }
 
     #[inline]
-    fn place(known: &Arrived) -> u32 {
+    fn place(known: &ReceivedPacket) -> u32 {
         known.place
     }
 
     fn prepare<'a>(
         &mut self,
         index: &'a Index,
-        arrived: &[Arrived],
+        arrived: &[ReceivedPacket],
         run: &mut CryptoRun<'_, 'a>,
         queue: usize,
         batch: &mut Batch,
@@ -210,7 +210,7 @@ impl EspDirection for Decap {
     fn finish(
         &mut self,
         index: &Index,
-        arrived: &[Arrived],
+        arrived: &[ReceivedPacket],
         verdicts: &[Verdict],
         batch: &mut Batch,
         cx: &mut Cx<'_>,
@@ -268,7 +268,7 @@ impl EspDirection for Decap {
 
 /// Reads the headers and cuts off what follows the packet.
 #[inline]
-fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
+fn arrive(packet: &mut Packet, index: &Index) -> Result<ReceivedPacket, DropReason> {
     let h = Ipv4::new(packet.data()).ok_or(NO_ESP_PACKET)?;
     let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
     if h.version() != 4 || len < HEADER_LEN || h.protocol() != protocol::ESP {
@@ -297,7 +297,7 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
     if sa.high_behind() && packet.len() + HIGH_LEN > u16::MAX.into() {
         return Err(drops::PACKET_TOO_LONG);
     }
-    Ok(Arrived {
+    Ok(ReceivedPacket {
         seq: u32::from_be_bytes([e, f, g, i]).into(),
         place,
         head: head as u16,
@@ -332,7 +332,7 @@ fn shorten(packet: &mut Packet, tag_len: usize) {
 
 /// Computes the whole sequence number, and whether the window admits the packet.
 #[inline]
-fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), DropReason> {
+fn number(a: &mut ReceivedPacket, sa: &Sa, window: &Window) -> Result<(), DropReason> {
     if sa.esn {
         a.seq = window.extend(a.seq as u32)?;
     }
@@ -341,7 +341,7 @@ fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), DropReason> {
 
 /// The part of the packet that the device processes, and the initialization vector.
 #[inline]
-fn span(packet: &Packet, sa: &Sa, a: Arrived) -> Option<(Span, [u8; 16])> {
+fn span(packet: &Packet, sa: &Sa, a: ReceivedPacket) -> Option<(Span, [u8; 16])> {
     let (head, tail) = (usize::from(a.head), usize::from(a.tail));
     let tag_offset = packet.len() - sa.algorithm.tag_len();
     let auth_offset = head - sa.iv_len() - ESP_LEN;
@@ -373,7 +373,7 @@ const fn ecn(inner: u8, outer: u8) -> Option<u8> {
 
 /// Removes everything around the inner packet of a decrypted and authenticated one.
 #[inline]
-fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
+fn unwrap(packet: &mut Packet, sa: &Sa, a: ReceivedPacket) -> Result<(), DropReason> {
     packet.strip(a.head.into());
     packet.take(a.tail.into());
     let Some((body, &[pad_len, next])) = packet.data().split_last_chunk::<2>() else {

@@ -202,7 +202,7 @@ impl EspDirection for Encap {
 }
 
 /// The fields of the inner header that are needed.
-struct Inner {
+struct InnerHeader {
     len: usize,
     tos: u8,
     df: bool,
@@ -210,7 +210,7 @@ struct Inner {
 }
 
 #[inline]
-fn inner(data: &[u8]) -> Option<Inner> {
+fn inner(data: &[u8]) -> Option<InnerHeader> {
     let inner = match data.first()? >> 4 {
         4 => {
             let h = Ipv4::new(data)?;
@@ -218,13 +218,13 @@ fn inner(data: &[u8]) -> Option<Inner> {
             if h.header_len() < HEADER_LEN || len < h.header_len() {
                 return None;
             }
-            Inner { len, tos: h.tos(), df: h.dont_fragment(), next: protocol::IPIP }
+            InnerHeader { len, tos: h.tos(), df: h.dont_fragment(), next: protocol::IPIP }
         }
         6 => {
             let h = Ipv6::new(data)?;
             let len = usize::from(h.payload_len()) + wire::ipv6::HEADER_LEN;
             // Routers do not fragment IPv6.
-            Inner { len, tos: h.traffic_class(), df: true, next: protocol::IPV6 }
+            InnerHeader { len, tos: h.traffic_class(), df: true, next: protocol::IPV6 }
         }
         _ => return None,
     };
@@ -283,7 +283,7 @@ impl<'a> Shape<'a> {
     /// Writes outer header, ESP header, initialization vector and trailer around a packet that has space for
     /// them. The crypto device does the rest, with the initialization vector that is returned.
     #[inline]
-    fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &Inner) -> Option<[u8; 16]> {
+    fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &InnerHeader) -> Option<[u8; 16]> {
         let sa = self.sa;
         let (front, trailer) = data.split_at_mut_checked(self.head + self.inner)?;
         // Stores longer than the padding are cheaper than exact ones; the excess is overwritten by the last

@@ -181,9 +181,9 @@ impl Element for IPsecSAD {
         h.secret("add");
         h.shared_write::<Database>("remove", |d, text| {
             let wrong = || "should be 'in SPI' or 'out SPI'".to_owned();
-            let (way, spi) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
+            let (direction, spi) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
             let spi = lang::args::parse::<u32>(spi.trim()).map_err(|_| wrong())?;
-            match way {
+            match direction {
                 "in" => d.remove(Direction::In, spi),
                 "out" => d.remove(Direction::Out, spi),
                 _ => Err(wrong()),

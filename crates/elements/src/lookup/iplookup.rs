@@ -6,9 +6,10 @@
 //!
 //! `StaticIPLookup`, `LinearIPLookup`, `SortedIPLookup`, `DirectIPLookup`, `RangeIPLookup` and
 //! `LookupIPRoute` are the same element with the same arguments. In Click they are different data structures;
-//! here they share one, faster than any of those, and differ only in what a configuration can tell:
-//! `StaticIPLookup` and `LookupIPRoute` cannot be changed by handlers, `LinearIPLookup` and `SortedIPLookup`
-//! have no `flush` handler, and only the first four and `LookupIPRoute` say when they have no route.
+//! here they share one, which is faster than any of those, and differ only as far as a configuration can
+//! notice: `StaticIPLookup` and `LookupIPRoute` cannot be changed by handlers, `LinearIPLookup` and
+//! `SortedIPLookup` have no `flush` handler, and only the first four and `LookupIPRoute` report when they
+//! have no route.
 //!
 //! ## Arguments
 //! - `ADDR/MASK [GW] OUT` (*route*, any number): packets to this network go to the output `OUT`, to the
@@ -59,8 +60,8 @@
 
 use super::engine::routes::{Order, Routes};
 use super::engine::text::{Command, Route};
-use crate::deal::Dealer;
 use crate::prelude::*;
+use crate::splitter::Splitter;
 use lang::args::Filename;
 use runtime::MAX_BATCH;
 use std::marker::PhantomData;
@@ -150,7 +151,7 @@ pub struct IPLookup<K> {
     outputs: u32,
     addresses: Box<[u32; MAX_BATCH]>,
     hops: Box<[u32; MAX_BATCH]>,
-    dealer: Dealer,
+    splitter: Splitter,
     kind: PhantomData<fn(K)>,
 }
 
@@ -264,7 +265,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
             outputs,
             addresses: Box::new([0; MAX_BATCH]),
             hops: Box::new([0; MAX_BATCH]),
-            dealer: Dealer::new(outputs as usize),
+            splitter: Splitter::new(outputs as usize),
             kind: PhantomData,
         })
     }
@@ -341,7 +342,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         let routes = &self.routes;
         // Batches are never longer.
         batch.drain(n..).for_each(|packet| lost::<K>(routes, packet, cx));
-        self.dealer.deal(
+        self.splitter.split(
             batch,
             self.hops.iter().map(|port| *port as usize),
             cx,

@@ -68,7 +68,7 @@
 //! ## See also
 //! MeasureSink, FastUDPSource, RatedSource, FromDump
 
-use super::engine::frames::{Frames, Look};
+use super::engine::frames::{FrameContents, Frames};
 use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
 use crate::prelude::*;
@@ -220,7 +220,7 @@ impl Element for MeasureSource {
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
         );
         let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
-        let look = Look { src: src_eth, dst: dst_eth, ttl, stream, sizes, run: shared.run };
+        let contents = FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, run: shared.run };
         let mut frames = match pcap {
             Some(path) => {
                 let frames = replay::load(&path.0).map_err(|e| ArgError::new(format!("PCAP: {e}")))?;
@@ -231,7 +231,7 @@ impl Element for MeasureSource {
                 }
                 Frames::Replay(replay)
             }
-            None => Frames::of_flows(&spec, &look, six, share)?,
+            None => Frames::of_flows(&spec, &contents, six, share)?,
         };
         let len = frames.first_len();
         if limit != u64::MAX {

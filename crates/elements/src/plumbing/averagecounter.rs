@@ -45,12 +45,12 @@ struct Measured {
 
 /// The measurements of all workers, by worker.
 #[derive(Default)]
-struct All {
+struct WorkerRates {
     of: Mutex<Vec<Measured>>,
     ignore_ms: u64,
 }
 
-impl All {
+impl WorkerRates {
     fn per_second(&self, what: fn(&Measured) -> &Counter) -> f64 {
         let of = self.of.lock().ignore_poison();
         let count: u64 = of.iter().map(|m| what(m).get()).sum();
@@ -77,7 +77,7 @@ impl Element for AverageCounter {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let ignore_ms = 1000 * u64::from(args.p::<u32>("IGNORE")?.unwrap_or(0));
         let (worker, workers) = (cx.worker().0, cx.workers());
-        let all: Arc<All> = cx.shared(|| All { ignore_ms, ..All::default() });
+        let all: Arc<WorkerRates> = cx.shared(|| WorkerRates { ignore_ms, ..WorkerRates::default() });
         let measured = Measured::default();
         let mut of = all.of.lock().ignore_poison();
         of.resize_with(workers.max(worker + 1), Measured::default);
@@ -91,8 +91,8 @@ impl Element for AverageCounter {
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.measured.packets);
         h.counter("byte_count", |e| &e.measured.bytes);
-        h.shared_read("rate", |all: &All, _| Ok(text::general(all.per_second(|m| &m.packets))));
-        h.shared_read("byte_rate", |all: &All, _| Ok(text::general(all.per_second(|m| &m.bytes))));
+        h.shared_read("rate", |all: &WorkerRates, _| Ok(text::general(all.per_second(|m| &m.packets))));
+        h.shared_read("byte_rate", |all: &WorkerRates, _| Ok(text::general(all.per_second(|m| &m.bytes))));
         h.write("reset", |e, _, _| {
             for counter in [&e.measured.packets, &e.measured.bytes, &e.measured.first_ms, &e.measured.last_ms]
             {

@@ -80,7 +80,7 @@ mod tests {
     use dpdk::{Packet, offset};
 
     #[test]
-    fn goes_by_the_rate() {
+    fn blocks_packets_above_the_rate() {
         let mut bench = Bench::new("Block(10)");
         let mut output = |rate: i32| {
             let mut packet = Packet::from_bytes(b"x").unwrap();

@@ -34,7 +34,7 @@ use super::engine::text;
 use crate::prelude::*;
 
 /// The `PullSwitch` element, or `SimplePullSwitch`, which does not notify its consumers when they may sleep.
-pub struct PullSwitch<const TELLS: bool> {
+pub struct PullSwitch<const NOTIFIES: bool> {
     input: Option<usize>,
 }
 
@@ -42,12 +42,12 @@ fn existing(input: i32, inputs: usize) -> Option<usize> {
     usize::try_from(input).ok().filter(|i| *i < inputs)
 }
 
-impl<const TELLS: bool> Element for PullSwitch<TELLS> {
-    const CLASS: &'static str = if TELLS { "PullSwitch" } else { "SimplePullSwitch" };
+impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
+    const CLASS: &'static str = if NOTIFIES { "PullSwitch" } else { "SimplePullSwitch" };
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
-    const NOTIFY: Notify = if TELLS { Notify::Deciding } else { Notify::None };
+    const NOTIFY: Notify = if NOTIFIES { Notify::Deciding } else { Notify::None };
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/pullswitch");
@@ -63,34 +63,34 @@ impl<const TELLS: bool> Element for PullSwitch<TELLS> {
         }
         h.write("switch", |e, v, cx| {
             e.input = existing(text::value(v, "syntax error")?, cx.n_inputs());
-            e.tell(cx);
+            e.notify(cx);
             Ok(())
         });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        if TELLS {
+        if NOTIFIES {
             cx.set_nonempty(self.input.is_some());
         }
         Ok(())
     }
 }
 
-impl<const TELLS: bool> PullSwitch<TELLS> {
+impl<const NOTIFIES: bool> PullSwitch<NOTIFIES> {
     /// Notifies consumers whether the chosen input may have packets.
-    fn tell(&self, cx: &mut Cx<'_>) {
-        if TELLS {
+    fn notify(&self, cx: &mut Cx<'_>) {
+        if NOTIFIES {
             cx.set_nonempty(self.input.is_some_and(|input| cx.upstream_active(input)));
         }
     }
 }
 
-impl<const TELLS: bool> Vector for PullSwitch<TELLS> {
+impl<const NOTIFIES: bool> Vector for PullSwitch<NOTIFIES> {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let Some(input) = self.input else { return };
         if cx.pull(input, max, out) == 0 {
-            self.tell(cx);
-        } else if TELLS {
+            self.notify(cx);
+        } else if NOTIFIES {
             cx.set_nonempty(true);
         }
     }

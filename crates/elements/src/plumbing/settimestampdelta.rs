@@ -43,12 +43,12 @@ enum BaseTime {
 }
 
 /// The first timestamp, in nanoseconds since the epoch; 0 before there is one.
-struct First(AtomicU64);
+struct FirstTimestamp(AtomicU64);
 
 /// The `SetTimestampDelta` element.
 pub struct SetTimestampDelta {
     kind: BaseTime,
-    first: Arc<First>,
+    first: Arc<FirstTimestamp>,
 }
 
 impl Element for SetTimestampDelta {
@@ -65,12 +65,14 @@ impl Element for SetTimestampDelta {
             "FIRST" => BaseTime::First,
             _ => return Err("bad TYPE".into()),
         };
-        Ok(Self { kind, first: cx.shared(|| First(AtomicU64::new(0))) })
+        Ok(Self { kind, first: cx.shared(|| FirstTimestamp(AtomicU64::new(0))) })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.shared_read("first", |f: &First, _| Ok(text::timestamp(f.0.load(Ordering::Relaxed) as i64) + "\n"));
-        h.shared_write("reset", |f: &First, _| {
+        h.shared_read("first", |f: &FirstTimestamp, _| {
+            Ok(text::timestamp(f.0.load(Ordering::Relaxed) as i64) + "\n")
+        });
+        h.shared_write("reset", |f: &FirstTimestamp, _| {
             f.0.store(0, Ordering::Relaxed);
             Ok(())
         });

@@ -11,7 +11,7 @@
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that arrive when it is full.
-//! It tells consumers when it is empty, but does not tell sources when it is full.
+//! It notifies consumers when it is empty, but does not notify sources when it is full.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.

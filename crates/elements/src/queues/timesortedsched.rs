@@ -7,7 +7,7 @@
 //! ## Arguments
 //! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no element
 //!   upstream is active.
-//! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are looked at to find the earliest;
+//! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are compared to find the earliest;
 //!   more than one sorts inputs that are slightly out of order.
 //!
 //! ## Ports

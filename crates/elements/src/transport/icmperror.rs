@@ -16,8 +16,8 @@
 //!   the broadcast addresses of the networks around.
 //! - `MTU` (*int*, bytes, keyword, default 576): how long a message may be. By default what every host
 //!   accepts (RFC 1812 §4.3.2.3).
-//! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag` tells
-//!   (RFC 1191).
+//! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag`
+//!   contains (RFC 1191).
 //! - `SET_FIX_ANNO` (*bool*, keyword, default true): whether to set the Fix IP Source annotation, so that
 //!   FixIPSrc puts in the address of the interface that the message leaves by.
 //! - `RATE` (*int*, messages per second, keyword, default 1000): how many messages are sent at most (RFC 1812
@@ -31,9 +31,10 @@
 //! destination, timestamp and Fix IP Source annotations are set. A message quotes as much of the bad packet
 //! as fits.
 //!
-//! A `redirect` tells the gateway in the bad packet's destination annotation. A `parameterproblem` with
-//! `erroratptr` tells the byte in the parameter problem annotation, which IPGWOptions sets. To a packet that
-//! came by a source route goes the reversed route, unless that option is the problem (RFC 1812 §4.3.2.6).
+//! A `redirect` contains the gateway in the bad packet's destination annotation. A `parameterproblem` with
+//! `erroratptr` points to the byte in the parameter problem annotation, which IPGWOptions sets. The answer to
+//! a packet that came by a source route takes the reversed route, unless that option is the problem (RFC 1812
+//! §4.3.2.6).
 //!
 //! No answer gets (RFC 1812 §4.3.2.7): an ICMP error, a fragment other than the first, a packet to a
 //! multicast or broadcast address or frame, one whose source is not a single host; nor is a source-routed

@@ -59,7 +59,7 @@
 //! ICMPPingEncap, ICMPPingResponder, TimedSource
 
 use super::engine::datagram::Datagram;
-use super::engine::replies::{Fate, Replies, microseconds, milliseconds};
+use super::engine::replies::{PingState, Replies, microseconds, milliseconds};
 use super::icmppingencap::{HEADERS_LEN, Ping, address};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
@@ -308,7 +308,7 @@ impl ICMPPingSource {
         let Some((us, before)) = noted else { return cx.drop(packet, NOT_A_REPLY) };
         // A host that repeats replies causes one more line for each ping, and no more pings.
         if self.verbose
-            && before != Fate::Repeated
+            && before != PingState::Repeated
             && let Some(replies) = &self.replies
         {
             cx.chatter(&format!(
@@ -320,7 +320,7 @@ impl ICMPPingSource {
                 milliseconds(us),
             ));
         }
-        if self.mirror && before == Fate::InFlight {
+        if self.mirror && before == PingState::InFlight {
             // A ping has no options: what precedes the ICMP message is cut to a plain header.
             let plain = packet
                 .transport_header_offset()

@@ -42,8 +42,8 @@ fn upstream(
             continue;
         }
         let decides = class.notify == Notify::Deciding;
-        let tells = decides || matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
-        if tells {
+        let notifies = decides || matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
+        if notifies {
             found.insert(e as u32);
             silent_source |= crossing[e];
         }
@@ -62,7 +62,7 @@ fn upstream(
                 }
             }
         }
-        silent_source |= !tells && !further && class.notify != Notify::Silent;
+        silent_source |= !notifies && !further && class.notify != Notify::Silent;
     }
     silent_source
 }

@@ -82,7 +82,7 @@ pub(super) fn open_ports(
             None => by_port.push((&one.spec, vec![number])),
         }
     }
-    let mut tell = |diags: &mut Diagnostics, numbers: &[usize], problems: Vec<placement::Problem>| {
+    let mut report = |diags: &mut Diagnostics, numbers: &[usize], problems: Vec<placement::Problem>| {
         for problem in problems {
             let span = Some(config.elements[uses[numbers[problem.of]].element].span);
             if problem.fatal {
@@ -94,7 +94,7 @@ pub(super) fn open_ports(
     };
     let of = |numbers: &[usize]| numbers.iter().map(|&n| uses[n].clone()).collect::<Vec<_>>();
     for (_, numbers) in &by_port {
-        tell(diags, numbers, placement::contradictions(&of(numbers)));
+        report(diags, numbers, placement::contradictions(&of(numbers)));
     }
     let mut lanes: Vec<Option<Arc<Lanes>>> = vec![None; uses.len()];
     if !options.check_only && !diags.has_errors() {
@@ -113,12 +113,12 @@ pub(super) fn open_ports(
         for (spec, numbers) in &by_port {
             let Some(port) = table.get(spec).filter(|_| !diags.has_errors()) else { continue };
             let queues = (port.rx_queues(), port.tx_queues());
-            let (dealt, problems) = placement::assign(&of(numbers), queues, workers, &roles);
-            tell(diags, numbers, problems);
-            for (&number, dealt) in numbers.iter().zip(dealt) {
-                let dealt = Arc::new(dealt);
-                slots.iter().filter(|(n, _)| *n == number).for_each(|(_, slot)| slot.set(port, &dealt));
-                lanes[number] = Some(dealt);
+            let (assigned, problems) = placement::assign(&of(numbers), queues, workers, &roles);
+            report(diags, numbers, problems);
+            for (&number, assigned) in numbers.iter().zip(assigned) {
+                let assigned = Arc::new(assigned);
+                slots.iter().filter(|(n, _)| *n == number).for_each(|(_, slot)| slot.set(port, &assigned));
+                lanes[number] = Some(assigned);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::connect::crossings;
 use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
-use crate::configure::{Act, ConfigCx, PortSlot, Scheduling, Starter};
+use crate::configure::{ConfigCx, PortSlot, Scheduling, StartAction, Starter};
 use crate::control::ControlTask;
 use crate::cx::Node;
 use crate::element::{Phase, Sharing};
@@ -45,7 +45,7 @@ pub(super) struct Made {
     pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(super) warnings: Vec<(Option<Span>, String)>,
     pub(super) starters: Vec<(usize, Starter)>,
-    pub(super) acts: Vec<Act>,
+    pub(super) acts: Vec<StartAction>,
     pub(super) uses: Vec<PortUse>,
     pub(super) port_slots: Vec<(usize, PortSlot)>,
     pub(super) holding: Vec<(usize, usize)>,

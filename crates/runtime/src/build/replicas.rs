@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::configure::Scheduling;
 use crate::cx::{Core, Fused, Graph, Node, Reader, Slot};
 use crate::element::{Notify, Sharing};
-use crate::handoff::Away;
+use crate::handoff::Forwarder;
 use crate::hub::Hub;
 use crate::info::ElementInfo;
 use crate::options::Options;
@@ -111,7 +111,7 @@ impl Pattern<'_> {
             name: name.as_str().into(),
             class: class.name,
             maps: node.as_ref().is_some_and(|node| node.maps()),
-            node: RefCell::new(node.unwrap_or_else(|| Box::new(Away::new(self.hub, name, info.home)))),
+            node: RefCell::new(node.unwrap_or_else(|| Box::new(Forwarder::new(self.hub, name, info.home)))),
             stats,
             inputs: shape.inputs[index].clone(),
             outputs: shape.outputs[index].clone(),

@@ -4,7 +4,7 @@ use super::core::Call;
 use super::graph::{Cx, Handler, Node, Reader, Writer, find};
 use crate::ElementId;
 use crate::builtin::check_global;
-use crate::handler::{Asked, Caller, HandlerError, Known};
+use crate::handler::{CallArgs, Caller, HandlerError, KnownHandler};
 use crate::hub::Hub;
 use std::sync::Arc;
 use tracing::Level;
@@ -30,7 +30,7 @@ impl Cx<'_> {
             }
             Some(Reader::Called(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
-                f(&*state, self, &Asked { name, value: arg, write: false })
+                f(&*state, self, &CallArgs { name, value: arg, write: false })
             }
             Some(Reader::Stats(f)) => Ok(f(&self.graph.slots[id.0 as usize].stats.snapshot())),
             Some(Reader::SharedStats(kind, f)) => {
@@ -58,7 +58,7 @@ impl Cx<'_> {
             }
             Some(Writer::Called(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
-                f(&*state, self, &Asked { name, value, write: true }).map(drop)
+                f(&*state, self, &CallArgs { name, value, write: true }).map(drop)
             }
             None => Err(HandlerError::NotWritable(name.into())),
         }
@@ -182,11 +182,11 @@ impl Caller for Cx<'_> {
         self.call(Some(&name), handler, value);
         Ok(())
     }
-    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<KnownHandler, HandlerError> {
         let (id, handler) = self.target(from, spec)?;
         let Some(id) = id else {
             check_global(handler, write)?;
-            return Ok(Known {
+            return Ok(KnownHandler {
                 name: handler.to_owned(),
                 takes_parameter: false,
                 private: false,
@@ -198,7 +198,12 @@ impl Caller for Cx<'_> {
         match write {
             true if !h.writable() => Err(HandlerError::NotWritable(name)),
             false if !h.readable() => Err(HandlerError::NotReadable(name)),
-            _ => Ok(Known { name, takes_parameter: h.takes_parameter, private: h.private, secret: h.secret }),
+            _ => Ok(KnownHandler {
+                name,
+                takes_parameter: h.takes_parameter,
+                private: h.private,
+                secret: h.secret,
+            }),
         }
     }
     fn now_ns(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The state of one worker, and the account of the cycles that its elements use.
 
 use crate::clock::Clock;
-use crate::configure::Act;
+use crate::configure::StartAction;
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
 use crate::{ElementId, WorkerId};
@@ -111,7 +111,7 @@ pub struct Core {
     pub(super) run_ns: Option<u64>,
     /// Actions that elements have registered, while they were initialized, for when the configuration takes
     /// over.
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<StartAction>,
     /// Whether elements are being initialized.
     pub(crate) initializing: bool,
 }
@@ -165,7 +165,7 @@ impl Core {
     }
 
     /// Registers an action for when the configuration takes over.
-    pub(super) fn leave(&mut self, act: Act) {
+    pub(super) fn leave(&mut self, act: StartAction) {
         if self.initializing {
             self.acts.push(act);
         }

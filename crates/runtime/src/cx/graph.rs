@@ -4,7 +4,7 @@
 
 use super::core::Core;
 use crate::ElementId;
-use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
+use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
 use dpdk::{Batch, Packet};
@@ -129,7 +129,7 @@ impl Graph {
 type ReadFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync;
 type WriteFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<(), String> + Send + Sync;
 type CounterFn = dyn Fn(&dyn Any) -> Option<Counter> + Send + Sync;
-pub(crate) type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>
+pub(crate) type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &CallArgs<'_>) -> Result<String, HandlerError>
     + Send
     + Sync;
 type DynamicFn = dyn Fn(&(dyn Any + Send + Sync)) -> Dynamic + Send + Sync;

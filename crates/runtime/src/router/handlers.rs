@@ -7,7 +7,7 @@ use crate::builtin::{check_global, element_handler, is_global};
 use crate::control::Control;
 use crate::cx::{Reader, Writer, find};
 use crate::element::Sharing;
-use crate::handler::{Asked, Caller, Combine, HandlerError, Known};
+use crate::handler::{CallArgs, Caller, Combine, HandlerError, KnownHandler};
 use crate::hub::Hub;
 use crate::stats::Counter;
 use crate::store::SharedStore;
@@ -66,7 +66,7 @@ impl Router {
             }
             Some(Reader::Called(kind, f)) => {
                 let state = self.loaded.store.of_handler(&element.name, kind)?;
-                f(&*state, self, &Asked { name: &name, value: arg, write: false })
+                f(&*state, self, &CallArgs { name: &name, value: arg, write: false })
             }
             Some(Reader::Stats(f)) => Ok(f(&element.totals())),
             Some(Reader::SharedStats(kind, f)) => {
@@ -122,7 +122,7 @@ impl Router {
             }
             Some(Writer::Called(kind, f)) => {
                 let state = self.loaded.store.of_handler(&element.name, kind)?;
-                f(&*state, self, &Asked { name: &name, value, write: true }).map(drop)
+                f(&*state, self, &CallArgs { name: &name, value, write: true }).map(drop)
             }
             Some(Writer::Worker(f)) => {
                 for worker in self.homes(id) {
@@ -150,25 +150,25 @@ impl Router {
     ///
     /// # Errors
     /// No such element or handler, or it cannot be read (or written).
-    pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+    pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<KnownHandler, HandlerError> {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else {
             check_global(&name, write)?;
-            return Ok(Known { name, takes_parameter: false, private: false, secret: false });
+            return Ok(KnownHandler { name, takes_parameter: false, private: false, secret: false });
         };
         let element = &self.loaded.elements[id.0 as usize];
         let full = format!("{}.{name}", element.name);
         match find(&element.handlers, &name, &self.loaded.store, &element.name) {
             Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
-            Some(h) => Ok(Known {
+            Some(h) => Ok(KnownHandler {
                 name: full,
                 takes_parameter: h.takes_parameter,
                 private: h.private,
                 secret: h.secret,
             }),
             None if element_handler(&name) && !write => {
-                Ok(Known { name: full, takes_parameter: false, private: false, secret: false })
+                Ok(KnownHandler { name: full, takes_parameter: false, private: false, secret: false })
             }
             None if element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
             None => Err(HandlerError::NoHandler(spec.to_owned())),
@@ -197,7 +197,7 @@ impl Caller for Router {
     fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
         self.write_from(from, spec, value)
     }
-    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<KnownHandler, HandlerError> {
         Router::look_up(self, from, spec, write)
     }
     fn now_ns(&self) -> u64 {

@@ -232,15 +232,15 @@ mod tests {
 
     #[test]
     fn what_is_refused_for_want_of_rights_is_explained() {
-        let said = |message: &str, given_up| {
+        let hints = |message: &str, given_up| {
             let mut diags = Diagnostics::new();
             diags.error(None, message);
             explained(diags, given_up).iter().filter(|d| d.message.contains("given up rights")).count()
         };
-        assert_eq!(said("cannot listen: Permission denied (os error 13)", true), 1);
-        assert_eq!(said("setting its MTU: Operation not permitted", true), 1);
-        assert_eq!(said("x.pcap: Permission denied", false), 0);
-        assert_eq!(said("no element class 'Foo'", true), 0);
+        assert_eq!(hints("cannot listen: Permission denied (os error 13)", true), 1);
+        assert_eq!(hints("setting its MTU: Operation not permitted", true), 1);
+        assert_eq!(hints("x.pcap: Permission denied", false), 0);
+        assert_eq!(hints("no element class 'Foo'", true), 0);
     }
 
     #[test]

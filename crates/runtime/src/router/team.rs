@@ -3,7 +3,7 @@
 
 use crate::handler::HandlerError;
 use crate::hub::Hub;
-use crate::options::Enter;
+use crate::options::ThreadSetup;
 use crate::worker::{Mailbox, Worker};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,7 +82,7 @@ impl Team {
     /// A thread cannot be started; those that were started end again.
     pub(super) fn start(
         workers: impl Iterator<Item = Worker>,
-        enter: Option<Enter>,
+        enter: Option<ThreadSetup>,
         spawn: Spawn,
     ) -> Result<Self, String> {
         let mut threads: Vec<Member> = Vec::new();

@@ -12,7 +12,7 @@ fn a(text: &str) -> u32 {
     text.parse::<std::net::Ipv4Addr>().unwrap().to_bits()
 }
 
-/// The table to compare with: a list, searched from end to end.
+/// The reference: a list that is searched from end to end.
 #[derive(Default)]
 struct Naive(Vec<(Prefix, u32)>);
 
@@ -106,7 +106,7 @@ fn vectors_of_every_length() {
     }
 }
 
-/// 25 bits of next hop, the highest bits of a group, and the default route, with every kernel.
+/// Next hops of 25 bits, the highest bits of a group, and the default route, with every kernel.
 #[test]
 fn widest_values() {
     let t = Lpm::new().unwrap();
@@ -146,7 +146,7 @@ fn beyond_the_limit_nothing_changes() {
     assert_eq!(hops, [2, 1, 6, 5, 7, 9]);
 }
 
-/// The true limit: one route too many is seen before any is written.
+/// The exact limit: one route too many is detected before any is written.
 #[test]
 #[cfg(not(miri))]
 fn too_many_groups_are_refused_at_once() {
@@ -293,7 +293,7 @@ proptest! {
 }
 
 /// Readers look up while a writer inserts, removes, loads and recycles groups. A next hop names its prefix,
-/// so an answer can be judged alone: it must contain the address, and be at least as long as the routes that
+/// so an answer can be checked alone: it must contain the address, and be at least as long as the routes that
 /// stay.
 #[test]
 fn readers_are_never_wrong() {
@@ -396,7 +396,7 @@ fn every_answer_was_right_at_some_moment() {
         tables.push(now);
     }
     let table = Lpm::new().unwrap();
-    // Changes that have begun and that are done.
+    // The numbers of changes that have begun and that have finished.
     let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for kernel in Kernel::usable() {

@@ -36,7 +36,7 @@ pub struct NodeCounts {
     /// left where they entered.
     pub direct: TallyCounter,
     /// Packets of this node that went to that node via an intermediate node.
-    pub balanced: TallyCounter,
+    pub via: TallyCounter,
     /// Packets of other nodes for that node, for which this node was the intermediate node.
     pub transit: TallyCounter,
     /// Packets of this node for other nodes whose first hop was that node: as their intermediate node in a
@@ -87,9 +87,9 @@ impl WorkerCounts {
     }
     pub(super) fn read(&self) -> Totals {
         let nodes = self.nodes.iter().map(|n| {
-            let [direct, balanced, transit, over] =
-                [&n.direct, &n.balanced, &n.transit, &n.over].map(TallyCounter::read);
-            NodeTotals { direct, balanced, transit, over, left: Tally::default() }
+            let [direct, via, transit, over] =
+                [&n.direct, &n.via, &n.transit, &n.over].map(TallyCounter::read);
+            NodeTotals { direct, via, transit, over, left: Tally::default() }
         });
         let nodes = nodes.zip(&self.left).map(|(n, left)| NodeTotals { left: left.read(), ..n });
         Totals {
@@ -115,7 +115,7 @@ pub struct NodeTotals {
     /// See [`NodeCounts`].
     pub direct: Tally,
     /// See [`NodeCounts`].
-    pub balanced: Tally,
+    pub via: Tally,
     /// See [`NodeCounts`].
     pub transit: Tally,
     /// See [`NodeCounts`].
@@ -137,8 +137,8 @@ pub struct Totals {
 
 impl NodeTotals {
     fn each(&mut self, other: &Self, f: impl Fn(u64, u64) -> u64) {
-        let mine = [&mut self.direct, &mut self.balanced, &mut self.transit, &mut self.over, &mut self.left];
-        let theirs = [other.direct, other.balanced, other.transit, other.over, other.left];
+        let mine = [&mut self.direct, &mut self.via, &mut self.transit, &mut self.over, &mut self.left];
+        let theirs = [other.direct, other.via, other.transit, other.over, other.left];
         for (mine, theirs) in mine.into_iter().zip(theirs) {
             combine(mine, theirs, &f);
         }
@@ -183,7 +183,7 @@ impl Totals {
     #[must_use]
     pub fn work(&self, me: NodeId) -> [Tally; 3] {
         let mut input = self.sum(|n| n.direct);
-        combine(&mut input, self.sum(|n| n.balanced), u64::wrapping_add);
+        combine(&mut input, self.sum(|n| n.via), u64::wrapping_add);
         let mut output = self.delivered;
         if let Some(own) = self.nodes.get(me.index()) {
             combine(&mut output, own.direct, u64::wrapping_add);

@@ -87,7 +87,7 @@ pub struct Fabric {
     /// The links; an entry expires when no configuration has the link any more.
     links: Mutex<BTreeMap<NodeId, Weak<LinkState>>>,
     /// The generation of the failures that the node's state has received.
-    told: AtomicU64,
+    published: AtomicU64,
     adopted: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl Fabric {
             clock: AtomicU64::new(0),
             changed: AtomicBool::new(false),
             links: Mutex::default(),
-            told: AtomicU64::new(0),
+            published: AtomicU64::new(0),
             adopted: AtomicBool::new(false),
         })
     }
@@ -222,8 +222,8 @@ impl Fabric {
     }
 
     /// The node numbers that more than one node uses.
-    pub(in crate::cluster) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
-        lock(&self.control).board().twins(now_ns).collect()
+    pub(in crate::cluster) fn duplicates(&self, now_ns: u64) -> Vec<NodeId> {
+        lock(&self.control).board().duplicates(now_ns).collect()
     }
 
     /// Reads the state of a link.
@@ -253,7 +253,7 @@ impl Fabric {
             }
             Received::Nothing | Received::Hello => {}
         }
-        self.tell(&control, end);
+        self.publish(&control, end);
         Some(self.hurried(&mut control))
     }
 
@@ -301,18 +301,18 @@ impl Fabric {
             }
             self.noted(&routes, end.hub);
         }
-        self.tell(&control, end);
+        self.publish(&control, end);
         let due = control.neighbor(peer).map(Neighbor::due_ns);
         (due, self.hurried(&mut control))
     }
 
     /// Passes the state of the link to the data path, and the dead nodes and links to the balancers.
-    fn tell(&self, control: &Control, end: &End<'_>) {
+    fn publish(&self, control: &Control, end: &End<'_>) {
         if let Some(neighbor) = control.neighbor(end.peer) {
             end.link.set(neighbor.is_ready(), neighbor.is_up());
         }
         // The lock of the links is held, so that the state that is passed last is the latest.
-        if self.told.swap(control.generation(), Ordering::Relaxed) != control.generation() {
+        if self.published.swap(control.generation(), Ordering::Relaxed) != control.generation() {
             let failures = control.failures();
             end.outages.observe(|seen| *seen = failures);
         }

@@ -11,18 +11,19 @@ use std::sync::Arc;
 pub(in crate::cluster) struct Reported {
     pub(in crate::cluster) up: bool,
     pub(in crate::cluster) reason: Option<Reason>,
-    pub(in crate::cluster) twins: Vec<NodeId>,
+    pub(in crate::cluster) duplicates: Vec<NodeId>,
 }
 
 impl Reported {
     pub(in crate::cluster) fn words(&self) -> String {
-        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
-        self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
+        let duplicates =
+            self.duplicates.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
+        self.reason.map(|r| r.to_string()).into_iter().chain(duplicates).collect::<Vec<_>>().join("; ")
     }
     /// Whether the state needs an administrator's attention.
     pub(in crate::cluster) fn fault(&self) -> bool {
         use Reason::{Settling, Silent, Waits};
-        !self.twins.is_empty()
+        !self.duplicates.is_empty()
             || self.reason.is_some_and(|r| !matches!(r, Silent(_) | Settling(_) | Waits(_)))
     }
 }

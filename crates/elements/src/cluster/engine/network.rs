@@ -27,7 +27,7 @@ impl Network {
         let next_hop = u32::from_be_bytes(next_hop);
         (next_hop & self.mask == self.address).then_some((next_hop & !self.mask) as u16)
     }
-    /// The next hop with a number; `None` outside the network.
+    /// The next hop that has a number; `None` outside the network.
     #[inline]
     pub(in crate::cluster) fn next_hop(self, number: u16) -> Option<[u8; 4]> {
         (u32::from(number) & self.mask == 0).then(|| (self.address | u32::from(number)).to_be_bytes())

@@ -20,7 +20,7 @@ impl ClusterState {
     pub fn matrix(&self) -> String {
         let mut text = String::new();
         for (i, n) in self.totals().nodes.iter().enumerate() {
-            let [d, b, t] = [n.direct, n.balanced, n.transit];
+            let [d, b, t] = [n.direct, n.via, n.transit];
             let _ = writeln!(
                 text,
                 "{i} {} {} {} {} {} {}",
@@ -34,7 +34,7 @@ impl ClusterState {
     pub fn matrix_json(&self) -> Value {
         let totals = self.totals();
         let row = totals.nodes.iter().enumerate().map(|(i, n)| {
-            json!({"to": i, "direct": tally(n.direct), "via_intermediate": tally(n.balanced), "transit": tally(n.transit),
+            json!({"to": i, "direct": tally(n.direct), "via_intermediate": tally(n.via), "transit": tally(n.transit),
                 "over": tally(n.over), "left": tally(n.left)})
         });
         json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})

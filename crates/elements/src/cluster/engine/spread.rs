@@ -1,7 +1,7 @@
 //! Splits a batch into one batch for each output.
 
-use crate::deal::Dealer;
 use crate::prelude::*;
+use crate::splitter::Splitter;
 
 /// Why a frame cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +32,12 @@ const REASONS: [DropReason; 9] = [
 
 /// Where a packet goes: an output, or a drop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Way(u16);
+pub(in crate::cluster) struct Verdict(u16);
 
 /// Values from here on are drop reasons.
 const NOWHERE: u16 = 0xff00;
 
-impl Way {
+impl Verdict {
     /// An output; there are fewer than 65,280.
     #[inline]
     pub(in crate::cluster) const fn output(n: usize) -> Self {
@@ -63,10 +63,10 @@ impl Way {
     }
 }
 
-impl From<Result<usize, Lost>> for Way {
+impl From<Result<usize, Lost>> for Verdict {
     #[inline]
-    fn from(way: Result<usize, Lost>) -> Self {
-        way.map_or_else(Self::lost, Self::output)
+    fn from(output: Result<usize, Lost>) -> Self {
+        output.map_or_else(Self::lost, Self::output)
     }
 }
 
@@ -83,14 +83,14 @@ impl From<cluster::mac::NotACode> for Lost {
 
 /// The outputs of a batch's packets. Memory is allocated only when the value is made.
 pub(in crate::cluster) struct Spread {
-    pub(in crate::cluster) ways: Vec<Way>,
-    dealer: Dealer,
+    pub(in crate::cluster) verdicts: Vec<Verdict>,
+    splitter: Splitter,
 }
 
 impl Spread {
     /// For this many outputs, and batches of this many packets.
     pub(in crate::cluster) fn new(outputs: usize, batch_size: usize) -> Self {
-        Self { ways: Vec::with_capacity(batch_size), dealer: Dealer::new(outputs) }
+        Self { verdicts: Vec::with_capacity(batch_size), splitter: Splitter::new(outputs) }
     }
     /// Calls a function for each packet to find its output, except for the first `known` packets, which all
     /// have the same one. Then gives every output its packets, in order, with the sum of their lengths.
@@ -99,18 +99,18 @@ impl Spread {
     pub(in crate::cluster) fn sort(
         &mut self,
         mut batch: Batch,
-        (known, first): (usize, Way),
+        (known, first): (usize, Verdict),
         cx: &mut Cx<'_>,
-        way: impl FnMut(&mut Packet) -> Way,
+        verdict: impl FnMut(&mut Packet) -> Verdict,
         each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
     ) {
-        self.ways.clear();
-        self.ways.resize(known.min(batch.len()), first);
-        self.ways.extend(batch.iter_mut().skip(known).map(way));
+        self.verdicts.clear();
+        self.verdicts.resize(known.min(batch.len()), first);
+        self.verdicts.extend(batch.iter_mut().skip(known).map(verdict));
         self.deliver(batch, cx, each);
     }
-    /// Gives every output its packets, in order, with the sum of their lengths; `ways` has one entry for each
-    /// packet. Packets without an output are dropped.
+    /// Gives every output its packets, in order, with the sum of their lengths; `verdicts` has one entry for
+    /// each packet. Packets without an output are dropped.
     #[inline]
     pub(in crate::cluster) fn deliver(
         &mut self,
@@ -118,18 +118,27 @@ impl Spread {
         cx: &mut Cx<'_>,
         mut each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
     ) {
-        debug_assert_eq!(self.ways.len(), batch.len());
-        let differ = self.ways.first().map(|first| self.ways.iter().fold(0, |d, way| d | (way.0 ^ first.0)));
-        match self.ways.first() {
+        debug_assert_eq!(self.verdicts.len(), batch.len());
+        let differ = self
+            .verdicts
+            .first()
+            .map(|first| self.verdicts.iter().fold(0, |d, verdict| d | (verdict.0 ^ first.0)));
+        match self.verdicts.first() {
             Some(first) if differ == Some(0) && first.reason().is_none() => {
                 let bytes = batch.iter().map(|packet| packet.len() as u64).sum();
                 each(first.index(), batch, bytes, cx);
             }
             _ => {
-                let lost = |way: usize, packet, cx: &mut Cx<'_>| {
-                    cx.drop(packet, Way(way as u16).reason().unwrap_or(DropReason::NOT_CONNECTED));
+                let lost = |value: usize, packet, cx: &mut Cx<'_>| {
+                    cx.drop(packet, Verdict(value as u16).reason().unwrap_or(DropReason::NOT_CONNECTED));
                 };
-                self.dealer.deal(batch, self.ways.iter().map(|way| way.index()), cx, lost, each);
+                self.splitter.split(
+                    batch,
+                    self.verdicts.iter().map(|verdict| verdict.index()),
+                    cx,
+                    lost,
+                    each,
+                );
             }
         }
     }
@@ -154,8 +163,8 @@ mod tests {
         ];
         assert_eq!(all.len(), REASONS.len());
         for (why, text) in all {
-            assert_eq!(Way::lost(why).reason(), Some(text));
+            assert_eq!(Verdict::lost(why).reason(), Some(text));
         }
-        assert_eq!(Way::output(4096).reason(), None);
+        assert_eq!(Verdict::output(4096).reason(), None);
     }
 }

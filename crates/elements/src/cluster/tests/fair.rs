@@ -1,4 +1,4 @@
-//! Who gets how much of a line that more wants to leave by than it has capacity for.
+//! The shares of nodes in a line that has less capacity than they request.
 
 use crate::testing::Bench;
 use cluster::{MacCode, NodeId, Phase, SourceCode};
@@ -16,9 +16,9 @@ fn bench(config: &str, workers: usize) -> Node {
     Node::with(&crate::registry(), config, 0, 0, options)
 }
 
-/// Four nodes with links of 2R/N whose ends are joined, R = 2 Mbit/s. Hosts at three of them send as many
-/// packets of 1,000 bytes a second as is said to one at the last, whose port's capacity is R. Returns what
-/// arrives there, by input, after some seconds.
+/// Four nodes whose links have a capacity of 2R/N and are connected to each other, R = 2 Mbit/s. Hosts at
+/// three of them send packets of 1,000 bytes to a host at the last, at the given rates in packets a second.
+/// The port there has the capacity R. Returns the bytes that arrive there, by input, after some seconds.
 fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
     const HOT: usize = 3;
     let mut text = String::new();
@@ -45,7 +45,7 @@ fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
         }
     }
     for (i, pps) in pps.iter().enumerate() {
-        // The flow, of 16, is what the packet's number says.
+        // The flow, of 16, follows from the packet's number.
         let data = format!("4500 03e8 0000 0000 4011 0000 0a00 0{}02 0a00 0402 0000 0035 03d4 0000", i + 1);
         let _ = writeln!(
             text,
@@ -79,18 +79,19 @@ fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
 #[test]
 fn inputs_share_an_oversubscribed_output_by_max_min_fairness() {
     for more in ["", ", DELTA 0"] {
-        // 1.8 R for R: who wants a quarter gets it, the others have the same.
+        // 1.8 R for a capacity of R: the node that sends a quarter gets all of that, the others get equal
+        // shares.
         let (got, mut nodes) = overload("ClusterQueue(CLUSTER, 100", more, [50, 150, 250]);
         let of_share = [got[0] as f64 / 400.0, got[1] as f64 / 800.0, got[2] as f64 / 800.0];
         assert!(jain(&of_share) >= 0.9995, "{more}: {got:?}");
-        // And nothing of the line is left unused.
+        // And the line is never idle.
         assert!(got.iter().sum::<u64>() >= 1985, "{more}: {got:?}");
         let left = nodes.read("c3.left");
         let lines: Vec<&str> = left.lines().collect();
         assert!(lines.len() == 3 && lines[0].starts_with("0 "), "{left}");
         assert!(nodes.read("out.inputs").lines().count() == 3);
     }
-    // In a queue for all, who sends most gets most.
+    // With one queue for all, the node that sends most gets most.
     let (got, _) = overload("Queue(100", "", [50, 150, 250]);
     let of_share = [got[0] as f64 / 400.0, got[1] as f64 / 800.0, got[2] as f64 / 800.0];
     assert!(jain(&of_share) < 0.95, "{got:?}");
@@ -104,7 +105,7 @@ fn frame(from: u16, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// How many bytes of each node have come out.
+/// How many bytes of each node have left.
 fn bytes_by_node(out: &[(usize, Packet)], at: usize) -> BTreeMap<u16, usize> {
     let mut all = BTreeMap::new();
     for (_, packet) in out {
@@ -123,7 +124,8 @@ fn a_link_serves_input_nodes_in_turn() {
         let config = format!("c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps); {config}");
         let mut e = Bench::with_config(&config, 1, 1);
         let framed = |from, bytes| [vec![0; offset], frame(from, bytes - offset)].concat();
-        // Node 2 sends eight times as much as node 0; node 1 itself and what is no internal frame are one.
+        // Node 2 sends eight times as much as node 0. Node 1 itself and frames that are not internal share
+        // one part.
         for _ in 0..50 {
             (0..16).for_each(|_| drop(e.push(0, &framed(2, 1500))));
             (0..4).for_each(|_| drop(e.push(0, &framed(0, 750))));
@@ -148,7 +150,7 @@ fn it_has_what_a_queue_has() {
     let mut e =
         Bench::with_config("c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps); e :: ClusterQueue(c, 5);", 1, 1);
     (0..9).for_each(|_| drop(e.push(0, &frame(0, 60))));
-    // Alone it gets four fifths of the room; the rest is for others, until there is none.
+    // Alone it gets four fifths of the space; the rest is for others, until they have filled it.
     assert_eq!((e.read("length"), e.read("drops"), e.read("capacity")), ("4".into(), "5".into(), "5".into()));
     e.push(0, &frame(2, 60));
     e.push(0, &frame(3, 60));
@@ -201,7 +203,7 @@ fn what_waits_stays_over_a_hot_swap() {
         let mut e = Node::with(&crate::registry(), &config("100", false), 0, 0, options);
         let frames = [0, 2, 2, 3].map(|from| Packet::from_bytes(&frame(from, 60)).unwrap());
         e.router().inject("in", 0, frames.into_iter().collect());
-        // The same, with other arguments, with too little room.
+        // The same, with other arguments, with too little space.
         for (rest, left) in [("100", "4"), ("200, QUANTUM 99", "4"), ("3", "3")] {
             e.router()
                 .hotswap(lang::Source::new("next", config(rest, false)))
@@ -238,7 +240,7 @@ fn a_cluster_that_grows_has_a_queue_for_each_new_node() {
         }
         swap(&mut e, 8, true);
         e.turns(50);
-        // What leaves is counted for the node whose queue it was in.
+        // Each packet that leaves is counted for the node whose queue it was in.
         let left: String = (0..8)
             .map(|n| if n < 3 { format!("{n} 0 2 120 0\n") } else { format!("{n} 0 1 60 0\n") })
             .collect();

@@ -1,4 +1,4 @@
-//! Switches around a fly: four nodes with external ports, eight servers in between.
+//! Switches of a fly: four nodes with external ports, eight servers between them.
 
 use cluster::{MacCode, NodeId, Phase, SourceCode, Topology};
 use runtime::{Options, Packet};
@@ -28,8 +28,8 @@ fn frame(from: u16, to: u16, flow: u16) -> Vec<u8> {
     [&address[..], &source, &[8, 0], &ip, &flow.to_be_bytes(), &[0, 53, 0, 8, 0, 0]].concat()
 }
 
-/// Gives a node packets of its own and follows each to where it stops: the nodes that it passes, and its
-/// bytes in the end.
+/// Gives a node packets of its own and follows each to the node where it leaves. Returns the nodes that it
+/// passes, and its bytes at the end.
 fn carry(nodes: &mut [Node], from: u16, frames: Vec<Vec<u8>>) -> Vec<(Vec<u16>, Vec<u8>)> {
     let mut stopped = Vec::new();
     for frame in frames {
@@ -64,7 +64,7 @@ fn all_pairs_are_joined_over_the_stages() {
             for to in 0..4 {
                 for (passed, bytes) in carry(&mut nodes, from, flows(from, to)) {
                     assert_eq!((passed[0], *passed.last().unwrap()), (from, to));
-                    // Behind the addresses nothing has changed.
+                    // The bytes behind the addresses are unchanged.
                     let flow = u16::from_be_bytes([bytes[34], bytes[35]]);
                     assert_eq!(bytes[14..], frame(from, to, flow)[14..]);
                     let code = MacCode::decode(bytes[..6].try_into().unwrap(), NODES).unwrap();
@@ -87,7 +87,7 @@ fn all_pairs_are_joined_over_the_stages() {
                 }
             }
         }
-        // All links are used; where everything is spread, all nodes are intermediates.
+        // All links are used; where everything goes via intermediate nodes, all nodes are intermediate nodes.
         assert_eq!(links.len(), 24, "{mode}: {links:?}");
         assert!(mode == "adaptive" || vias.len() == 4, "{vias:?}");
         assert!(nodes.iter_mut().all(|n| n.drops().is_empty()));
@@ -107,7 +107,7 @@ fn every_packet_is_counted_once_for_each_link() {
             rows.map(|row| row[what]["packets"].as_u64().unwrap()).sum()
         };
         assert_eq!(sum("direct") + sum("via_intermediate"), 4 * 64, "{mode}");
-        // Those for this node leave over no link; all others over one.
+        // Packets for this node leave over no link; all others over one.
         assert_eq!(sum("over"), 3 * 64, "{mode}");
         let links = nodes[0].read("c.links");
         let sent: u64 = links.lines().map(|l| l.split(' ').nth(3).unwrap().parse::<u64>().unwrap()).sum();
@@ -119,53 +119,53 @@ fn every_packet_is_counted_once_for_each_link() {
 #[test]
 fn a_flow_keeps_its_way_and_flows_differ() {
     let mut nodes = fly(", MODE valiant");
-    let ways: Vec<Vec<u16>> = (0..32)
+    let paths: Vec<Vec<u16>> = (0..32)
         .map(|flow| {
             let sent = (0..8).map(|_| frame(0, 3, flow)).collect();
-            let ways: BTreeSet<Vec<u16>> =
-                carry(&mut nodes, 0, sent).into_iter().map(|(way, _)| way).collect();
-            assert_eq!(ways.len(), 1, "{ways:?}");
-            ways.into_iter().next().unwrap()
+            let paths: BTreeSet<Vec<u16>> =
+                carry(&mut nodes, 0, sent).into_iter().map(|(path, _)| path).collect();
+            assert_eq!(paths.len(), 1, "{paths:?}");
+            paths.into_iter().next().unwrap()
         })
         .collect();
-    assert!(ways.iter().collect::<BTreeSet<_>>().len() > 6, "{ways:?}");
-    // Without flowlets each packet is on its own.
+    assert!(paths.iter().collect::<BTreeSet<_>>().len() > 6, "{paths:?}");
+    // Without flowlets, a path is chosen for each packet.
     let mut nodes = fly(", MODE valiant, DELTA 0");
     let sent = (0..64).map(|_| frame(0, 3, 1)).collect();
-    let ways: BTreeSet<Vec<u16>> = carry(&mut nodes, 0, sent).into_iter().map(|(way, _)| way).collect();
-    assert!(ways.len() > 6, "{ways:?}");
+    let paths: BTreeSet<Vec<u16>> = carry(&mut nodes, 0, sent).into_iter().map(|(path, _)| path).collect();
+    assert!(paths.len() > 6, "{paths:?}");
 }
 
 #[test]
 fn what_is_dead_is_gone_around() {
     let mut nodes = fly(", MODE valiant");
-    let tell = |nodes: &mut [Node], order: &str, value: &str| {
+    let write_all = |nodes: &mut [Node], handler: &str, value: &str| {
         let me: u16 = value.split(' ').next().unwrap().parse().unwrap();
         for (n, node) in nodes.iter_mut().enumerate().filter(|(n, _)| *n != usize::from(me)) {
-            node.try_write(&format!("c.{order}"), value).unwrap_or_else(|e| panic!("{n}: {e}"));
+            node.try_write(&format!("c.{handler}"), value).unwrap_or_else(|e| panic!("{n}: {e}"));
         }
     };
     let arrived = |nodes: &mut [Node], from: u16, to: u16| {
         let mut passed = BTreeSet::new();
-        for (way, _) in carry(nodes, from, flows(from, to)) {
-            assert_eq!(way.last(), Some(&to), "{way:?}");
-            passed.extend(way);
+        for (path, _) in carry(nodes, from, flows(from, to)) {
+            assert_eq!(path.last(), Some(&to), "{path:?}");
+            passed.extend(path);
         }
         passed
     };
-    // One server of each stage, no two of them on all ways of a pair.
+    // One server of each stage, no two of them on all paths of a pair.
     for dead in [5, 9] {
         assert!(arrived(&mut nodes, 0, 3).len() > 4);
-        tell(&mut nodes, "node_down", &dead.to_string());
+        write_all(&mut nodes, "node_down", &dead.to_string());
         for (from, to) in [(0, 3), (3, 0), (1, 2), (2, 1)] {
             assert!(!arrived(&mut nodes, from, to).contains(&dead), "{dead} is dead");
         }
-        tell(&mut nodes, "node_down", &format!("{dead} false"));
+        write_all(&mut nodes, "node_down", &format!("{dead} false"));
     }
-    // A node with external ports: neither an intermediate nor an output.
-    tell(&mut nodes, "node_down", "2");
+    // A node with external ports: neither intermediate nor output node.
+    write_all(&mut nodes, "node_down", "2");
     assert!(!arrived(&mut nodes, 0, 3).contains(&2));
-    assert!(carry(&mut nodes, 0, flows(0, 2)).iter().all(|(way, _)| way == &[0]));
+    assert!(carry(&mut nodes, 0, flows(0, 2)).iter().all(|(path, _)| path == &[0]));
     let drops: BTreeMap<String, u64> = nodes[0].drops().into_iter().collect();
     assert_eq!(drops, BTreeMap::from([("unreachable output node".to_owned(), 64)]));
 }
@@ -177,8 +177,8 @@ fn what_comes_to_the_wrong_place_is_dropped() {
     let from = |number: u32| SourceCode { node: NodeId(0), number }.encode().unwrap();
     let frame = |to: [u8; 6], source: [u8; 6]| [to, source].concat();
     let mut outer = switch(1, "");
-    // Straight or in the second phase for another node, in the first with another intermediate, a control
-    // frame.
+    // In the direct or the second phase for another node, in the first with another intermediate node, and a
+    // control frame.
     for bad in [
         frame(address(2, Phase::Direct), from(0)),
         frame(address(2, Phase::Second), from(0)),
@@ -188,12 +188,12 @@ fn what_comes_to_the_wrong_place_is_dropped() {
         assert!(outer.push(1, &bad).is_empty());
     }
     assert_eq!(outer.drops(), [("not for this node".to_owned(), 4)]);
-    // With this node as the intermediate it goes on.
+    // With this node as the intermediate node, the packet is forwarded.
     let good = frame(address(2, Phase::First), from(1 << 16));
     let out = outer.push(1, &good).remove(0);
     assert!([6, 7].contains(&out.0), "{}", out.0);
     assert_eq!(out.1, frame(address(2, Phase::Second), from(1 << 16)));
-    // A server in between has no packets of its own, and reads the source address too.
+    // A server between the nodes has no packets of its own, and reads the source address too.
     let mut inner = switch(10, "");
     assert!(inner.push(0, &super::fly::frame(10, 0, 1)).is_empty());
     assert!(inner.push(1, &frame(address(3, Phase::Direct), from(0))).is_empty());
@@ -205,7 +205,7 @@ fn what_comes_to_the_wrong_place_is_dropped() {
     assert_eq!(drops, wanted.map(|r| (r.to_owned(), 1)).into());
     assert_eq!(inner.push(1, &frame(address(0, Phase::Direct), from(9)))[0].0, 0);
     assert_eq!(inner.read("c.work").lines().nth(1), Some("transit 1 12"));
-    // What its links are.
+    // The links that it has.
     let links = inner.read("c.links");
     assert_eq!(
         links.lines().map(|l| l.split(' ').next().unwrap()).collect::<Vec<_>>(),
@@ -230,7 +230,7 @@ fn flies_that_cannot_be() {
     }
 }
 
-/// A byte behind the addresses that is read ends the test: there is none.
+/// Reading a byte behind the addresses ends the test: there is none.
 #[test]
 fn servers_in_between_and_intermediate_nodes_read_nothing_behind_the_addresses() {
     let guarded = |node: u16, phase, number: u32| {

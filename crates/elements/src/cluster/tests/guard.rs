@@ -1,5 +1,5 @@
-//! Whole ways through transit and output nodes, links and all, with frames of which nothing can be read
-//! behind the addresses.
+//! Whole paths through transit and output nodes, links included, with frames whose bytes behind the addresses
+//! cannot be read.
 
 use cluster::{MacCode, NodeId, Phase, SourceCode};
 use runtime::{Batch, Options, Packet};
@@ -8,7 +8,7 @@ use std::fmt::Write;
 type Node = runtime::testing::Bench;
 
 const MS: u64 = 1_000_000;
-/// The sink of packets for hosts; those of links have the number of their neighbor.
+/// The sink of packets for hosts; the sinks of links have the number of the neighbor.
 const HOSTS: usize = 99;
 
 fn bench(config: &str) -> Node {
@@ -34,7 +34,7 @@ fn inject(node: &mut Node, peer: usize, frames: Batch) {
     node.router().inject(&format!("wire{peer}"), 0, frames);
 }
 
-/// A node with its links, between neighbors that have nothing but their end of one.
+/// A node with its links, between neighbors that have only their end of one link.
 struct Joined {
     node: Node,
     me: u16,
@@ -42,7 +42,8 @@ struct Joined {
 }
 
 impl Joined {
-    /// `rest` is what the node has beside its switch `vlb` and what leads from that to its links.
+    /// `rest` is the configuration of the node except its switch `vlb` and the connections from that to the
+    /// links.
     fn new(me: u16, cluster: &str, peers: &[u16], rest: &str) -> Self {
         let mut text = links(me, cluster, peers) + "vlb :: ClusterSwitch(c); Idle -> [0] vlb;\n" + rest;
         for peer in peers {
@@ -61,7 +62,8 @@ impl Joined {
         }
         this
     }
-    /// All run for two milliseconds, and hear each other afterwards. Returns what neighbors have to say.
+    /// All run for two milliseconds and then receive each other's hellos. Returns the frames that the
+    /// neighbors send.
     fn say(&mut self) -> Vec<(usize, Vec<Packet>)> {
         let until = self.node.router().now_ns() + 2 * MS;
         for node in self.peers.iter_mut().map(|(_, node)| node).chain([&mut self.node]) {
@@ -83,8 +85,8 @@ impl Joined {
             inject(&mut self.node, peer, frames.into_iter().collect());
         }
     }
-    /// Gives the node a batch from a neighbor, in which hellos are among the data. Returns the data that
-    /// came out.
+    /// Gives the node a batch from a neighbor, in which there are hellos among the data. Returns the data
+    /// frames that leave.
     fn send(&mut self, from: u16, mut frames: Vec<Packet>) -> Vec<(usize, Packet)> {
         let n = frames.len();
         while frames.len() == n {
@@ -111,14 +113,15 @@ impl Joined {
     }
 }
 
-/// A frame of 1500 bytes of which the first `end` can be read; the source's number stands for the packet.
+/// A frame of 1500 bytes of which the first `end` can be read; the number in its source address identifies
+/// the packet.
 fn guarded(to: u16, phase: Phase, next_hop: u16, number: u32, end: usize) -> Packet {
     let to = MacCode { node: NodeId(to), port: 1, next_hop, phase }.encode().unwrap();
     let from = SourceCode { node: NodeId(0), number }.encode().unwrap();
     Packet::guarded(&[&to[..], &from, &[8, 0]].concat()[..end], 1500).unwrap()
 }
 
-/// A read behind the Ethernet addresses ends this process.
+/// A read behind the Ethernet addresses crashes this process.
 #[test]
 fn transit_with_links_reads_nothing_behind_the_addresses() {
     let rest = "vlb [1] -> Resequencer(c) -> Discard;";
@@ -137,7 +140,7 @@ fn transit_with_links_reads_nothing_behind_the_addresses() {
     let rest: String = [1, 3, 4, 5, 6, 7, 8, 9].iter().map(|n| format!("vlb [{n}] -> Discard;\n")).collect();
     let mut server = Joined::new(5, "NODES 12, TOPOLOGY fly 2 4", &[0, 2, 10, 11], &rest);
     let phases = [Phase::Direct, Phase::First, Phase::Second];
-    // The others are dead, as nobody here has links to them.
+    // The others are dead, as no node here has links to them.
     let sent = (0..12).map(|i| guarded(i % 2 * 2, phases[usize::from(i) % 3], 7, i.into(), 12)).collect();
     let out = server.send(0, sent);
     assert_eq!(out.len(), 12);
@@ -145,7 +148,8 @@ fn transit_with_links_reads_nothing_behind_the_addresses() {
     server.still_up();
 }
 
-/// The same for an output node, whose Resequencer brings the packets into order, up to the frames that leave.
+/// The same for an output node, whose Resequencer restores the order of the packets, up to the frames that
+/// leave.
 #[test]
 fn an_output_node_with_links_and_resequencer_reads_nothing_behind_the_addresses() {
     let rest = format!(
@@ -157,7 +161,7 @@ fn an_output_node_with_links_and_resequencer_reads_nothing_behind_the_addresses(
         node.node.write("arp.insert", &format!("10.0.2.{host} 2:0:0:0:0:{host:x}"));
     }
     let mut left = Vec::new();
-    // Straight from the input node, and over node 3, which overtakes.
+    // Directly from the input node, and via node 3, whose packets overtake.
     for (from, numbers) in [(0, [1, 4, 3]), (3, [6, 5, 2]), (0, [8, 9, 7]), (3, [10, 12, 11])] {
         let phase = if from == 0 { Phase::Direct } else { Phase::Second };
         let frames = numbers.map(|n| guarded(1, phase, n, n.into(), 14)).into();

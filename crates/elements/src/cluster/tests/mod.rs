@@ -1,5 +1,5 @@
-//! The tests of several elements of a cluster together: `node.rs` of one node's, `guard.rs` of whole ways
-//! through nodes, `fly.rs` of switches around a fly, `fair.rs` of how a line is shared.
+//! The tests of several elements of a cluster together: `node.rs`, those of one node; `guard.rs`, whole paths
+//! through nodes; `fly.rs`, the switches of a fly; `fair.rs`, how a line is shared.
 
 mod fair;
 mod fly;

@@ -1,4 +1,4 @@
-//! The cluster elements together.
+//! Tests of several elements of a node together.
 
 use crate::testing::Bench;
 use cluster::{MacCode, NodeId, Phase, SourceCode};
@@ -9,7 +9,7 @@ const NODES: u16 = 4;
 
 type Node = runtime::testing::Bench;
 
-/// A node around `elements`, with batches as they are usual.
+/// A node around `elements`, with batches of the usual size.
 fn node(elements: &str, inputs: usize, outputs: usize) -> Node {
     let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), elements, inputs, outputs, options)
@@ -58,7 +58,7 @@ fn encap_writes_node_port_and_next_hop() {
     let out = bench.send(0, to([10, 1, 2, 3]));
     assert_eq!(out[0].1.data(), [0xc2, 0, 8, 3, 2, 3, 0xc6, 0, 0x50, 0, 0, 0, 8, 0, 0x45, 1, 2]);
     assert_eq!(out[0].1.mac_header_offset(), Some(0));
-    // Without headroom the packet moves.
+    // Without headroom the packet is copied to another place.
     let mut tight = Packet::alloc(4, 20).unwrap();
     tight.set_dst_ip([10, 1, 255, 255]);
     assert_eq!(bench.send(0, tight)[0].1.data()[..6], [0xc2, 0, 8, 3, 255, 255]);
@@ -72,7 +72,7 @@ fn encap_writes_node_port_and_next_hop() {
         (bench.read("node"), bench.read("port"), bench.read("net")),
         ("8".into(), "3".into(), "10.1.0.0/16".into())
     );
-    // A host's own address: the only next hop of its network.
+    // The address of a single host: the only next hop of its network.
     let mut bench = node(&config("10.1.2.3/32"), 1, 1);
     assert_eq!(bench.send(0, to([10, 1, 2, 3]))[0].1.data()[..6], [0xc2, 0, 8, 3, 0, 0]);
 }
@@ -133,7 +133,7 @@ fn decap_refuses_what_is_not_its_own() {
 }
 
 #[test]
-fn little_traffic_goes_straight() {
+fn little_traffic_goes_directly() {
     let mut bench = switch(0, "");
     for to in 1..NODES {
         assert_eq!(bench.push(0, &frame(0, to, 9)), [(to.into(), frame(0, to, 9))]);
@@ -159,7 +159,7 @@ fn only_own_packets_are_taken_from_here() {
         assert!(bench.push(0, &bytes).is_empty());
         assert_eq!(reasons(&mut bench).get(reason), Some(&1), "{reason}");
     }
-    // A batch of all kinds: the good ones go on, in order.
+    // A batch with all cases: the good packets are forwarded, in order.
     let mixed = [frame(0, 1, 1), frame(3, 1, 1), frame(0, 2, 1), vec![], frame(0, 1, 2), frame(0, 0, 5)];
     let out = bench.send_batch(0, mixed.iter().map(|f| Packet::from_bytes(f).unwrap()).collect());
     let got: Vec<_> = out.iter().map(|(port, p)| (*port, p.data().to_vec())).collect();
@@ -200,12 +200,12 @@ fn links_bring_frames_for_here_and_for_others() {
     assert_eq!(bench.read("c.work"), "input 0 0\ntransit 2 26\noutput 3 39\nc 3.333\n");
 }
 
-/// Four nodes in a full mesh, whose links bring frames at once.
+/// Four nodes in a full mesh, whose links deliver frames at once.
 fn mesh(more: &str) -> Vec<Node> {
     (0..NODES).map(|node| switch(node, more)).collect()
 }
 
-/// Follows frames from a node to where they leave; returns (output node, links used, bytes).
+/// Follows frames from a node to the node where they leave; returns (output node, links used, bytes).
 fn carry(nodes: &mut [Node], from: u16, frames: Vec<Vec<u8>>) -> Vec<(usize, u32, Vec<u8>)> {
     let mut arrived = Vec::new();
     for bytes in frames {
@@ -235,7 +235,7 @@ fn every_packet_arrives_over_two_links_at_most() {
         assert!((1..=2).contains(hops) && *node == 2);
         assert_eq!((&bytes[..6], &bytes[6..]), (&address(2, phase)[..], &sent[6..]));
     }
-    // Half go directly: this node and the output node are two of four.
+    // Half of the packets go directly: this node and the output node are two of four.
     let (mut c, status) = (0.0, json(&mut nodes[0], "c.status"));
     let packets = |v: &serde_json::Value| v["packets"].as_u64().unwrap();
     let row = &status["matrix"]["to"][2];
@@ -258,15 +258,15 @@ fn every_packet_arrives_over_two_links_at_most() {
 fn a_flow_keeps_its_way() {
     let mut nodes = mesh(", MODE valiant");
     let mut first = |flow| nodes[0].push(0, &frame(0, 2, flow))[0].0;
-    let ways: Vec<usize> = (0..50).map(&mut first).collect();
-    assert!([1, 2, 3].iter().all(|link| ways.contains(link)), "{ways:?}");
-    assert_eq!((0..50).map(&mut first).collect::<Vec<_>>(), ways);
+    let outputs: Vec<usize> = (0..50).map(&mut first).collect();
+    assert!([1, 2, 3].iter().all(|link| outputs.contains(link)), "{outputs:?}");
+    assert_eq!((0..50).map(&mut first).collect::<Vec<_>>(), outputs);
     assert_eq!(nodes[0].read("c.flowlets"), "started 50\nkept 50\nmoved 0\nreturned 0\nspilled 0\n");
 }
 
 #[test]
 fn the_hash_of_a_network_card_is_the_flow() {
-    let ways = |hash: &dyn Fn(u16) -> u32, flow: &dyn Fn(u16) -> u16| -> BTreeSet<usize> {
+    let outputs = |hash: &dyn Fn(u16) -> u32, flow: &dyn Fn(u16) -> u16| -> BTreeSet<usize> {
         let mut bench = switch(0, ", MODE valiant");
         let packet = |n| {
             let mut packet = Packet::from_bytes(&frame(0, 2, flow(n))).unwrap();
@@ -275,8 +275,8 @@ fn the_hash_of_a_network_card_is_the_flow() {
         };
         (0..50).map(|n| bench.send(0, packet(n))[0].0).collect()
     };
-    assert_eq!(ways(&|_| 77, &|n| n).len(), 1);
-    assert_eq!(ways(&|n| n.into(), &|_| 5).len(), 3);
+    assert_eq!(outputs(&|_| 77, &|n| n).len(), 1);
+    assert_eq!(outputs(&|n| n.into(), &|_| 5).len(), 3);
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn what_is_dead_is_gone_around() {
         assert!(nodes[0].push(0, &frame(0, 1, flow)).is_empty());
     }
     // In transit: directly from here or not at all.
-    for (node, way) in [(3, Some(3)), (2, None), (1, None)] {
+    for (node, output) in [(3, Some(3)), (2, None), (1, None)] {
         let bytes = [&address(node, Phase::First)[..], &[0; 6]].concat();
-        assert_eq!(nodes[0].push(1, &bytes).first().map(|o| o.0), way);
+        assert_eq!(nodes[0].push(1, &bytes).first().map(|o| o.0), output);
     }
     assert_eq!(reasons(&mut nodes[0]), [("unreachable output node".to_owned(), 52)].into());
     assert!(nodes[0].read("c.links").starts_with("1 down down 0 0\n2 down up 0 0\n3 up up 51 "));
@@ -301,9 +301,9 @@ fn what_is_dead_is_gone_around() {
     assert!(nodes[0].push(0, &frame(0, 2, 1)).is_empty());
     nodes[0].write("c.node_down", "1 false");
     nodes[0].write("c.link_down", "0 2 false");
-    // What the direct path could not have goes directly first.
-    let ways: Vec<usize> = (0..200).map(|flow| nodes[0].push(0, &frame(0, 2, flow))[0].0).collect();
-    assert!(ways.contains(&1) && ways.contains(&2) && !ways.contains(&3), "{ways:?}");
+    // The budget of the direct path was saved while that was dead, and is used first.
+    let outputs: Vec<usize> = (0..200).map(|flow| nodes[0].push(0, &frame(0, 2, flow))[0].0).collect();
+    assert!(outputs.contains(&1) && outputs.contains(&2) && !outputs.contains(&3), "{outputs:?}");
     for (handler, wrong) in [
         ("node_down", "4"),
         ("node_down", "0"),
@@ -350,7 +350,7 @@ fn numbers_follow_each_other_within_a_stream() {
         for (to, mut numbers) in numbers {
             numbers.sort_unstable();
             let first = *next.entry(to).or_insert(1u32);
-            // What stays here is not numbered.
+            // Packets that stay at this node are not numbered.
             let n = numbers.len() as u32;
             let wanted = if to == NodeId(0) { vec![0] } else { (first..first + n).collect() };
             assert_eq!(numbers, wanted, "{to}");
@@ -374,8 +374,8 @@ fn a_hot_swap_keeps_what_is_known() {
         let send = |bench: &mut Node| {
             let frames = (0..30).map(|flow| Packet::from_bytes(&frame(0, 2, flow)).unwrap());
             bench.router().inject("e", 0, frames.collect());
-            let mut ways = (1..4).map(|i| bench.read(&format!("d{i}.count")).parse::<u64>().unwrap());
-            [ways.next().unwrap(), ways.next().unwrap(), ways.next().unwrap()]
+            let mut outputs = (1..4).map(|i| bench.read(&format!("d{i}.count")).parse::<u64>().unwrap());
+            [outputs.next().unwrap(), outputs.next().unwrap(), outputs.next().unwrap()]
         };
         bench.write("c.link_down", "2 1");
         let first = send(&mut bench);
@@ -385,14 +385,14 @@ fn a_hot_swap_keeps_what_is_known() {
             assert_eq!(bench.read("c.failures"), "link 2 1 forced\n");
             assert!(bench.read("c.matrix").starts_with(&matrix), "{nodes} {more}");
         }
-        // The flows still know their ways.
+        // The flows still keep their outputs.
         assert_eq!(send(&mut bench), first.map(|n| 2 * n));
         assert_eq!(bench.read("c.flowlets"), "started 30\nkept 30\nmoved 0\nreturned 0\nspilled 0\n");
         bench.write("c.reset", "");
         assert_eq!(bench.read("c.work"), "input 0 0\ntransit 0 0\noutput 0 0\nc 0.000\n");
         send(&mut bench);
         assert!(bench.read("c.work").starts_with("input 30 "));
-        // Fewer nodes: what was dead among those that are gone is forgotten.
+        // Fewer nodes: failures of those that no longer exist are forgotten.
         bench.write("c.node_down", "4");
         bench.router().write("hotconfig", &text(3, "")).unwrap();
         assert_eq!(bench.read("c.failures"), "link 2 1 forced\n");
@@ -424,7 +424,7 @@ fn workers_share_the_rates() {
     }
     let totals = state.totals();
     assert_eq!((totals.nodes[2].direct.packets, totals.delivered.bytes), (3, 60));
-    // R is per worker in the switch too: too little of it for eight is said.
+    // In the switch, too, R is divided by the workers: a warning is printed if that is too little for eight.
     let options = Options { workers: 8, ..Options::default() };
     let declaration = "ClusterInfo(NODE 0, NODES 2, RATE 7kbps)";
     let error = Node::attempt(&crate::registry(), declaration, 0, options);
@@ -470,7 +470,7 @@ fn bad_configurations_are_explained() {
     }
 }
 
-/// A whole configuration that is only made.
+/// A whole configuration that is built and not run.
 struct Router;
 
 impl Router {
@@ -538,8 +538,8 @@ fn keys_come_from_files_and_others_should_not_read_them() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// What is behind the addresses of a frame does not matter to nodes that are not its input node: a frame that
-/// ends there goes the same way.
+/// Nodes other than the input node do not read the bytes behind the addresses of a frame: all frames that end
+/// here take the same path.
 #[test]
 fn transit_and_output_nodes_need_nothing_behind_the_addresses() {
     for node in 0..NODES {
@@ -554,17 +554,17 @@ fn transit_and_output_nodes_need_nothing_behind_the_addresses() {
     }
 }
 
-/// A frame with internal addresses, of which nothing can be read that lies behind the first `end` bytes.
+/// A frame with internal addresses whose bytes behind the first `end` cannot be read.
 fn guarded(front: &[u8], end: usize) -> Packet {
     Packet::guarded(&front[..end], 1500).unwrap()
 }
 
-/// A read behind the Ethernet addresses ends this process.
+/// A read behind the Ethernet addresses crashes this process.
 #[test]
 fn transit_nodes_read_nothing_behind_the_addresses() {
     let mut bench = switch(1, ", RESEQUENCE true");
     let first = |to| guarded(&frame_in(to, Phase::First), 12);
-    // All to one link; to several; for this node and for nobody.
+    // All to one link; to several; for this node and for no node.
     for to in [&[2; 8][..], &[2, 3, 0, 2, 3, 3, 0, 0, 2], &[1, 2, 1, NODES, 0]] {
         let sent = to.iter().map(|to| first(*to)).collect();
         let out = bench.send_batch(1, sent);
@@ -579,8 +579,8 @@ fn transit_nodes_read_nothing_behind_the_addresses() {
     assert_eq!(bench.read("c.work"), "input 0 0\ntransit 19 28500\noutput 3 4500\nc 14.667\n");
 }
 
-/// The same for an output node, up to the frame that leaves: the header is taken off and another is put in
-/// its place.
+/// The same for an output node, up to the frame that leaves: the header is removed and replaced by another
+/// one.
 #[test]
 fn output_nodes_read_nothing_behind_the_addresses() {
     let config = "c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps);

@@ -4,7 +4,7 @@ use super::program::{Log, Program};
 use lang::quote::shift_word;
 use lang::unquote;
 use lang::vars::{Expander, Reference, VarKind, expand};
-use runtime::{Caller, HandlerError, Known};
+use runtime::{Caller, HandlerError, KnownHandler};
 use std::cell::RefCell;
 use std::io::Write as _;
 
@@ -13,7 +13,13 @@ const FAILED: i32 = -22;
 
 impl Program {
     /// Finds the handler whose name a text begins with; the rest is the parameter or the value.
-    fn find(&self, caller: &dyn Caller, log: &mut Log, text: &str, write: bool) -> Option<(Known, String)> {
+    fn find(
+        &self,
+        caller: &dyn Caller,
+        log: &mut Log,
+        text: &str,
+        write: bool,
+    ) -> Option<(KnownHandler, String)> {
         let (spec, value) = shift_word(text);
         // A name without an element is a handler of this script, if the script has a handler of that name.
         let own = format!("{}.{spec}", self.name);

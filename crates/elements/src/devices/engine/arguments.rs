@@ -3,7 +3,27 @@
 use super::rss::Rss;
 use super::tx::Fair;
 use crate::prelude::*;
-use dpdk::Method;
+use dpdk::{Method, PortSpec};
+
+/// The port that an argument names.
+pub(in crate::devices) fn port(text: &str) -> Result<PortSpec, ArgError> {
+    PortSpec::parse(text).map_err(|e| ArgError::new(e.to_string()))
+}
+
+/// Reads the `BURST` argument: the largest batch.
+pub(in crate::devices) fn burst(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<usize, ArgError> {
+    Ok(args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1))
+}
+
+/// Reads the `IQUEUE` argument: how many packets may wait for the device.
+pub(in crate::devices) fn waiting_limit(
+    args: &mut Args<'_>,
+    cx: &mut ConfigCx<'_>,
+) -> Result<usize, ArgError> {
+    let limit = args.k::<u32>("IQUEUE")?.map(|limit| limit as usize);
+    limit.into_iter().for_each(|limit| cx.holds(limit));
+    Ok(limit.unwrap_or(1024))
+}
 
 /// Reads the `METHOD` argument; Click's own methods mean `AUTO`.
 pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {

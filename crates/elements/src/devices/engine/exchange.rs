@@ -33,16 +33,16 @@ impl Exchange {
 
     fn end<E>(
         &self,
-        way: (usize, usize),
+        pair: (usize, usize),
         mine: impl Fn(End) -> Option<E>,
         split: impl Fn((Producer<Packet>, Consumer<Packet>)) -> (E, End),
     ) -> E {
         let mut waiting = self.0.lock().ignore_poison();
-        if let Some(end) = waiting.remove(&way).and_then(mine) {
+        if let Some(end) = waiting.remove(&pair).and_then(mine) {
             return end;
         }
         let (end, other) = split(spsc(RING));
-        waiting.insert(way, other);
+        waiting.insert(pair, other);
         end
     }
     /// The end into which `from` puts packets for `to`.

@@ -1,5 +1,6 @@
 //! The engine of `KernelTun` and `KernelTap`.
 
+use super::arguments;
 use super::host::{HostSlot, ToKernel};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
@@ -44,7 +45,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
         config.mtu = args.k("MTU")?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
+        let burst = arguments::burst(args, cx)?;
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;
         args.k::<bool>("ADJUST_HEADROOM")?;
         let device = HostSlot::open(cx, config);

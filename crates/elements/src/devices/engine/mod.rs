@@ -10,6 +10,7 @@ pub(super) mod host;
 pub(super) mod kernel;
 mod pause;
 pub(super) mod port;
+pub(super) mod queues;
 pub(crate) mod rss;
 pub(super) mod rx;
 mod spread;

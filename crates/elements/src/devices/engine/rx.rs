@@ -4,6 +4,7 @@ use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::pause::Pause;
 use super::port;
+use super::queues::Queues;
 use super::rss::Rss;
 use super::spread::Spreader;
 use crate::prelude::*;
@@ -61,17 +62,9 @@ pub(crate) struct Receiver {
     unchecked: u32,
 }
 
-/// The receive queues that an element polls.
-pub(crate) enum Queues {
-    /// One for each worker, but at most this many.
-    Any(u16),
-    /// A first queue, and how many from there on.
-    From(u16, u16),
-}
-
 impl Receiver {
     /// Requests the port and its queues.
-    pub(crate) fn new(
+    pub(in crate::devices) fn new(
         spec: &PortSpec,
         needs: PortConfig,
         queues: &Queues,
@@ -80,17 +73,11 @@ impl Receiver {
         cx: &mut ConfigCx<'_>,
     ) -> Self {
         let mut needs = PortConfig { rss_key: rss.key(), ..needs };
-        match *queues {
-            Queues::Any(most) => {
-                needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-                // Packets wait in the rings if there are fewer queues than workers. If the reason is that the
-                // device has no more queues, the buffers of the missing ones are available for the rings.
-                let missing = cx.workers().saturating_sub(needs.rx_queues.into());
-                needs.extra_buffers += if rss == Rss::None { 0 } else { RING * missing };
-            }
-            Queues::From(first, n) => {
-                needs.rx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
-            }
+        (needs.rx_queues, needs.rx_numbers) = queues.requested(cx.workers());
+        if needs.rx_queues > 0 && rss != Rss::None {
+            // Packets wait in the rings if there are fewer queues than workers. If the reason is that the
+            // device has no more queues, the buffers of the missing ones are available for the rings.
+            needs.extra_buffers += RING * cx.workers().saturating_sub(needs.rx_queues.into());
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Annotating a packet touches two more cache lines; this is done only if an element reads the

@@ -3,6 +3,7 @@
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::port;
+use super::queues::Queues;
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
@@ -113,17 +114,9 @@ pub(crate) struct Sender {
     given_up: (u64, u64),
 }
 
-/// The transmit queues that an element uses.
-pub(crate) enum Queues {
-    /// One for each worker, but at most this many.
-    Any(u16),
-    /// A first queue, and how many from there on.
-    From(u16, u16),
-}
-
 impl Sender {
     /// Requests the port and its queues.
-    pub(crate) fn new(
+    pub(in crate::devices) fn new(
         spec: &PortSpec,
         needs: PortConfig,
         queues: &Queues,
@@ -133,14 +126,7 @@ impl Sender {
         cx: &mut ConfigCx<'_>,
     ) -> Self {
         let mut needs = needs;
-        match *queues {
-            Queues::Any(most) => {
-                needs.tx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-            }
-            Queues::From(first, n) => {
-                needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
-            }
-        }
+        (needs.tx_queues, needs.tx_numbers) = queues.requested(cx.workers());
         // Packets wait in the rings if there are fewer queues than workers. If the reason is that the device
         // has no more queues, the buffers of the missing ones are available for the rings.
         let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
@@ -330,7 +316,7 @@ impl Sender {
 
     /// Notifies sources when more than half of the space for waiting packets is used, so that they leave
     /// packets where they are.
-    fn tell(&self, cx: &mut Cx<'_>) {
+    fn report_full(&self, cx: &mut Cx<'_>) {
         cx.set_full(2 * self.waiting.len() > self.room);
     }
 
@@ -349,7 +335,7 @@ impl Sender {
         let mut sent = self.send(cx);
         if self.waiting.is_empty() && self.chosen.is_empty() {
             self.stuck = false;
-            self.tell(cx);
+            self.report_full(cx);
             return;
         }
         let tries = if self.blocking && self.waiting.len() > self.room && !self.stuck { TRIES } else { 0 };
@@ -369,7 +355,7 @@ impl Sender {
             cx.count_overflow(excess.len());
             cx.drop_batch(excess, if gone { drops::PORT_GONE } else { drops::TRANSMIT_QUEUE_FULL });
         }
-        self.tell(cx);
+        self.report_full(cx);
         if self.has_work() {
             cx.reschedule();
         }
@@ -397,7 +383,7 @@ impl Sender {
             }
         }
         if !pulls {
-            self.tell(cx);
+            self.report_full(cx);
         }
         let mut again = self.has_work();
         if pulls && here && self.waiting.is_empty() {

@@ -95,9 +95,9 @@ pub(in crate::files) struct Output {
     begun: bool,
     id: Option<FileId>,
     written: Arc<Written>,
-    /// The outputs that write the same file until the new configuration takes over.
+    /// The outputs that write the same file until the new configuration takes effect.
     replaces: Vec<Arc<AtomicBool>>,
-    /// Set when another output has taken the file over.
+    /// Set when another output writes the file instead.
     ended: Arc<AtomicBool>,
     framing: Framing,
     hub: Arc<Hub>,
@@ -135,7 +135,7 @@ impl Output {
             id = Some(file.id().map_err(wrong)?);
             raw = match packer {
                 None => Raw::Nothing,
-                // It writes nothing before it has read its first input.
+                // The program writes nothing before it has read its first input.
                 Some((_, program)) => Raw::Pipe(
                     Command::new(program)
                         .arg("-c")
@@ -176,7 +176,7 @@ impl Output {
     /// before a hot swap stops writing.
     ///
     /// # Errors
-    /// The reason why that cannot be done: all packets are lost then.
+    /// The reason why that is not possible; all packets are then lost.
     fn begin(&mut self) -> Result<(), String> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
@@ -213,7 +213,7 @@ impl Output {
         (self.count, self.lost) = (0, 0);
     }
 
-    /// Adds a record, which `make` appends to the buffer. False if it is lost.
+    /// Adds a record, which `make` appends to the buffer. Returns false if the record is lost.
     pub(in crate::files) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
         if !self.failed {
             make(&mut self.buffer);
@@ -228,10 +228,10 @@ impl Output {
         false
     }
 
-    /// Writes out what is buffered.
+    /// Writes the buffer to the file.
     ///
     /// # Errors
-    /// The reason why that cannot be done; it has been printed.
+    /// The reason why that is not possible; it has been printed.
     pub(in crate::files) fn flush(&mut self) -> Result<(), String> {
         if self.failed {
             return Err(format!("{}: not written any more", self.name));
@@ -263,8 +263,8 @@ impl Output {
         }
     }
 
-    /// Only the first `done` bytes of the buffer could be written: the file is cut so that it ends with a
-    /// whole record.
+    /// Only the first `done` bytes of the buffer could be written: the file is truncated so that it ends with
+    /// a whole record.
     fn fail(&mut self, done: usize) {
         let (mut whole, mut at, mut lost) = (0, 0, 0);
         while let Some(rest) = self.buffer.get(at..).filter(|r| !r.is_empty()) {
@@ -281,7 +281,7 @@ impl Output {
         self.good += whole as u64;
         self.buffer = Vec::new();
         if let Raw::File(file) = &mut self.raw {
-            // A file that cannot be cut (a device, a pipe) stays as it is.
+            // A file that cannot be truncated (a device, a pipe) stays as it is.
             let _ = file.set_len(self.good);
             let _ = file.seek(SeekFrom::Start(self.good));
         }
@@ -293,7 +293,7 @@ impl Drop for Output {
         if !self.begun || self.ended.load(Ordering::Acquire) {
             // The file belongs to another output.
             if let Raw::Pipe(child) = &mut self.raw {
-                // It may have ended already.
+                // The program may have ended already.
                 let _ = child.kill();
                 let _ = child.wait();
             }

@@ -28,7 +28,7 @@ impl fmt::Display for TestFile {
 
 impl Drop for TestFile {
     fn drop(&mut self) {
-        // It may be gone already.
+        // It may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

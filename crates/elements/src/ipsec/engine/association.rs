@@ -284,9 +284,9 @@ impl Sa {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let name = self.algorithm.name();
         let driver = self.sessions.first().map_or("", |s| s.device().info().driver.as_str());
-        let way = if self.direction == Direction::In { "in" } else { "out" };
+        let direction = if self.direction == Direction::In { "in" } else { "out" };
         let mut line = format!(
-            "{way} {:#x} {} {} {name} {} bits on {driver}, packets {}, bytes {}, refused {}",
+            "{direction} {:#x} {} {} {name} {} bits on {driver}, packets {}, bytes {}, refused {}",
             self.spi,
             self.src,
             self.dst,

@@ -8,10 +8,10 @@ use locks::IgnorePoison;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Stands for no association.
+/// The index that means: no association.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Packets of one lane can be given to a device together.
+/// A crypto device and a type of algorithm. Packets of the same lane can be given to the device together.
 #[derive(Clone)]
 pub(crate) struct Lane {
     pub(crate) device: Arc<CryptoDevice>,
@@ -44,7 +44,7 @@ impl Spis {
     fn find(&self, spi: u32) -> u32 {
         let mask = self.0.len().wrapping_sub(1);
         let mut slot = Self::hash(spi);
-        // There are free slots, so this ends.
+        // There are always free slots, so the loop ends.
         while let Some((known, place)) = self.0.get(slot & mask) {
             if *place == NONE || *known == spi {
                 return *place;
@@ -55,11 +55,11 @@ impl Spis {
     }
 }
 
-/// All associations at one time; it is never modified.
+/// All associations at one time. It is never modified, but replaced by a new one.
 pub(crate) struct Index {
     pub(crate) sas: Vec<Arc<Sa>>,
     pub(crate) lanes: Vec<Lane>,
-    /// Whether some device should get longer batches than those that arrive.
+    /// Whether a device should get longer batches than those that arrive.
     pub(crate) gathers: bool,
     /// The lane of each association.
     lane_of: Vec<u32>,
@@ -83,7 +83,8 @@ impl Index {
                 }) as u32
             })
             .collect();
-        let of = |way: Direction| sas.iter().enumerate().filter(move |(_, sa)| sa.direction == way);
+        let of =
+            |direction: Direction| sas.iter().enumerate().filter(move |(_, sa)| sa.direction == direction);
         let mut painted = Box::new([NONE; 256]);
         for (at, sa) in of(Direction::Out) {
             if let Some(paint) = sa.paint {
@@ -98,12 +99,12 @@ impl Index {
     pub(crate) fn inbound(&self, spi: u32) -> u32 {
         self.inbound.find(spi)
     }
-    /// The same for the outbound one.
+    /// The index of the outbound association of this SPI, or [`NONE`].
     #[inline]
     pub(crate) fn outbound(&self, spi: u32) -> u32 {
         self.outbound.find(spi)
     }
-    /// The same for the outbound one of this paint.
+    /// The index of the outbound association of this paint, or [`NONE`].
     #[inline]
     pub(crate) fn painted(&self, paint: u8) -> u32 {
         self.painted[usize::from(paint)]
@@ -121,7 +122,7 @@ impl Index {
 
 /// How crypto devices are chosen.
 #[derive(Clone)]
-struct Means {
+struct CryptoChoice {
     /// `None`: the first one that supports the algorithm.
     device: Option<String>,
     workers: usize,
@@ -135,10 +136,10 @@ pub(crate) struct Database {
     version: AtomicU64,
     /// The associations from files, until the devices can be opened.
     waiting: Mutex<Vec<Spec>>,
-    means: Means,
+    crypto_choice: CryptoChoice,
 }
 
-/// A worker's view of a database, which is brought up to date once for each batch. Between two batches it
+/// A worker's view of a database, which is updated once for each batch. Between two batches it
 /// holds nothing: removed keys are freed when the batches that use them are done, even if a worker then has
 /// no work for a long time.
 pub(crate) struct Reader {
@@ -185,7 +186,7 @@ impl Database {
             index: Mutex::new(Arc::new(Index::new(Vec::new()))),
             version: AtomicU64::new(0),
             waiting: Mutex::default(),
-            means: Means { device, workers, capacity, eal },
+            crypto_choice: CryptoChoice { device, workers, capacity, eal },
         }
     }
 
@@ -214,15 +215,15 @@ impl Database {
 
     /// The fastest device that supports the association's algorithm.
     fn device(&self, spec: &Spec) -> Result<Arc<CryptoDevice>, String> {
-        let names: Vec<&str> = match &self.means.device {
+        let names: Vec<&str> = match &self.crypto_choice.device {
             Some(name) => vec![name],
             None => spec.algorithm.drivers().to_vec(),
         };
-        let queues = u16::try_from(self.means.workers).map_err(|_| "too many workers")?;
+        let queues = u16::try_from(self.crypto_choice.workers).map_err(|_| "too many workers")?;
         let mut problem = String::new();
         for name in names {
             // For both directions, and for the old and the new one while keys change.
-            match CryptoDevice::open(name, queues, self.means.capacity * 2) {
+            match CryptoDevice::open(name, queues, self.crypto_choice.capacity * 2) {
                 Ok(device) if device.can(&spec.transform()) => {
                     if spec.esn && spec.algorithm != Algorithm::AesGcm && device.info().hardware {
                         // The tag overwrites bytes that have been authenticated.
@@ -244,12 +245,12 @@ impl Database {
         Err(problem)
     }
 
-    /// Adds all of them, or none if one cannot be added.
+    /// Adds all of these associations, or none if one cannot be added.
     pub(crate) fn add(&self, specs: &[Spec], by_handler: bool) -> Result<(), String> {
         if specs.is_empty() {
             return Ok(());
         }
-        Eal::init(&self.means.eal).map_err(|e| e.to_string())?;
+        Eal::init(&self.crypto_choice.eal).map_err(|e| e.to_string())?;
         let current = self.lock();
         let mut sas = current.sas.clone();
         for spec in specs {
@@ -263,11 +264,11 @@ impl Database {
             {
                 return Err(format!("{what}: another one has paint {paint}"));
             }
-            if sas.len() >= self.means.capacity {
-                return Err(format!("{what}: CAPACITY is {}", self.means.capacity));
+            if sas.len() >= self.crypto_choice.capacity {
+                return Err(format!("{what}: CAPACITY is {}", self.crypto_choice.capacity));
             }
             let device = self.device(spec).map_err(|e| format!("{what}: {e}"))?;
-            let sessions = (0..self.means.workers)
+            let sessions = (0..self.crypto_choice.workers)
                 .map(|queue| device.session(queue, &spec.transform()))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|e| format!("{what}: {e}"))?;
@@ -287,7 +288,7 @@ impl Database {
         Ok(())
     }
 
-    /// Removes all.
+    /// Removes all associations.
     pub(crate) fn flush(&self) {
         self.publish(self.lock(), Index::new(Vec::new()));
     }
@@ -302,7 +303,7 @@ impl Database {
         let theirs = Arc::clone(&old.lock());
         let current = self.lock();
         let mut sas = current.sas.clone();
-        for sa in theirs.sas.iter().filter(|sa| sa.sessions.len() == self.means.workers) {
+        for sa in theirs.sas.iter().filter(|sa| sa.sessions.len() == self.crypto_choice.workers) {
             let known = sas.iter_mut().find(|new| new.spi == sa.spi && new.direction == sa.direction);
             match known {
                 Some(new) if new.identity == sa.identity => {
@@ -310,11 +311,12 @@ impl Database {
                     *new = if device(new) == device(sa) && new.by_handler == sa.by_handler {
                         Arc::clone(sa)
                     } else {
-                        // All workers are stopped, so that none takes numbers from the old one any more.
+                        // All workers are stopped, so none takes sequence numbers from the old association
+                        // any more.
                         Arc::new(sa.on(Arc::clone(&new.sessions), new.by_handler))
                     };
                 }
-                // Other words, the same keys. The workers are stopped here too.
+                // Written differently, but with the same keys. The workers are stopped here too.
                 Some(new) if new.key_identity == sa.key_identity => *new = Arc::new(new.continuing(sa)),
                 Some(_) => {}
                 None if sa.by_handler => sas.push(Arc::clone(sa)),
@@ -324,13 +326,13 @@ impl Database {
         self.publish(current, Index::new(sas));
     }
 
-    /// A line for each.
+    /// A line for each association.
     pub(crate) fn table(&self) -> String {
         let index = Arc::clone(&self.lock());
         index.sas.iter().map(|sa| sa.describe()).collect()
     }
 
-    /// How many there are.
+    /// The number of associations.
     pub(crate) fn len(&self) -> usize {
         self.lock().sas.len()
     }

@@ -106,30 +106,30 @@ fn protocol_number(text: &str) -> Option<u8> {
 
 /// The fields after the IP headers.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Upper {
+struct UpperLayer {
     /// `None`: unknown, because the packet is a fragment.
     protocol: Option<u8>,
     /// Source and destination; `None`: there are none, or they are in another fragment.
     ports: Option<(u16, u16)>,
 }
 
-impl Upper {
-    fn of(protocol: u8, bytes: Option<&[u8]>) -> Upper {
+impl UpperLayer {
+    fn of(protocol: u8, bytes: Option<&[u8]>) -> UpperLayer {
         let has = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDPLITE);
         let first = bytes.and_then(|b| b.first_chunk::<4>()).filter(|_| has);
         let ports = first.map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));
-        Upper { protocol: Some(protocol), ports }
+        UpperLayer { protocol: Some(protocol), ports }
     }
 
     /// Skips the extension headers of an IPv6 packet.
-    fn of6(mut next: u8, mut rest: &[u8]) -> Upper {
-        const UNKNOWN: Upper = Upper { protocol: None, ports: None };
+    fn of6(mut next: u8, mut rest: &[u8]) -> UpperLayer {
+        const UNKNOWN: UpperLayer = UpperLayer { protocol: None, ports: None };
         for _ in 0..MOST_EXTENSIONS {
             let Some((&[following, len, a, b], _)) = rest.split_first_chunk::<4>() else {
                 return if matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
                     UNKNOWN
                 } else {
-                    Upper::of(next, Some(rest))
+                    UpperLayer::of(next, Some(rest))
                 };
             };
             let skip = match next {
@@ -138,7 +138,7 @@ impl Upper {
                 // extension header.
                 FRAGMENT if u16::from_be_bytes([a, b]) & !7 != 0 => return UNKNOWN,
                 FRAGMENT => 8,
-                _ => return Upper::of(next, Some(rest)),
+                _ => return UpperLayer::of(next, Some(rest)),
             };
             (next, rest) = (following, rest.get(skip..).unwrap_or(&[]));
         }
@@ -180,7 +180,7 @@ impl Selectors {
                     return false;
                 }
                 let upper = h.is_first_fragment().then(|| packet.get(h.header_len()..)).flatten();
-                Upper::of(h.protocol(), upper)
+                UpperLayer::of(h.protocol(), upper)
             }
             Some(6) => {
                 let Some(h) = Ipv6::new(packet) else { return false };
@@ -191,7 +191,7 @@ impl Selectors {
                 if self.protocols.is_empty() && self.sports.is_empty() && self.dports.is_empty() {
                     return true;
                 }
-                Upper::of6(h.next_header(), packet.get(wire::ipv6::HEADER_LEN..).unwrap_or(&[]))
+                UpperLayer::of6(h.next_header(), packet.get(wire::ipv6::HEADER_LEN..).unwrap_or(&[]))
             }
             _ => return false,
         };

@@ -191,8 +191,8 @@ impl Spec {
                     };
                 }
                 _ => {
-                    let way = if direction == Direction::In { "in" } else { "out" };
-                    return Err(format!("'{way}' has no {name}"));
+                    let direction = if direction == Direction::In { "in" } else { "out" };
+                    return Err(format!("'{direction}' has no {name}"));
                 }
             }
         }

@@ -119,8 +119,9 @@ const TOO_MANY: &str = "too many different next hops (pairs of gateway and outpu
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
-        let said = std::fs::read_to_string("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling");
-        if said.is_ok_and(|s| s.starts_with("Mitigation")) { Kernel::SCALAR } else { Kernel::widest() }
+        let mitigation =
+            std::fs::read_to_string("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling");
+        if mitigation.is_ok_and(|s| s.starts_with("Mitigation")) { Kernel::SCALAR } else { Kernel::widest() }
     })
 }
 

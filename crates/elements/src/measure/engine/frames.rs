@@ -10,7 +10,7 @@ use measure::tag;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The contents of frames, apart from their flows.
-pub(in crate::measure) struct Look {
+pub(in crate::measure) struct FrameContents {
     pub(in crate::measure) src: wire::EtherAddr,
     pub(in crate::measure) dst: wire::EtherAddr,
     pub(in crate::measure) ttl: u8,
@@ -22,14 +22,14 @@ pub(in crate::measure) struct Look {
 
 /// Where one worker's frames come from.
 pub(in crate::measure) enum Frames {
-    V4(Box<Maker<Ipv4Addr>>),
-    V6(Box<Maker<Ipv6Addr>>),
+    V4(Box<FlowFrames<Ipv4Addr>>),
+    V6(Box<FlowFrames<Ipv6Addr>>),
     Replay(Replay),
 }
 
 /// The frames that were made: their number, their cost, their bytes.
 #[derive(Default)]
-pub(in crate::measure) struct Made {
+pub(in crate::measure) struct MadeFrames {
     pub(in crate::measure) frames: usize,
     pub(in crate::measure) cost: u64,
     pub(in crate::measure) bytes: u64,
@@ -39,11 +39,15 @@ impl Frames {
     /// The frames of worker `share.0` of `share.1`, with IPv6 or IPv4.
     pub(in crate::measure) fn of_flows(
         spec: &FlowSpec,
-        look: &Look,
+        contents: &FrameContents,
         six: bool,
         share: (usize, usize),
     ) -> Result<Self, ArgError> {
-        Ok(if six { Self::V6(maker(spec, look, share)?) } else { Self::V4(maker(spec, look, share)?) })
+        Ok(if six {
+            Self::V6(maker(spec, contents, share)?)
+        } else {
+            Self::V4(maker(spec, contents, share)?)
+        })
     }
     /// The number of flows, or of frames in the capture.
     pub(in crate::measure) fn flows(&self) -> usize {
@@ -70,7 +74,7 @@ impl Frames {
         rate: Rate,
         budget: u64,
         now_ns: u64,
-    ) -> Made {
+    ) -> MadeFrames {
         let time = Stamp::new(now_ns);
         match self {
             Self::V4(maker) => make_all(&mut **maker, packets, len, rate, budget, time),
@@ -81,15 +85,19 @@ impl Frames {
 }
 
 /// Flows of one IP version, used in turn.
-pub(in crate::measure) struct Maker<A> {
+pub(in crate::measure) struct FlowFrames<A> {
     template: Template<A>,
     flows: Box<[Flow<A>]>,
     next: usize,
     sizes: SizeSource,
 }
 
-fn maker<A: Family>(spec: &FlowSpec, look: &Look, share: (usize, usize)) -> Result<Box<Maker<A>>, ArgError> {
-    let (shortest, longest) = look.sizes.bounds();
+fn maker<A: Family>(
+    spec: &FlowSpec,
+    contents: &FrameContents,
+    share: (usize, usize),
+) -> Result<Box<FlowFrames<A>>, ArgError> {
+    let (shortest, longest) = contents.sizes.bounds();
     if shortest < A::SHORTEST {
         return Err(ArgError::new(format!(
             "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
@@ -101,15 +109,15 @@ fn maker<A: Family>(spec: &FlowSpec, look: &Look, share: (usize, usize)) -> Resu
     let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
     let flows = spec
         .tuples::<A>(share.0, share.1, count)
-        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(look.run, look.stream, i)))
+        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(contents.run, contents.stream, i)))
         .collect();
-    let template = Template::new(look.src, look.dst, look.ttl, longest);
-    let sizes = look.sizes.source(spec.seed.wrapping_add(share.0 as u64));
-    Ok(Box::new(Maker { template, flows, next: 0, sizes }))
+    let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
+    let sizes = contents.sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    Ok(Box::new(FlowFrames { template, flows, next: 0, sizes }))
 }
 
 /// Makes frames, one after the other.
-trait Make {
+trait MakeFrames {
     /// Makes `packet` the next frame, of `len` bytes. Returns `false`, and makes no frame, if there is no
     /// memory.
     fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool;
@@ -117,7 +125,7 @@ trait Make {
     fn next_len(&mut self) -> usize;
 }
 
-impl<A: Family> Make for Maker<A> {
+impl<A: Family> MakeFrames for FlowFrames<A> {
     #[inline]
     fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool {
         let Some(flow) = self.flows.get_mut(self.next) else { return false };
@@ -133,7 +141,7 @@ impl<A: Family> Make for Maker<A> {
     }
 }
 
-impl Make for Replay {
+impl MakeFrames for Replay {
     #[inline]
     fn make(&mut self, packet: &mut Packet, _len: usize, _time: Stamp) -> bool {
         fill(packet, self.frame())
@@ -147,15 +155,15 @@ impl Make for Replay {
 
 /// [`Frames::make`] for frames of one kind.
 #[inline]
-fn make_all<M: Make>(
+fn make_all<M: MakeFrames>(
     maker: &mut M,
     packets: &mut [Packet],
     len: &mut usize,
     rate: Rate,
     budget: u64,
     time: Stamp,
-) -> Made {
-    let mut made = Made::default();
+) -> MadeFrames {
+    let mut made = MadeFrames::default();
     for packet in packets {
         let price = rate.cost(*len);
         if made.cost + price > budget || !maker.make(packet, *len, time) {

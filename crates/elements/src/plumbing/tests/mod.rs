@@ -1,5 +1,5 @@
-//! What holds for all elements of the section: no packet is lost unseen, batches and workers change no count,
-//! and a new configuration keeps the counts.
+//! Properties of all elements of the section: no packet is lost without being counted, batches and workers
+//! change no count, and a new configuration keeps the counts.
 
 use runtime::testing::Bench;
 use runtime::{Options, Packet};
@@ -79,7 +79,7 @@ fn vectors_and_workers_change_no_count() {
         assert_eq!((read("s.count"), read("e.count"), read("e.byte_count")), (200, 200, 600));
         let (before, after) = (read("d.count"), read("x.count"));
         assert_eq!(before + after, 200);
-        // The call is exact on one worker with batches of one; else a little late.
+        // The call comes at exactly the right packet on one worker with batches of one; else a little later.
         assert!(
             if (workers, batch_size) == (1, 1) { after == 61 } else { after > 20 },
             "{workers} {batch_size} {after}"
@@ -106,7 +106,7 @@ fn a_new_configuration_keeps_the_counts() {
         );
         bench.write("s.reset", "");
         bench.run();
-        // The fourteenth packet of both configurations together makes the call.
+        // The fourteenth packet of both configurations together triggers the call.
         assert_eq!((bench.read("count"), bench.read("d.count")), ("20".into(), "13".into()));
     }
 }

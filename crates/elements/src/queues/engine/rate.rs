@@ -70,11 +70,11 @@ struct Line {
     /// The least number of tokens with which a packet may pass.
     floor: i64,
     start: Start,
-    begun: OnceLock<Begun>,
+    running: OnceLock<Running>,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct Running {
     base_ns: u64,
     used: AtomicI64,
 }
@@ -90,15 +90,15 @@ impl Line {
         let tokens = i64::try_from(tokens).unwrap_or(i64::MAX / 4).min(i64::MAX / 4);
         let capacity = if floor > 1 { tokens + floor } else { tokens.max(1) };
         let start = if matches!(burst, Burst::Gap) { Start::Grid } else { Start::Full };
-        Self { rate, capacity, floor, start, begun: OnceLock::new() }
+        Self { rate, capacity, floor, start, running: OnceLock::new() }
     }
 
     fn unlimited(&self) -> bool {
         self.rate >= NO_LIMIT || (self.rate == 0 && !matches!(self.start, Start::Grid))
     }
 
-    fn begun(&self, now_ns: u64) -> &Begun {
-        self.begun.get_or_init(|| {
+    fn running(&self, now_ns: u64) -> &Running {
+        self.running.get_or_init(|| {
             let (base_ns, used) = match self.start {
                 Start::Full => (now_ns, -self.capacity),
                 Start::Tokens(n) => (now_ns, -n),
@@ -111,7 +111,7 @@ impl Line {
                     (base, due - i64::from(into <= u128::from(SECOND_NS / 2)))
                 }
             };
-            Begun { base_ns, used: AtomicI64::new(used) }
+            Running { base_ns, used: AtomicI64::new(used) }
         })
     }
 
@@ -129,16 +129,16 @@ impl Line {
 
     /// The current number of tokens; negative if packets were larger than expected.
     fn tokens(&self, now_ns: u64) -> i64 {
-        let begun = self.begun(now_ns);
-        let earned = self.earned(now_ns.saturating_sub(begun.base_ns));
-        earned.saturating_sub(begun.used.load(Ordering::Relaxed)).min(self.capacity)
+        let running = self.running(now_ns);
+        let earned = self.earned(now_ns.saturating_sub(running.base_ns));
+        earned.saturating_sub(running.used.load(Ordering::Relaxed)).min(self.capacity)
     }
 
     /// Calls `want` with the current number of tokens, and takes as many as it returns.
     fn take(&self, now_ns: u64, want: impl Fn(i64) -> i64) -> i64 {
-        let begun = self.begun(now_ns);
-        let earned = self.earned(now_ns.saturating_sub(begun.base_ns));
-        let mut used = begun.used.load(Ordering::Relaxed);
+        let running = self.running(now_ns);
+        let earned = self.earned(now_ns.saturating_sub(running.base_ns));
+        let mut used = running.used.load(Ordering::Relaxed);
         loop {
             let tokens = earned.saturating_sub(used).min(self.capacity);
             let n = want(tokens);
@@ -146,7 +146,7 @@ impl Line {
                 return 0;
             }
             let next = earned.saturating_sub(tokens).saturating_add(n);
-            match begun.used.compare_exchange_weak(used, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match running.used.compare_exchange_weak(used, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return n,
                 Err(now) => used = now,
             }
@@ -158,10 +158,10 @@ impl Line {
         if self.rate == 0 {
             return None;
         }
-        let begun = self.begun(now_ns);
-        let goal = i128::from(begun.used.load(Ordering::Relaxed)) + i128::from(self.floor);
+        let running = self.running(now_ns);
+        let goal = i128::from(running.used.load(Ordering::Relaxed)) + i128::from(self.floor);
         let ns = (goal.max(0) as u128 * u128::from(SECOND_NS)).div_ceil(u128::from(self.rate));
-        Some(begun.base_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
+        Some(running.base_ns.saturating_add(u64::try_from(ns).unwrap_or(u64::MAX)))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The state of a ping.
 #[derive(Clone, Copy, PartialEq)]
-pub(in crate::transport) enum Fate {
+pub(in crate::transport) enum PingState {
     NeverSent,
     InFlight,
     Answered,
@@ -19,11 +19,11 @@ pub(in crate::transport) enum Fate {
 pub(in crate::transport) struct Sent {
     pub(in crate::transport) at_ns: u64,
     pub(in crate::transport) to: Ipv4Addr,
-    pub(in crate::transport) fate: Fate,
+    pub(in crate::transport) fate: PingState,
 }
 
 pub(in crate::transport) const NEVER: Sent =
-    Sent { at_ns: 0, to: Ipv4Addr::UNSPECIFIED, fate: Fate::NeverSent };
+    Sent { at_ns: 0, to: Ipv4Addr::UNSPECIFIED, fate: PingState::NeverSent };
 
 /// The replies to pings, and the statistics of the path.
 pub(in crate::transport) struct Replies {
@@ -67,7 +67,7 @@ impl Replies {
     }
     pub(in crate::transport) fn note_sent(&mut self, seq: u16, to: Ipv4Addr, now_ns: u64, count: u64) {
         if let Some(sent) = self.sent.get_mut(usize::from(seq)) {
-            *sent = Sent { at_ns: now_ns, to, fate: Fate::InFlight };
+            *sent = Sent { at_ns: now_ns, to, fate: PingState::InFlight };
         }
         self.count = count;
     }
@@ -78,16 +78,16 @@ impl Replies {
         seq: u16,
         from: Ipv4Addr,
         now_ns: u64,
-    ) -> Option<(u64, Fate)> {
+    ) -> Option<(u64, PingState)> {
         let sent = self.sent.get_mut(usize::from(seq))?;
         let before = sent.fate;
-        if before == Fate::NeverSent || sent.to != from {
+        if before == PingState::NeverSent || sent.to != from {
             return None;
         }
-        if before == Fate::InFlight {
-            sent.fate = Fate::Answered;
+        if before == PingState::InFlight {
+            sent.fate = PingState::Answered;
         } else {
-            sent.fate = Fate::Repeated;
+            sent.fate = PingState::Repeated;
             self.duplicates += 1;
         }
         let us = now_ns.saturating_sub(sent.at_ns) / 1000;

@@ -1,9 +1,9 @@
-//! What holds for all elements of the section: they survive any bytes.
+//! Properties of all elements of the section: no bytes make them panic.
 
 use crate::ip::engine::header::sample::marked;
 use crate::testing::Bench;
 
-/// Packets of any bytes, with headers that are nearly right and cut anywhere.
+/// Packets of random bytes, with headers that are nearly correct and are cut anywhere.
 #[test]
 fn any_bytes_are_survived() {
     let elements = [

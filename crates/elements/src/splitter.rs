@@ -2,44 +2,45 @@
 
 use crate::prelude::*;
 
-/// What goes to one output.
+/// The packets for one output.
 #[derive(Default)]
 struct Bin {
     packets: Batch,
     bytes: u64,
 }
 
-/// A batch for each output. Allocates when it is made, and not again; a packet costs a few instructions, as
-/// nothing is looked for.
-pub(crate) struct Dealer {
+/// A batch for each output. Memory is allocated only when the value is made. A packet costs a few
+/// instructions, as there is no search.
+pub(crate) struct Splitter {
     bins: Box<[Bin]>,
     filled: Vec<usize>,
 }
 
-impl Dealer {
-    /// For so many outputs.
+impl Splitter {
+    /// For this many outputs.
     pub(crate) fn new(outputs: usize) -> Self {
         Self { bins: (0..outputs).map(|_| Bin::default()).collect(), filled: Vec::with_capacity(outputs) }
     }
 
-    /// Gives each output its packets, in their order, with the sum of their lengths; first the output of the
-    /// first packet. `ways` has an output for each packet; those for which there is none go to `nowhere`.
+    /// Calls `each` for each output with its packets, in their order, and the sum of their lengths, beginning
+    /// with the output of the first packet. `outputs` has an output for each packet. A packet whose output
+    /// does not exist goes to `nowhere`.
     #[inline]
-    pub(crate) fn deal(
+    pub(crate) fn split(
         &mut self,
         mut batch: Batch,
-        ways: impl Iterator<Item = usize>,
+        outputs: impl Iterator<Item = usize>,
         cx: &mut Cx<'_>,
         mut nowhere: impl FnMut(usize, Packet, &mut Cx<'_>),
         mut each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
     ) {
-        for (packet, way) in batch.drain(..).zip(ways) {
-            let Some(bin) = self.bins.get_mut(way) else {
-                nowhere(way, packet, cx);
+        for (packet, output) in batch.drain(..).zip(outputs) {
+            let Some(bin) = self.bins.get_mut(output) else {
+                nowhere(output, packet, cx);
                 continue;
             };
             if bin.packets.is_empty() {
-                self.filled.push(way);
+                self.filled.push(output);
                 bin.packets = cx.spare_batch();
             }
             bin.bytes += packet.len() as u64;

@@ -1,65 +1,6 @@
-//! Tests of the split, on text.
-
-use super::file::{Cluster, Topology};
-use super::split::Whole;
-use lang::Source;
+use crate::file::{Cluster, Topology};
+use crate::testing::{CONF, element, file, load, node, parse, reads, refused, router};
 use std::path::Path;
-
-pub(super) const CONF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf");
-
-/// A cluster file for nodes in a mesh with one port each, changed by `change`.
-pub(super) fn file(nodes: u16, change: impl Fn(String) -> String) -> String {
-    let mut text =
-        String::from("name = \"t\"\nkey_file = \"t.key\"\nrate = \"1Gbps\"\nprogram = \"p.click\"\n");
-    for id in 0..nodes {
-        text += &format!(
-            "[[node]]\nid = {id}\n[[node.port]]\ndevice = \"eth{id}\"\nnetwork = \"10.0.{}.1/24\"\nmac = \"02:00:00:00:00:{id:02x}\"\n",
-            id + 1
-        );
-        for to in (0..nodes).filter(|to| *to != id) {
-            text += &format!("[[node.link]]\nto = {to}\ndevice = \"n{id}l{to}\"\n");
-        }
-    }
-    change(text)
-}
-
-pub(super) fn parse(text: &str) -> Result<Cluster, String> {
-    Cluster::parse("t.toml", text, Path::new("/conf")).map_err(|d| d.render(d.sources(), false))
-}
-
-pub(super) fn refused(text: &str) -> String {
-    parse(text).map(drop).unwrap_err()
-}
-
-pub(super) fn whole(cluster: &Cluster, program: &str) -> Result<Whole, String> {
-    let source = Source::new("p.click", program);
-    Whole::load(cluster, &source, None, &elements::registry()).map_err(|d| d.render(d.sources(), false))
-}
-
-pub(super) fn node(whole: &Whole, cluster: &Cluster, id: u16) -> String {
-    whole
-        .node(cluster, cluster.node(id).unwrap())
-        .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())))
-}
-
-/// The line that declares an element.
-fn element<'a>(text: &'a str, name: &str) -> &'a str {
-    let start = format!("{name} :: ");
-    text.lines()
-        .find_map(|l| l.strip_prefix(&start))
-        .unwrap_or_else(|| panic!("no {name} in\n{text}"))
-        .trim_end_matches(';')
-}
-
-/// The output can be read again.
-pub(super) fn reads(text: &str) {
-    lang::load(&[Source::new("node", text)], &lang::LoadOptions::default(), &elements::registry())
-        .unwrap_or_else(|d| panic!("{}\n{text}", d.render_plain(d.sources())));
-}
-
-fn router(ports: usize) -> String {
-    std::fs::read_to_string(format!("{CONF}/ip-router-{ports}.click")).unwrap()
-}
 
 #[test]
 fn the_example_is_split_into_four_routers() {
@@ -70,10 +11,10 @@ fn the_example_is_split_into_four_routers() {
     assert_eq!(cluster.topology, Topology::Mesh);
     assert_eq!(cluster.link_rate(&cluster.nodes[0].links[0]), 500_000_000);
     let registry = elements::registry();
-    let whole =
+    let loaded =
         crate::program::program(&registry, &cluster).unwrap_or_else(|_| panic!("the program is refused"));
     for me in 0..4 {
-        let text = node(&whole, &cluster, me);
+        let text = node(&loaded, &cluster, me);
         for port in 0..4u16 {
             let querier = element(&text, &format!("arpq{port}"));
             if port == me {
@@ -101,7 +42,7 @@ fn the_example_is_split_into_four_routers() {
         );
         assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
         assert!(!text.contains("CLUSTER_PORT"), "{text}");
-        // The output can be read again, and has no unconnected element.
+        // The output can be parsed again, and has no unconnected element.
         reads(&text);
     }
 }
@@ -117,9 +58,9 @@ fn every_node_of_the_example_passes_the_check() {
     let cluster = Cluster::load(&dir.path().join("rb4.toml")).unwrap();
     crate::key::key_is_good(&cluster).unwrap();
     let registry = std::sync::Arc::new(elements::registry());
-    let whole = crate::program::program(&registry, &cluster).unwrap();
+    let loaded = crate::program::program(&registry, &cluster).unwrap();
     for node in cluster.present() {
-        let (elements, warnings) = crate::program::check_node(&registry, &cluster, &whole, node).unwrap();
+        let (elements, warnings) = crate::program::check_node(&registry, &cluster, &loaded, node).unwrap();
         assert!(elements > 90 && warnings.is_empty(), "{}", warnings.render_plain(warnings.sources()));
     }
     std::fs::write(dir.path().join("rb4.key"), "00ff").unwrap();
@@ -130,7 +71,7 @@ fn every_node_of_the_example_passes_the_check() {
 fn compound_elements_are_split_too() {
     let program = std::fs::read_to_string(format!("{CONF}/ip-router.click")).unwrap();
     let cluster = parse(&file(3, |t| t)).unwrap();
-    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 1);
+    let text = node(&load(&cluster, &program).unwrap(), &cluster, 1);
     assert!(element(&text, "if0/arp").starts_with("ClusterEncap(cluster, NODE 0, PORT 0"), "{text}");
     assert!(element(&text, "if1/arp").starts_with("ARPQuerier(10.0.2.1"), "{text}");
     reads(&text);
@@ -147,8 +88,8 @@ fn a_node_may_have_several_ports_and_another_none() {
         cluster.ports().map(|(n, i, p)| (n.id, i, p.number)).collect::<Vec<_>>(),
         [(1, 0, 0), (1, 1, 1)]
     );
-    let whole = whole(&cluster, &router(2)).unwrap();
-    let (zero, one) = (node(&whole, &cluster, 0), node(&whole, &cluster, 1));
+    let loaded = load(&cluster, &router(2)).unwrap();
+    let (zero, one) = (node(&loaded, &cluster, 0), node(&loaded, &cluster, 1));
     assert_eq!(element(&zero, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 1, NET 10.2.0.0/16)");
     assert!(zero.contains("vlb[0] -> cluster_none :: Discard;"), "{zero}");
     // Hosts get ICMP errors from the node at which their packets entered.
@@ -172,7 +113,7 @@ fn removed_nodes_leave_their_numbers() {
     let cluster = parse(&file(3, gone)).unwrap();
     assert_eq!((cluster.size(), cluster.present().count()), (3, 2));
     let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
-    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 0);
+    let text = node(&load(&cluster, &program).unwrap(), &cluster, 0);
     assert_eq!(element(&text, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 0, NET 10.0.2.0/24)");
     assert_eq!(element(&text, "arpq2"), "ClusterEncap(cluster, NODE 2, PORT 0, NET 10.0.3.0/24)");
     assert!(text.contains("vlb[1] -> cluster_unlinked1 :: Discard;") && !text.contains("n0l1"), "{text}");
@@ -180,7 +121,7 @@ fn removed_nodes_leave_their_numbers() {
     let sparse = file(3, |t| t.replace("id = 2\n", "id = 5\n").replace("to = 2\n", "to = 5\n"));
     let cluster = parse(&sparse).unwrap();
     assert_eq!(cluster.size(), 6);
-    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 5);
+    let text = node(&load(&cluster, &program).unwrap(), &cluster, 5);
     assert!(text.contains("NODE 5, NODES 6") && element(&text, "arpq2").starts_with("ARPQuerier"), "{text}");
 }
 
@@ -188,12 +129,12 @@ fn removed_nodes_leave_their_numbers() {
 fn routes_of_the_file_lead_to_the_right_output() {
     let route = |t: String| t + "[[route]]\nprefix = \"0.0.0.0/0\"\nvia = \"10.0.3.9\"\n";
     let cluster = parse(&file(4, route)).unwrap();
-    let whole = whole(&cluster, &router(4)).unwrap();
+    let loaded = load(&cluster, &router(4)).unwrap();
     for id in 0..4 {
-        let text = node(&whole, &cluster, id);
-        // It comes first, so that it has priority over the program's own.
+        let text = node(&loaded, &cluster, id);
+        // The route comes first, so that it has priority over the program's own.
         assert!(element(&text, "rt").starts_with("RadixIPLookup(0.0.0.0/0 10.0.3.9 3,"), "{text}");
-        // Others can be added at run time.
+        // Other routes can be added at run time.
         assert_eq!(element(&text, "cluster_routes"), "ClusterRoutes(cluster, TABLE rt)");
     }
 }
@@ -202,7 +143,7 @@ fn routes_of_the_file_lead_to_the_right_output() {
 fn watched_links() {
     let hello = |t: String| t + "[hello]\nevery = \"20ms\"\ndead = \"60ms\"\n";
     let cluster = parse(&file(4, |t| hello(t).replace("\"eth3\"", "\"eth3\"\nmtu = 1400"))).unwrap();
-    let text = node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0);
+    let text = node(&load(&cluster, &router(4)).unwrap(), &cluster, 0);
     assert_eq!(element(&text, "link2"), "ClusterLink(cluster, PEER 2, MTU 1500, HELLO 0.02s, DEAD 0.06s)");
     for line in [
         "-> [0]link2[0] -> [1]vlb;",
@@ -218,7 +159,7 @@ fn watched_links() {
 fn a_resequencer_in_place_of_flowlets() {
     let text = |policy: &str| {
         let cluster = parse(&file(4, |t| format!("{t}[policy]\n{policy}"))).unwrap();
-        node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0)
+        node(&load(&cluster, &router(4)).unwrap(), &cluster, 0)
     };
     let plain = text("resequence = true\n");
     assert!(plain.contains("DELTA 0s, RESEQUENCE true"), "{plain}");
@@ -231,7 +172,7 @@ fn a_resequencer_in_place_of_flowlets() {
 fn shaped_links() {
     let cluster =
         parse(&file(4, |t| t.replace("rate =", "shape = true\nlink_rate = \"300M\"\nrate ="))).unwrap();
-    let text = node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0);
+    let text = node(&load(&cluster, &router(4)).unwrap(), &cluster, 0);
     assert!(
         text.contains("BandwidthShaper(300000000bps)") && text.contains("LINK_RATE 300000000bps"),
         "{text}"
@@ -243,12 +184,12 @@ fn fair_queues() {
     let program = router(4);
     let text = |change: &dyn Fn(String) -> String| {
         let cluster = parse(&file(4, change)).unwrap();
-        let text = node(&whole(&cluster, &program).unwrap(), &cluster, 2);
+        let text = node(&load(&cluster, &program).unwrap(), &cluster, 2);
         reads(&text);
         text
     };
     let fair = text(&|t| t);
-    // For links and for the node's own port; the others have nothing there.
+    // For links and for the node's own port; the others have no queue in this configuration.
     assert!(fair.contains("link3_queue :: ClusterQueue(cluster, 1000) ->"), "{fair}");
     assert_eq!(fair.matches("ClusterQueue(cluster, 1000, PORT 0)").count(), 1, "{fair}");
     assert_eq!(fair.matches(" Queue(1000)").count(), 3, "{fair}");
@@ -256,9 +197,9 @@ fn fair_queues() {
     // Without this setting, the program's own queues stay.
     let fifo = text(&|t| t.replace("rate =", "fair = false\nrate ="));
     assert!(fifo.contains("link3_queue :: Queue(1000) ->") && !fifo.contains("ClusterQueue"), "{fifo}");
-    // Frames of a tunnel wait with its headers.
+    // Frames of a tunnel wait in the queue with its headers.
     let cluster = parse(&tunnelled(3, |t| t)).unwrap();
-    let tunnels = node(&whole(&cluster, &router(3)).unwrap(), &cluster, 1);
+    let tunnels = node(&load(&cluster, &router(3)).unwrap(), &cluster, 1);
     assert!(
         tunnels.contains("cluster_fabric0_queue :: ClusterQueue(cluster, 1000, OFFSET 50) ->"),
         "{tunnels}"
@@ -269,7 +210,7 @@ fn fair_queues() {
     {
         let program = program.replace("out2 :: Queue(1000)", &format!("out2 :: {queue}"));
         let cluster = parse(&file(4, |t| t)).unwrap();
-        let text = node(&whole(&cluster, &program).unwrap(), &cluster, 2);
+        let text = node(&load(&cluster, &program).unwrap(), &cluster, 2);
         assert!(element(&text, "out2").starts_with(wanted), "{text}");
     }
 }
@@ -293,14 +234,14 @@ fn a_port_with_a_rate() {
         ("fair = false\n", "-> cluster_shaper1 :: BandwidthShaper(40000000bps) -> [0]"),
     ] {
         let cluster = rated(more);
-        let whole = whole(&cluster, &program).unwrap();
-        let text = node(&whole, &cluster, 1);
+        let loaded = load(&cluster, &program).unwrap();
+        let text = node(&loaded, &cluster, 1);
         reads(&text);
         assert!(text.contains(wanted), "{wanted}\nis not in\n{text}");
-        assert!(!node(&whole, &cluster, 0).contains("BandwidthShaper"));
+        assert!(!node(&loaded, &cluster, 0).contains("BandwidthShaper"));
     }
     let message =
-        whole(&rated(""), &program.replace("Queue(1000)", "MixedQueue(1000)")).map(drop).unwrap_err();
+        load(&rated(""), &program.replace("Queue(1000)", "MixedQueue(1000)")).map(drop).unwrap_err();
     assert!(
         message.contains("port 1 (eth1 of node 1) has a rate, but no Queue before its ToDevice"),
         "{message}"
@@ -316,7 +257,7 @@ fn measured_hops() {
     let hops = |text: &str| parse(&file(2, |t| t.replace("rate =", &format!("{text}rate =")))).unwrap();
     let (plain, measured) = (hops(""), hops("measure = true\n"));
     let program = router(2);
-    let text = node(&whole(&measured, &program).unwrap(), &measured, 1);
+    let text = node(&load(&measured, &program).unwrap(), &measured, 1);
     reads(&text);
     for part in [
         "-> cluster_hop_in1 :: MeasureHop(STAMP true) ->",
@@ -327,77 +268,20 @@ fn measured_hops() {
     }
     // Nodes that measure and nodes that do not can be mixed; and nodes that do not measure read nothing after
     // the Ethernet header.
-    let without = whole(&plain, &program).unwrap();
-    assert_eq!(whole(&measured, &program).unwrap().digest(), without.digest());
+    let without = load(&plain, &program).unwrap();
+    assert_eq!(load(&measured, &program).unwrap().digest(), without.digest());
     assert!(!node(&without, &plain, 1).contains("MeasureHop"));
 }
 
 #[test]
-fn the_digest_is_about_what_nodes_must_agree_on() {
-    let digest = |text: &str, program: &str| {
-        let cluster = parse(text).unwrap();
-        whole(&cluster, program).unwrap().digest().to_owned()
-    };
-    let program = router(4);
-    let first = digest(&file(4, |t| t), &program);
-    assert_eq!(first.len(), 32);
-    let same = file(4, |t| {
-        format!("# a comment\n{}", t.replace("eth1", "eth7").replace("id = 2", "id = 2\nnetns = \"x\""))
-    });
-    assert_eq!(digest(&same, &program), first);
-    let node_of_its_own = file(4, |t| t.replace("rate = \"1Gbps\"", "rate = \"2Gbps\""));
-    assert_ne!(digest(&node_of_its_own, &program), first);
-    assert_ne!(digest(&file(4, |t| t), &program.replace("Queue(1000)", "Queue(100)")), first);
-}
-
-#[test]
-fn programs_that_cannot_be_split() {
+fn packets_cannot_leave_past_the_querier_of_another_nodes_port() {
     let cluster = parse(&file(2, |t| t)).unwrap();
-    let refused = |program: &str| whole(&cluster, program).map(drop).unwrap_err();
-    let base = router(2);
-
-    let message = refused(
-        &base
-            .replace("arpq1 :: ARPQuerier($IP1, $MAC1) -> out1;", "arpq1 :: Null -> out1;")
-            .replace("c1[1] -> [1]arpq1", "c1[1] -> Discard"),
-    );
-    assert!(message.contains("ToDevice of port 1 (eth1 of node 1) is not behind an ARPQuerier"), "{message}");
-
-    let message = refused(&(base.clone() + "\narpq0[1] -> out1;\n"));
-    assert!(message.contains("port 1 (eth1 of node 1) is behind several ARPQueriers"), "{message}");
-
-    let shared = "FromDevice($DEV0) -> Strip(14) -> q :: ARPQuerier($IP0, $MAC0) -> t :: Tee -> Queue -> ToDevice($DEV0);\n\
-        t[1] -> Queue -> ToDevice($DEV1); FromDevice($DEV1) -> [1]q;\n\
-        define($IP0 1.0.0.1, $MAC0 2:0:0:0:0:1, $DEV0 a, $DEV1 b);";
-    let message = refused(shared);
-    assert!(message.contains("packets from 'q' can reach the devices of port 0 and of port 1"), "{message}");
-
-    let message = refused(&base.replace("Device($DEV1)", "Device(eth9)"));
-    assert!(
-        message.contains("'eth9' is not a port of the cluster file")
-            && message.contains("the program has no FromDevice for port 1"),
-        "{message}"
-    );
-
-    let message = refused(&base.replace("rt[3] -> Discard", "cluster :: Null; rt[3] -> cluster -> Discard"));
-    assert!(message.contains("'cluster' is a name that `valiant cluster` uses"), "{message}");
-
-    // Past the querier of another node's port.
-    let leak = base + "\nInfiniteSource -> leak :: Null -> out1;\n";
-    let whole = whole(&cluster, &leak).unwrap();
-    let diags = whole.node(&cluster, cluster.node(0).unwrap()).map(drop).unwrap_err();
+    let leak = router(2) + "\nInfiniteSource -> leak :: Null -> out1;\n";
+    let loaded = load(&cluster, &leak).unwrap();
+    let diags = loaded.node(&cluster, cluster.node(0).unwrap()).map(drop).unwrap_err();
     let message = diags.render(diags.sources(), false);
     assert!(message.contains("would leave by eth1 of node 1 past its ARPQuerier"), "{message}");
-    assert!(whole.node(&cluster, cluster.node(1).unwrap()).is_ok());
-
-    let two_tables = "\nIdle -> r :: LookupIPRoute(0/0 0) -> Discard;\n";
-    let routed =
-        parse(&file(2, |t| t + "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.2\"\n")).unwrap();
-    let message = super::tests::whole(&routed, &(router(2) + two_tables)).map(drop).unwrap_err();
-    assert!(message.contains("no routing table for the route to 10.9.0.0/16"), "{message}");
-    let named = parse(&file(2, |t| format!("table = \"tr\"\n{t}"))).unwrap();
-    let message = super::tests::whole(&named, &(router(2) + two_tables)).map(drop).unwrap_err();
-    assert!(message.contains("table = \"tr\": the program has no such routing table"), "{message}");
+    assert!(loaded.node(&cluster, cluster.node(1).unwrap()).is_ok());
 }
 
 /// Links in a mesh as tunnels through one fabric: node N has 192.168.0.N+1.
@@ -420,7 +304,7 @@ fn tunnelled(nodes: u16, change: impl Fn(String) -> String) -> String {
 #[test]
 fn tunnels_share_a_device() {
     let cluster = parse(&tunnelled(3, |t| t)).unwrap();
-    let text = node(&whole(&cluster, &router(3)).unwrap(), &cluster, 1);
+    let text = node(&load(&cluster, &router(3)).unwrap(), &cluster, 1);
     reads(&text);
     assert_eq!(text.matches("FromDevice(fab0").count(), 1, "{text}");
     assert_eq!(
@@ -435,7 +319,7 @@ fn tunnels_share_a_device() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     let shaped = parse(&tunnelled(3, |t| t.replace("rate =", "shape = true\nrate ="))).unwrap();
-    let text = node(&whole(&shaped, &router(3)).unwrap(), &shaped, 1);
+    let text = node(&load(&shaped, &router(3)).unwrap(), &shaped, 1);
     reads(&text);
     assert!(
         text.contains("BandwidthShaper(666666666bps) -> link0_unqueue :: Unqueue -> link0_tunnel"),
@@ -456,7 +340,7 @@ fn tunnels_share_a_device() {
         )
     });
     let cluster = parse(&far).unwrap();
-    let text = node(&whole(&cluster, &router(2)).unwrap(), &cluster, 0);
+    let text = node(&load(&cluster, &router(2)).unwrap(), &cluster, 0);
     reads(&text);
     assert!(text.contains("MTU 1550) -> SetIPAddress(192.168.0.9) -> [0]cluster_fabric0_arp;"), "{text}");
     assert!(text.contains("ARPResponder(192.168.0.1 02:00:00:00:00:09)"), "{text}");
@@ -479,8 +363,8 @@ fn tunnels_share_a_device() {
         ),
         ("device = \"eth0\"", "device = \"fab0\"", "fab0 is used twice"),
     ] {
-        let said = refused(&tunnelled(3, |t| t.replacen(from, to, 1)));
-        assert!(said.contains(says), "{says}\nis not in\n{said}");
+        let errors = refused(&tunnelled(3, |t| t.replacen(from, to, 1)));
+        assert!(errors.contains(says), "{says}\nis not in\n{errors}");
     }
 }
 
@@ -508,9 +392,9 @@ fn a_fly_is_split_too() {
     assert_eq!((cluster.size(), cluster.topology), (12, Topology::Fly { k: 2 }));
     // 2R/k.
     assert_eq!(cluster.link_rate(&cluster.nodes[0].links[0]), 1_000_000_000);
-    let whole = whole(&cluster, &router(4)).unwrap();
+    let loaded = load(&cluster, &router(4)).unwrap();
     for me in 0..12 {
-        let text = node(&whole, &cluster, me);
+        let text = node(&loaded, &cluster, me);
         reads(&text);
         assert!(
             element(&text, "cluster").starts_with(&format!("ClusterInfo(NODE {me}, NODES 12, ")),
@@ -532,7 +416,7 @@ fn a_fly_is_split_too() {
         let peers =
             |cluster: &Cluster| cluster.node(id).unwrap().links.iter().map(|l| l.to).collect::<Vec<_>>();
         assert_eq!(peers(&example), peers(&cluster));
-        reads(&node(&self::whole(&example, &router(4)).unwrap(), &example, id));
+        reads(&node(&load(&example, &router(4)).unwrap(), &example, id));
     }
     let cases: [(&str, &str, &str); 6] = [
         ("k = 2", "k = 3", "in this 3-ary 2-fly of 4 nodes and 8 servers in between"),
@@ -543,7 +427,7 @@ fn a_fly_is_split_too() {
         ("to = 5\ndevice = \"n0l5\"", "to = 6\ndevice = \"n0l5\"", "a link between nodes 0 and 6"),
     ];
     for (from, to, says) in cases {
-        let said = refused(&fly(|t| t.replacen(from, to, 1)));
-        assert!(said.contains(says), "{says}\nis not in\n{said}");
+        let errors = refused(&fly(|t| t.replacen(from, to, 1)));
+        assert!(errors.contains(says), "{says}\nis not in\n{errors}");
     }
 }
