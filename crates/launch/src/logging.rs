@@ -4,9 +4,12 @@
 //! each is an object on a line of its own, with time, level, target and message.
 
 use crate::progress;
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, Args, Command, ValueEnum};
 use dpdk::{LogLevel, LogLine};
 use locks::IgnorePoison;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,13 +26,15 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// The targets of Valiant's own messages: a level without a target is for all of these.
 const TARGETS: [&str; 9] =
-    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LEFT_OUT];
+    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LOG];
+/// The target of what a node that follows etcd reports, a part of `etcd`.
+const AGENT: &str = "etcd::agent";
 /// The target of errors of configurations, and of the message that a command has failed. Errors of both are
 /// printed whatever the filter is.
 const CONFIGURATION: &str = "configuration";
 const COMMAND: &str = "command";
-/// The target of messages about messages that were left out.
-const LEFT_OUT: &str = "log";
+/// The target of messages about the log: messages that were left out, targets that do not exist.
+const LOG: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
 
@@ -45,10 +50,10 @@ const BUCKETS: usize = 256;
 pub struct LogArgs {
     /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for all of
     /// Valiant's messages, or TARGET=LEVEL, or several of these, as in
-    /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `cluster`, `etcd`, `traffic`,
-    /// and `dpdk` for DPDK's own log, which is off by default; `dpdk::pmd.net` is a part of it. Errors of
-    /// configurations are always printed [default: info].
-    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = checked, global = true)]
+    /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `configuration`, `command`,
+    /// `cluster`, `etcd`, `traffic`, `log`, and `dpdk` for DPDK's own log, which is off by default;
+    /// `dpdk::pmd.net` is a part of it. Errors of configurations are always printed [default: info].
+    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = Filter, global = true)]
     filter: Option<String>,
     /// How to log: lines of text, or a JSON object on each line, with errors of configurations too.
     #[arg(
@@ -73,9 +78,52 @@ enum LogFormat {
     Unset,
 }
 
-/// The text of a filter, if it is valid.
-fn checked(text: &str) -> Result<String, String> {
-    directives(text).map(|_| text.to_owned())
+/// Reads a filter. A target that does not exist is an error on the command line. In the environment, which
+/// may be that of several versions of Valiant, it is a warning; see [`start`].
+#[derive(Clone)]
+struct Filter;
+
+impl TypedValueParser for Filter {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<String, clap::Error> {
+        let read = move |text: &str| checked(text, source == ValueSource::CommandLine);
+        read.parse_ref(command, arg, value)
+    }
+}
+
+/// The text of a filter, if it is valid; with `known`, if all of its targets exist too.
+fn checked(text: &str, known: bool) -> Result<String, String> {
+    let (_, named) = directives(text)?;
+    match unknown(&named).next().filter(|_| known) {
+        Some(message) => Err(message),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// An error message for each target that does not exist.
+fn unknown(named: &[(&str, LevelFilter)]) -> impl Iterator<Item = String> {
+    let exists = |target: &str| {
+        let log_type = target.strip_prefix(DPDK).and_then(|rest| rest.strip_prefix("::"));
+        TARGETS.contains(&target)
+            || [AGENT, DPDK].contains(&target)
+            || log_type.is_some_and(|name| !name.is_empty())
+    };
+    named.iter().map(|(target, _)| *target).filter(move |target| !exists(target)).map(|target| {
+        let near = lang::nearest(target, TARGETS.into_iter().chain([DPDK]));
+        let hint = near.map_or_else(String::new, |near| format!(" (did you mean '{near}'?)"));
+        let all = TARGETS.join(", ");
+        format!("unknown target '{target}'{hint}; targets are {all}, {DPDK} and {DPDK}::TYPE")
+    })
 }
 
 /// The level for all of Valiant's targets, and the levels for targets that are named.
@@ -190,6 +238,8 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     let all = tracing_subscriber::registry().with(targets).with(limit.clone().map(Limited)).with(lines);
     // If the process has a subscriber already, that one stays.
     let _ = tracing::subscriber::set_global_default(all);
+    // On the command line they are errors.
+    unknown(&named).for_each(|message| tracing::warn!(target: LOG, "VALIANT_LOG: {message}"));
     Logging { limit }
 }
 
@@ -202,7 +252,7 @@ impl Drop for Logging {
     fn drop(&mut self) {
         let left_out = self.limit.as_ref().map_or(0, |limit| limit.left_out());
         if left_out > 0 {
-            tracing::warn!(target: LEFT_OUT, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
+            tracing::warn!(target: LOG, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
         }
     }
 }
@@ -248,7 +298,7 @@ impl std::io::Write for Lines {
 /// warnings of elements and configurations have Click's form.
 struct Text;
 
-const UNMARKED: [&str; 3] = ["element", CONFIGURATION, "etcd::agent"];
+const UNMARKED: [&str; 3] = ["element", CONFIGURATION, AGENT];
 
 impl<S, N> FormatEvent<S, N> for Text
 where
@@ -339,7 +389,7 @@ impl<S: Subscriber> Layer<S> for Limited {
         let about = event.metadata();
         // A configuration has a bounded number of errors, and all of them are shown at once. A user who
         // requests details gets all messages.
-        if [LEFT_OUT, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
+        if [LOG, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
         let mut of = Of { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
@@ -349,7 +399,7 @@ impl<S: Subscriber> Layer<S> for Limited {
             Some(0) => true,
             Some(left_out) => {
                 tracing::warn!(
-                    target: LEFT_OUT,
+                    target: LOG,
                     "messages left out that are like the next one, more than {PER_SECOND} a second: {left_out}"
                 );
                 true
@@ -391,7 +441,23 @@ mod tests {
         assert_eq!(read("off, element = info,dpdk::pmd.net=trace"), "off element=info dpdk::pmd.net=trace");
         assert_eq!(read(""), "info ");
         for wrong in ["inof", "dpdk", "element=", "warn,,info", "element=loud"] {
-            assert!(checked(wrong).is_err(), "{wrong}");
+            assert!(checked(wrong, false).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn targets_that_do_not_exist_are_named() {
+        for known in ["etcd=off,log=warn,dpdk=info", "dpdk::pmd.net=debug", "etcd::agent=off", "", "warn"] {
+            assert_eq!(checked(known, true).as_deref(), Ok(known));
+        }
+        let error = |text| checked(text, true).unwrap_err();
+        assert!(
+            error("warn,etdc=debug").starts_with("unknown target 'etdc' (did you mean 'etcd'?); targets")
+        );
+        assert!(error("dpdk=info,=debug").starts_with("unknown target ''; targets are router, element,"));
+        for wrong in ["dpdkx=info", "dpdk::=info", "route=off", "elements=off"] {
+            assert!(error(wrong).ends_with(", log, dpdk and dpdk::TYPE"), "{wrong}");
+            assert!(checked(wrong, false).is_ok(), "{wrong}");
         }
     }
 
