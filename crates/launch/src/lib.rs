@@ -2,9 +2,9 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `library`, `signals`, `machine`, `client`: progress of long
-//!    work; libraries that a configuration names; signals; options of where and how workers run; the client
-//!    of a control socket
+//! 1. `progress`, `limit`, `library`, `signals`, `machine`, `client`: progress of long work; the rate limit
+//!    of messages; libraries that a configuration names; signals; options of where and how workers run; the
+//!    client of a control socket
 //! 2. `logging`: what is logged, and how
 //! 3. `report`: messages at start
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
@@ -17,6 +17,7 @@
 mod client;
 pub mod crash;
 mod library;
+mod limit;
 pub mod logging;
 mod machine;
 mod options;

@@ -3,16 +3,16 @@
 //! Messages go to standard error. As text they are what Click and Valiant have always written there; as JSON,
 //! each is an object on a line of its own, with time, level, target and message.
 
+use crate::limit::{Limit, PER_SECOND};
 use crate::progress;
 use clap::builder::TypedValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, Command, ValueEnum};
 use dpdk::{LogLevel, LogLine};
-use locks::IgnorePoison;
 use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -37,13 +37,6 @@ const COMMAND: &str = "command";
 const LOG: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
-
-/// The number of messages of one kind from one element that may be logged at once,
-const BURST: f64 = 100.0;
-/// and the number a second after that.
-const PER_SECOND: f64 = 10.0;
-/// How many kinds are distinguished; others share their limits.
-const BUCKETS: usize = 256;
 
 /// What is logged and how.
 #[derive(Args, Clone, Debug, Default)]
@@ -221,7 +214,8 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
                 named.iter().rev().find(|(name, _)| *name == target).map_or(all, |(_, level)| *level);
             (target, wanted.max(LevelFilter::ERROR))
         }));
-    let limit = limited.then(|| Arc::new(Limit::default()));
+    let limit = limited.then(|| Arc::new(Limit::new(Instant::now())));
+    let limited = limit.clone().map(|limit| Limited { limit, hashes: RandomState::new() });
     let json = options.format == LogFormat::Json;
     // Set once: there is one command in a process.
     let _ = (JSON.set(json), OPTIONS.set(options.clone()));
@@ -235,7 +229,7 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
     };
-    let all = tracing_subscriber::registry().with(targets).with(limit.clone().map(Limited)).with(lines);
+    let all = tracing_subscriber::registry().with(targets).with(limited).with(lines);
     // If the process has a subscriber already, that one stays.
     let _ = tracing::subscriber::set_global_default(all);
     // On the command line they are errors.
@@ -341,48 +335,12 @@ impl Visit for Message<'_> {
     }
 }
 
-/// A token bucket for each kind of message. The kind is the place in the program, with the element or DPDK's
-/// log type.
-#[derive(Default)]
-struct Limit {
-    buckets: Mutex<Vec<Bucket>>,
+/// Leaves messages out where there are too many of a kind.
+/// The kind is the place in the program, with the element or DPDK's log type.
+struct Limited {
+    limit: Arc<Limit>,
     hashes: RandomState,
 }
-
-#[derive(Clone)]
-struct Bucket {
-    tokens: f64,
-    since: Instant,
-    /// Messages left out since the last one that was not.
-    left_out: u64,
-}
-
-impl Limit {
-    /// Whether a message may be logged, and how many of its kind were left out since the last one that was.
-    fn pass(&self, kind: u64, now: Instant) -> Option<u64> {
-        let mut buckets = self.buckets.lock().ignore_poison();
-        if buckets.is_empty() {
-            buckets.resize(BUCKETS, Bucket { tokens: BURST, since: now, left_out: 0 });
-        }
-        let bucket = &mut buckets[kind as usize % BUCKETS];
-        let waited = now.saturating_duration_since(bucket.since).as_secs_f64();
-        bucket.tokens = (bucket.tokens + waited * PER_SECOND).min(BURST);
-        bucket.since = now;
-        if bucket.tokens < 1.0 {
-            bucket.left_out += 1;
-            return None;
-        }
-        bucket.tokens -= 1.0;
-        Some(std::mem::take(&mut bucket.left_out))
-    }
-    /// Messages that were left out, and have not been reported as left out yet.
-    fn left_out(&self) -> u64 {
-        self.buckets.lock().ignore_poison().iter().map(|bucket| bucket.left_out).sum()
-    }
-}
-
-/// Leaves messages out where there are too many of a kind.
-struct Limited(Arc<Limit>);
 
 impl<S: Subscriber> Layer<S> for Limited {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
@@ -392,9 +350,12 @@ impl<S: Subscriber> Layer<S> for Limited {
         if [LOG, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
-        let mut of = Of { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
+        // The messages of elements have one call site for each level, in the runtime: the place is where the
+        // element logs.
+        let place = (about.callsite(), runtime::log_place());
+        let mut of = Of { hashes: &self.hashes, hash: self.hashes.hash_one(place) };
         event.record(&mut of);
-        match self.0.pass(of.hash, Instant::now()) {
+        match self.limit.pass(of.hash, Instant::now()) {
             None => false,
             Some(0) => true,
             Some(left_out) => {
@@ -426,7 +387,7 @@ impl Visit for Of<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn filters() {
@@ -461,21 +422,30 @@ mod tests {
         }
     }
 
+    /// Counts messages.
+    struct Count(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Count {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(usize::from(event.metadata().target() == "element"), Ordering::Relaxed);
+        }
+    }
+
     #[test]
-    fn a_flood_is_cut_and_counted() {
-        let (limit, start) = (Limit::default(), Instant::now());
-        let passed = |kind, at_ms| {
-            let now = start + Duration::from_millis(at_ms);
-            (0..1000).filter_map(|_| limit.pass(kind, now)).collect::<Vec<_>>()
-        };
-        assert_eq!(passed(7, 0), vec![0; 100]);
-        // Another kind has its own limit.
-        assert_eq!(passed(8, 0), vec![0; 100]);
-        // Ten more after a second; the first of them reports how many were left out.
-        let next = passed(7, 1000);
-        assert_eq!((next.len(), next[0], next[1]), (10, 900, 0));
-        assert_eq!(limit.left_out(), 900 + 990);
-        // The burst never grows.
-        assert_eq!(passed(7, 1_000_000).len(), 100);
+    fn a_flood_suppresses_neither_other_messages_nor_other_elements() {
+        let (limit, count) = (Arc::new(Limit::new(Instant::now())), Arc::new(AtomicUsize::new(0)));
+        let limited = Limited { limit, hashes: RandomState::new() };
+        let all = tracing_subscriber::registry().with(limited).with(Count(Arc::clone(&count)));
+        tracing::subscriber::with_default(all, || {
+            let hub = runtime::Hub::default();
+            for _ in 0..100 {
+                hub.log(Level::WARN, "a", "a bad packet");
+            }
+            assert_eq!(count.swap(0, Ordering::Relaxed), 100);
+            hub.log(Level::WARN, "a", "something else");
+            hub.log(Level::ERROR, "a", "something worse");
+            hub.log(Level::WARN, "b", "a bad packet");
+            assert_eq!(count.load(Ordering::Relaxed), 3);
+        });
     }
 }

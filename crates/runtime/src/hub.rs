@@ -3,7 +3,9 @@
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
@@ -87,6 +89,18 @@ const MAX_WRITES: usize = 1024;
 
 /// The signals that end a router in order, unless an element claims them: HUP, INT and TERM.
 pub const STOP_SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+thread_local! {
+    /// The place in the program that is logging on this thread.
+    static PLACE: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+}
+
+/// The place in the program that is logging on this thread with [`Hub::log`]: what distinguishes messages of
+/// an element, all of which are events of one call site.
+#[must_use]
+pub fn log_place() -> Option<&'static Location<'static>> {
+    PLACE.get()
+}
 
 type Listener = Box<dyn Fn(&str) -> bool + Send>;
 
@@ -388,6 +402,9 @@ impl Hub {
     /// Logs a message of an element, or of the router itself if `element` is empty, for the user, and sends
     /// it to the listeners of the default channel. Output that is the purpose of an element, such as the
     /// lines of Print, is not a log: it belongs to [`Hub::chatter`].
+    ///
+    /// The rate of messages may be limited for each element and place in the program that calls this.
+    #[track_caller]
     pub fn log(&self, level: Level, element: &str, message: &str) {
         macro_rules! event {
             ($level:ident) => {
@@ -397,6 +414,7 @@ impl Hub {
                 }
             };
         }
+        PLACE.set(Some(Location::caller()));
         match level {
             Level::ERROR => event!(ERROR),
             Level::WARN => event!(WARN),
@@ -404,6 +422,7 @@ impl Hub {
             Level::DEBUG => event!(DEBUG),
             Level::TRACE => event!(TRACE),
         }
+        PLACE.set(None);
         let mut channels = self.channels.lock().ignore_poison();
         if let Some(default) = channels.iter_mut().find(|c| c.name.is_empty()) {
             default.listeners.retain(|listener| listener(message));
