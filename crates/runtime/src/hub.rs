@@ -125,6 +125,8 @@ pub struct Hub {
     /// Samples that were lost because the queue was full.
     pub tap_overruns: AtomicU64,
     channels: Mutex<Vec<Channel>>,
+    /// Whether the default channel may have listeners.
+    has_listeners: AtomicBool,
     bell: (Mutex<bool>, Condvar),
     /// Packets that were in transit between workers when a hot swap removed their element.
     strays: AtomicU64,
@@ -423,9 +425,14 @@ impl Hub {
             Level::TRACE => event!(TRACE),
         }
         PLACE.set(None);
+        // Packets of an attacker may cause this: without a listener there is no lock.
+        if !self.has_listeners.load(Ordering::Acquire) {
+            return;
+        }
         let mut channels = self.channels.lock().ignore_poison();
         if let Some(default) = channels.iter_mut().find(|c| c.name.is_empty()) {
             default.listeners.retain(|listener| listener(message));
+            self.has_listeners.store(!default.listeners.is_empty(), Ordering::Release);
         }
     }
     /// Prints a line on standard error and sends it to the listeners of the default channel.
@@ -449,7 +456,12 @@ impl Hub {
     }
     /// Adds a listener for [`Hub::chatter_on`]; it is removed when it returns false.
     pub fn listen_on(&self, channel: &str, listener: Listener) {
-        self.channel(channel, |c| c.listeners.push(listener));
+        self.channel(channel, |c| {
+            c.listeners.push(listener);
+            if c.name.is_empty() {
+                self.has_listeners.store(true, Ordering::Release);
+            }
+        });
     }
     /// Whether a channel's lines are not printed on standard error; those of the default channel always are.
     pub fn set_channel_quiet(&self, channel: &str, quiet: bool) {
@@ -510,4 +522,33 @@ impl Hub {
 /// the router goes on.
 fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_listeners_takes_no_lock() {
+        let hub = Hub::default();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let held = hub.channels.lock().ignore_poison();
+        // If this took the lock, it would not return.
+        hub.log(Level::WARN, "e", "unheard");
+        drop(held);
+        let all = Arc::clone(&heard);
+        hub.listen_on(
+            "",
+            Box::new(move |line| {
+                all.lock().ignore_poison().push(line.to_owned());
+                line != "last"
+            }),
+        );
+        for line in ["first", "last", "too late"] {
+            hub.log(Level::WARN, "e", line);
+        }
+        assert_eq!(*heard.lock().ignore_poison(), ["first", "last"]);
+        let _held = hub.channels.lock().ignore_poison();
+        hub.log(Level::WARN, "e", "unheard again");
+    }
 }
