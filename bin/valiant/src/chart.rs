@@ -1,8 +1,10 @@
 //! Curves as SVG: for the commands that plot, and, with `valiant chart`, for the scripts.
 
+use launch::logging::error;
+use launch::output::print;
 use serde::Deserialize;
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::process::ExitCode;
 
 const COLORS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
@@ -284,12 +286,11 @@ pub(crate) fn draw() -> ExitCode {
     let read = std::io::stdin().read_to_string(&mut text).map_err(|e| launch::reason(&e));
     match read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string())) {
         Ok(drawing) => {
-            // If the reader has closed the pipe, that is not a failure.
-            let _ = std::io::stdout().write_all(Chart::from(drawing).svg().as_bytes());
+            print(&Chart::from(drawing).svg());
             ExitCode::SUCCESS
         }
         Err(message) => {
-            eprintln!("valiant chart: {message}");
+            error(&format!("valiant chart: {message}"));
             ExitCode::FAILURE
         }
     }

@@ -6,12 +6,12 @@
 //!    of messages; libraries that a configuration names; signals; options of where and how workers run; the
 //!    client of a control socket
 //! 2. `logging`: what is logged, and how
-//! 3. `report`: messages at start
+//! 3. `report`, `output`: messages at start; standard output
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
 //! 5. `options`: from a command's options to those of the runtime
 //!
-//! Read `options.rs` first. This crate knows no command and no element, and prints to standard error only.
+//! Read `options.rs` first. This crate knows no command and no element.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -21,6 +21,7 @@ mod limit;
 pub mod logging;
 mod machine;
 mod options;
+pub mod output;
 mod processors;
 pub mod progress;
 mod report;
