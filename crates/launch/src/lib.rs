@@ -2,9 +2,9 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `limit`, `library`, `signals`, `machine`, `client`: progress of long work; the rate limit
-//!    of messages; libraries that a configuration names; signals; options of where and how workers run; the
-//!    client of a control socket
+//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`: progress of long work; the
+//!    rate limit of messages; a thread that prints; libraries that a configuration names; signals; options of
+//!    where and how workers run; the client of a control socket
 //! 2. `logging`: what is logged, and how
 //! 3. `report`, `output`: messages at start; standard output
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
@@ -24,6 +24,7 @@ mod options;
 pub mod output;
 mod processors;
 pub mod progress;
+mod relay;
 mod report;
 pub mod service;
 mod signals;

@@ -5,6 +5,7 @@
 
 use crate::limit::{Limit, PER_SECOND};
 use crate::progress;
+use crate::relay::{Entry, Relay};
 use clap::builder::TypedValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, Command, ValueEnum};
@@ -13,7 +14,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -37,6 +38,11 @@ const COMMAND: &str = "command";
 const LOG: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
+
+/// How many lines of DPDK's log may wait to be printed,
+const DPDK_LINES: usize = 16_384;
+/// and for how long at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is logged and how.
 #[derive(Args, Clone, Debug, Default)]
@@ -204,6 +210,10 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     // The filter has been checked.
     let (all, named) = directives(filter).unwrap_or((LevelFilter::INFO, Vec::new()));
     if named.iter().any(|(target, level)| target.starts_with(DPDK) && *level != LevelFilter::OFF) {
+        // Without a thread, lines are printed by those who log.
+        if let Ok(relay) = Relay::start("dpdk-log", DPDK_LINES, print_dpdk) {
+            let _ = DPDK_LOG.set(relay);
+        }
         dpdk::set_log_sink(Some(log_dpdk));
     }
     let targets = Targets::new()
@@ -244,6 +254,10 @@ pub struct Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
+        let lost = DPDK_LOG.get().map_or(0, |relay| relay.drain(PATIENCE));
+        if lost > 0 {
+            report_lost(lost);
+        }
         let left_out = self.limit.as_ref().map_or(0, |limit| limit.left_out());
         if left_out > 0 {
             tracing::warn!(target: LOG, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
@@ -251,20 +265,42 @@ impl Drop for Logging {
     }
 }
 
-/// Logs a line of DPDK's log, with its log type as target.
+/// A line of DPDK's log: its level, its target and its text.
+type DpdkLine = (log::Level, String, String);
+
+/// DPDK's log on its way to standard error. DPDK calls [`log_dpdk`] with a lock that all threads need which
+/// log through DPDK, workers among them, so standard error may not hold it up.
+static DPDK_LOG: OnceLock<Relay<DpdkLine>> = OnceLock::new();
+
+/// Takes a line of DPDK's log, with its log type as target.
 fn log_dpdk(line: &LogLine<'_>) {
-    let target = format!("{DPDK}::{}", line.log_type);
     let level = match line.level {
         LogLevel::Error => log::Level::Error,
         LogLevel::Warning => log::Level::Warn,
         LogLevel::Info => log::Level::Info,
         LogLevel::Debug => log::Level::Debug,
     };
-    let text = line.text;
+    let line = (level, format!("{DPDK}::{}", line.log_type), line.text.to_owned());
+    match DPDK_LOG.get() {
+        Some(relay) => relay.send(line),
+        None => print_dpdk(Entry::Line(line)),
+    }
+}
+
+/// Logs a line of DPDK's log.
+fn print_dpdk(entry: Entry<DpdkLine>) {
+    let (level, target, text) = match entry {
+        Entry::Line(line) => line,
+        Entry::Lost(lines) => return report_lost(lines),
+    };
     // It cannot fail.
     let _ = tracing_log::format_trace(
         &log::Record::builder().level(level).target(&target).args(format_args!("{text}")).build(),
     );
+}
+
+fn report_lost(lines: u64) {
+    tracing::warn!(target: LOG, "lines of DPDK's log left out, more than standard error takes: {lines}");
 }
 
 /// Standard error, beside a progress bar.

@@ -10,8 +10,8 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 /// There was an error, which has been reported.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Prints to standard output. If its reader has closed the pipe, the text is lost: it needs no more. Any other
-/// error is reported once, and makes the command fail in the end; see [`conclude`].
+/// Prints to standard output. If its reader has closed the pipe, the text is lost: it needs no more. Any
+/// other error is reported once, and makes the command fail in the end; see [`conclude`].
 pub fn print(text: &str) {
     if is_open() {
         let mut out = io::stdout();
