@@ -25,7 +25,7 @@ pub fn is_open() -> bool {
     !CLOSED.load(Ordering::Relaxed)
 }
 
-/// Takes note of the result of writing to standard output, for those who do not use [`print`].
+/// Takes note of the result of writing to standard output, for those who do not use [`print()`].
 pub fn done(result: io::Result<()>) {
     let Err(e) = result else { return };
     CLOSED.store(true, Ordering::Relaxed);
