@@ -6,6 +6,8 @@ use capacity::{
     Topology, Wanted, figure3, plan,
 };
 use clap::Args;
+use launch::logging::error;
+use launch::output::print;
 use measure::bps::{Bps, bps};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -137,11 +139,11 @@ fn switch(args: &CapacityArgs) -> Switch {
 pub(crate) fn plan_cluster(args: &CapacityArgs) -> ExitCode {
     match answer(args) {
         Ok(text) => {
-            print!("{text}");
+            print(&text);
             ExitCode::SUCCESS
         }
         Err(message) => {
-            eprintln!("valiant plan: {message}");
+            error(&format!("valiant plan: {message}"));
             ExitCode::FAILURE
         }
     }

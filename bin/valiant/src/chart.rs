@@ -1,8 +1,10 @@
 //! Curves as SVG: for the commands that plot, and, with `valiant chart`, for the scripts.
 
+use launch::logging::error;
+use launch::output::print;
 use serde::Deserialize;
 use std::fmt::Write as _;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::process::ExitCode;
 
 const COLORS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
@@ -10,6 +12,13 @@ const LEFT: f64 = 70.0;
 const TOP: f64 = 20.0;
 const WIDE: f64 = 540.0;
 const HIGH: f64 = 360.0;
+/// Axes reach this far, and distinguish values that differ by its inverse.
+const FARTHEST: f64 = 1e100;
+
+/// A value that an axis can reach.
+fn bounded(value: f64) -> f64 {
+    if value.is_nan() { 0.0 } else { value.clamp(-FARTHEST, FARTHEST) }
+}
 
 /// An axis from `low` to `high`, with marks.
 pub(crate) struct Axis {
@@ -23,8 +32,8 @@ pub(crate) struct Axis {
 impl Axis {
     /// A linear axis from 0, or from `low` if that is below, with marks at round numbers.
     pub(crate) fn linear(label: &str, low: f64, high: f64) -> Self {
-        let low = low.min(0.0);
-        let high = if high > low { high } else { low + 1.0 };
+        let (low, high) = (bounded(low).min(0.0), bounded(high));
+        let high = if high - low > 1.0 / FARTHEST { high } else { low + (low.abs() / 1e9).max(1.0) };
         let rough = (high - low) / 6.0;
         let power = 10_f64.powf(rough.log10().floor());
         let step =
@@ -38,8 +47,8 @@ impl Axis {
     }
     /// A logarithmic axis over whole decades.
     pub(crate) fn decades(label: &str, low: f64, high: f64) -> Self {
-        let low = low.max(1e-12).log10().floor() as i32;
-        let high = (high.max(1e-12).log10().ceil() as i32).max(low + 1);
+        let low = bounded(low).max(1e-12).log10().floor() as i32;
+        let high = (bounded(high).max(1e-12).log10().ceil() as i32).max(low + 1);
         let marks = (low..=high).map(|d| 10_f64.powi(d)).map(|at| (at, format!("{at}"))).collect();
         let of = |decade| 10_f64.powi(decade);
         Self { label: label.to_owned(), low: of(low), high: of(high), log: true, marks }
@@ -256,8 +265,25 @@ struct Place {
     title: String,
 }
 
-impl From<Drawing> for Chart {
-    fn from(drawing: Drawing) -> Self {
+impl TryFrom<Drawing> for Chart {
+    type Error = String;
+
+    /// # Errors
+    /// There is nothing to draw, or a value beyond what axes reach.
+    fn try_from(drawing: Drawing) -> Result<Self, String> {
+        if drawing.curves.iter().all(|curve| curve.points.is_empty()) {
+            return Err("there is nothing to draw: no curve has a point".to_owned());
+        }
+        for curve in &drawing.curves {
+            let far =
+                |place: &&Place| [place.x, place.y].iter().any(|v| bounded(*v).to_bits() != v.to_bits());
+            if let Some(Place { x, y, .. }) = curve.points.iter().find(far) {
+                let name = &curve.name;
+                return Err(format!(
+                    "curve '{name}': the point {x:e}, {y:e} cannot be drawn, values reach from -{FARTHEST:e} to {FARTHEST:e}"
+                ));
+            }
+        }
         let ends = |of: fn(&Place) -> f64| {
             let values = drawing.curves.iter().flat_map(|curve| &curve.points).map(of);
             values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
@@ -274,7 +300,7 @@ impl From<Drawing> for Chart {
             points: c.points.into_iter().map(point).collect(),
         };
         let curves = drawing.curves.into_iter().map(curve).collect();
-        Self { title: drawing.title, x, y, curves, note: drawing.note }
+        Ok(Self { title: drawing.title, x, y, curves, note: drawing.note })
     }
 }
 
@@ -282,14 +308,14 @@ impl From<Drawing> for Chart {
 pub(crate) fn draw() -> ExitCode {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text).map_err(|e| launch::reason(&e));
-    match read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string())) {
-        Ok(drawing) => {
-            // If the reader has closed the pipe, that is not a failure.
-            let _ = std::io::stdout().write_all(Chart::from(drawing).svg().as_bytes());
+    let drawing = read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string()));
+    match drawing.and_then(Chart::try_from) {
+        Ok(chart) => {
+            print(&chart.svg());
             ExitCode::SUCCESS
         }
         Err(message) => {
-            eprintln!("valiant chart: {message}");
+            error(&format!("valiant chart: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -306,7 +332,13 @@ mod tests {
         assert_eq!(marks(Axis::linear("", 0.0, 240.0)), "0 50 100 150 200 250");
         assert_eq!(marks(Axis::decades("", 0.02, 30.0)), "0.01 0.1 1 10 100");
         assert_eq!(marks(Axis::powers("", 4, 2048)), "4 8 16 32 64 128 256 512 1024 2048");
-        for axis in [Axis::linear("", 0.0, 0.0), Axis::decades("", 0.0, 0.0), Axis::powers("", 0, 0)] {
+        for axis in [
+            Axis::linear("", 0.0, 0.0),
+            Axis::decades("", 0.0, 0.0),
+            Axis::powers("", 0, 0),
+            Axis::decades("", f64::INFINITY, f64::NEG_INFINITY),
+            Axis::linear("", f64::NAN, f64::INFINITY),
+        ] {
             for value in [0.0, 1e-30, 7.0, f64::INFINITY, -5.0] {
                 assert!((0.0..=1.0).contains(&axis.at(value)), "{value}");
             }
@@ -319,13 +351,38 @@ mod tests {
             "y": {"label": "%", "scale": "linear"}, "curves": [
             {"name": "c", "points": [{"x": 1, "y": 0, "title": "none"}, {"x": 100, "y": 6, "filled": true, "title": "most"}]},
             {"name": "level", "dashed": true, "points": [{"x": 1, "y": 3}, {"x": 100, "y": 3}]}]}"#;
-        let svg = Chart::from(serde_json::from_str::<Drawing>(drawing).unwrap()).svg();
+        let svg = Chart::try_from(serde_json::from_str::<Drawing>(drawing).unwrap()).unwrap().svg();
         assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (2, 2), "{svg}");
         assert!(
             svg.contains("points=\"70.0,380.0 610.0,20.0\"") && svg.contains("<title>most</title>"),
             "{svg}"
         );
         assert!(serde_json::from_str::<Drawing>(&drawing.replace("dashed", "dotted")).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_is_an_error() {
+        for scale in ["linear", "decades"] {
+            let chart = |points: &[(f64, f64)]| {
+                let drawing = serde_json::json!({"title": "t", "curves": [],
+                    "x": {"label": "", "scale": scale}, "y": {"label": "", "scale": scale}});
+                let mut drawing: Drawing = serde_json::from_value(drawing).unwrap();
+                let points = points.iter().map(|&(x, y)| Place { x, y, filled: false, title: String::new() });
+                drawing.curves.push(Line { name: "c".into(), dashed: false, points: points.collect() });
+                Chart::try_from(drawing).map(|chart| chart.svg())
+            };
+            let error = |points: &[(f64, f64)]| chart(points).unwrap_err();
+            assert!(error(&[]).contains("no curve has a point"));
+            for wrong in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300] {
+                assert!(error(&[(1.0, 1.0), (wrong, 1.0)]).starts_with("curve 'c': the point "), "{wrong}");
+                assert!(error(&[(1.0, wrong)]).contains("cannot be drawn"), "{wrong}");
+            }
+            for right in [0.0, -0.0, 5e-324, -1e100, 1e100, 1.0] {
+                let svg = chart(&[(right, right)]).unwrap();
+                assert!(svg.len() < 50_000 && !svg.contains("NaN") && !svg.contains("inf"), "{right}: {svg}");
+                assert!(chart(&[(right, -right), (0.0, 0.0)]).is_ok(), "{right}");
+            }
+        }
     }
 
     #[test]

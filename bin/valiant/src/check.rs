@@ -1,8 +1,9 @@
 //! `valiant check` and `valiant flatten`.
 
-use crate::manual::print;
 use crate::source::{self, FileArgs};
 use clap::Args;
+use launch::logging::error;
+use launch::output::print;
 use launch::progress::waiting;
 use launch::report;
 use runtime::{Options, Registry, Router, Sharing};
@@ -44,9 +45,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
         Ok(wanted) => wanted,
         Err(message) => {
             if args.json {
-                println!("{}", json!({"ok": false, "error": message}));
+                print(&format!("{}\n", json!({"ok": false, "error": message})));
             }
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -71,29 +72,30 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 let serial: Vec<_> =
                     serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
                 let warnings = router.warnings().to_json(router.warnings().sources());
-                println!(
-                    "{}",
+                print(&format!(
+                    "{}\n",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
                         "not_parallel": serial, "fused": chains, "warnings": warnings})
-                );
+                ));
             } else {
                 report(&router.config().warnings);
                 report(router.warnings());
-                println!("{}: {} elements, no errors", wanted.name, router.elements().len());
+                let mut text = format!("{}: {} elements, no errors\n", wanted.name, router.elements().len());
                 for (name, class) in serial {
-                    println!(
-                        "{name} :: {class} runs on one worker only: it has one instance, and all workers hand their packets over to it"
+                    text += &format!(
+                        "{name} :: {class} runs on one worker only: it has one instance, and all workers hand their packets over to it\n"
                     );
                 }
                 for chain in chains {
-                    println!("fused: {}", chain.join(" -> "));
+                    text += &format!("fused: {}\n", chain.join(" -> "));
                 }
+                print(&text);
             }
             ExitCode::SUCCESS
         }
         Err(diags) => {
             if args.json {
-                println!("{}", json!({"ok": false, "diagnostics": diags.to_json(diags.sources())}));
+                print(&format!("{}\n", json!({"ok": false, "diagnostics": diags.to_json(diags.sources())})));
             } else {
                 report(&diags);
             }
@@ -127,7 +129,7 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -145,7 +147,8 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
                 if args.annotations {
                     text += &annotations(router.config(), registry);
                 }
-                print(&text)
+                print(&text);
+                ExitCode::SUCCESS
             }
             Err(diags) => {
                 report(&diags);
@@ -160,7 +163,8 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             if args.annotations {
                 text += &annotations(&config, registry);
             }
-            print(&text)
+            print(&text);
+            ExitCode::SUCCESS
         }
         Err(diags) => {
             report(&diags);

@@ -12,7 +12,9 @@ use crate::sim::args::{self as sim, SimArgs};
 use crate::traffic::args::{GEN_EXAMPLES, GenArgs, SINK_EXAMPLES, SinkArgs};
 use clap::{Parser, Subcommand};
 use clusterctl::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
+use launch::output;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// A parallel software router: runs Click configurations on every core and NIC queue of a server.
 #[derive(Parser)]
@@ -85,6 +87,16 @@ pub(crate) enum Command {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+}
+
+/// Prints what the command line itself answers: help, the version, what is wrong with the arguments. Returns
+/// the exit status.
+pub(crate) fn answer(e: &clap::Error) -> ExitCode {
+    let printed = e.print();
+    if !e.use_stderr() {
+        output::done(printed);
+    }
+    ExitCode::from(e.exit_code() as u8)
 }
 
 #[cfg(test)]

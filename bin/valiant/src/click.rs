@@ -1,5 +1,6 @@
 //! Click's `click`: its driver's command line.
 
+use crate::cli;
 use crate::run::{RunArgs, run};
 use clap::{Args, FromArgMatches};
 use launch::logging;
@@ -19,11 +20,10 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
     .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
     let matches = match command.try_get_matches_from(without_dpdk(std::env::args().collect())) {
         Ok(matches) => matches,
-        Err(e) if !e.use_stderr() => e.exit(),
         Err(e) => {
+            let status = cli::answer(&e);
             // Click's driver exits with 1 when it is called wrongly.
-            eprint!("{e}");
-            return ExitCode::FAILURE;
+            return if e.use_stderr() { ExitCode::FAILURE } else { status };
         }
     };
     match RunArgs::from_arg_matches(&matches) {
@@ -33,7 +33,7 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
             let _logging = logging::start(&args.log, false);
             run(registry, &args, "click")
         }
-        Err(e) => e.exit(),
+        Err(e) => cli::answer(&e),
     }
 }
 

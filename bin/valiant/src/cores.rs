@@ -4,6 +4,8 @@
 use crate::source::{self, FileArgs};
 use clap::Args;
 use dpdk::{PortSpec, Seat, Topology};
+use launch::logging::error;
+use launch::output::print;
 use launch::progress::waiting;
 use launch::{cpu_list, report};
 use runtime::placement::{Problem, lay_out, listed};
@@ -73,7 +75,7 @@ pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &CoresArgs) -> ExitCode
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -89,7 +91,7 @@ pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &CoresArgs) -> ExitCode
         Ok(router) => router,
         Err(diags) => {
             if args.json {
-                println!("{}", json!({"ok": false, "diagnostics": diags.to_json(diags.sources())}));
+                print(&format!("{}\n", json!({"ok": false, "diagnostics": diags.to_json(diags.sources())})));
             } else {
                 report(&diags);
             }
@@ -99,29 +101,29 @@ pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &CoresArgs) -> ExitCode
     let topology = args.sysfs.as_deref().map_or_else(Topology::here, Topology::at);
     if topology.cores().iter().all(|core| !core.allowed) {
         let place = args.sysfs.as_deref().map_or_else(|| "/sys".to_owned(), |dir| dir.display().to_string());
-        eprintln!("{place}/devices/system/cpu/online names no processor");
+        error(&format!("{place}/devices/system/cpu/online names no processor"));
         return ExitCode::FAILURE;
     }
     let cpus = match args.cpus.as_deref().filter(|list| *list != "auto").map(cpu_list).transpose() {
         Ok(cpus) => cpus,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
     let layout = match Layout::new(&router, &topology, args.placement, cpus) {
         Ok(layout) => layout,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
     if args.json {
-        println!("{}", layout.json());
+        print(&format!("{}\n", layout.json()));
     } else {
         report(&router.config().warnings);
         report(router.warnings());
-        print!("{}", layout.text());
+        print(&layout.text());
     }
     if layout.problems.iter().any(|problem| problem.fatal) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

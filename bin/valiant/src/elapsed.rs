@@ -15,8 +15,8 @@ fn processor_time() -> (Duration, Duration) {
 /// Prints it as Click does.
 pub(crate) fn print(wall: Duration) {
     let (user, system) = processor_time();
-    println!(
-        "{}.{:03}u {}.{:03}s {}:{:02}.{:02}",
+    launch::output::print(&format!(
+        "{}.{:03}u {}.{:03}s {}:{:02}.{:02}\n",
         user.as_secs(),
         user.subsec_millis(),
         system.as_secs(),
@@ -24,5 +24,5 @@ pub(crate) fn print(wall: Duration) {
         wall.as_secs() / 60,
         wall.as_secs() % 60,
         wall.subsec_millis() / 10
-    );
+    ));
 }

@@ -3,6 +3,8 @@
 use crate::source::{self, FileArgs};
 use clap::Args;
 use lang::Config;
+use launch::logging::error;
+use launch::output::print;
 use launch::report;
 use runtime::Registry;
 use std::fmt::Write as _;
@@ -24,7 +26,7 @@ pub(crate) fn graph(registry: &Arc<Registry>, args: &GraphArgs) -> ExitCode {
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -37,13 +39,13 @@ pub(crate) fn graph(registry: &Arc<Registry>, args: &GraphArgs) -> ExitCode {
     };
     let text = dot(&config);
     if !args.svg {
-        print!("{text}");
+        print(&text);
         return ExitCode::SUCCESS;
     }
     match svg(&text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             ExitCode::FAILURE
         }
     }

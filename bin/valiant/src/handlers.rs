@@ -2,8 +2,8 @@
 
 use glob::Pattern;
 use launch::logging::error;
+use launch::output;
 use runtime::Router;
-use std::io::Write;
 
 /// Prints read handlers as `-h` asks for them. Returns whether all could be read.
 pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
@@ -42,7 +42,6 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
             good = false;
         }
     }
-    let mut out = std::io::stdout().lock();
     for (spec, name_it) in calls {
         match router.read(&spec, "") {
             Ok(value) => {
@@ -52,8 +51,7 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
                 } else {
                     format!("{value}{newline}")
                 };
-                // A closed pipe is no error.
-                let _ = out.write_all(text.as_bytes());
+                output::print(&text);
             }
             Err(runtime::HandlerError::NoHandler(_)) => {
                 error(&format!("no '{spec}' handler"));

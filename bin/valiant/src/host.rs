@@ -4,10 +4,10 @@ use crate::running;
 use clap::Args;
 use dpdk::probe::{Crypto, Machine, Node, Severity};
 use dpdk::{Eal, EalOptions, Hugepages, PortKind};
+use launch::output::print;
 use launch::progress::waiting;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 #[derive(Args)]
@@ -15,11 +15,6 @@ pub(crate) struct JsonArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn show(text: &str) {
-    // A closed pipe is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn yes(b: bool) -> &'static str {
@@ -52,9 +47,9 @@ pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
     });
     let fatal = machine.findings.iter().any(|f| f.severity == Severity::Fatal);
     if args.json {
-        show(&format!("{}\n", machine_json(&machine)));
+        print(&format!("{}\n", machine_json(&machine)));
     } else {
-        show(&machine_text(&machine));
+        print(&machine_text(&machine));
     }
     if fatal { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -289,14 +284,14 @@ fn machine_json(m: &Machine) -> Value {
 pub(crate) fn ports(args: &JsonArgs) -> ExitCode {
     let machine = Machine::probe();
     if args.json {
-        show(&format!("{}\n", ports_json(&machine)));
+        print(&format!("{}\n", ports_json(&machine)));
         return ExitCode::SUCCESS;
     }
     let text = ports_text(&machine);
     if text.is_empty() {
-        show("no interface and no PCI network device here\n");
+        print("no interface and no PCI network device here\n");
     }
-    show(&text);
-    show(&format!("\nDPDK drivers for device arguments such as net_null0: {}\n", machine.drivers.join(" ")));
+    print(&text);
+    print(&format!("\nDPDK drivers for device arguments such as net_null0: {}\n", machine.drivers.join(" ")));
     ExitCode::SUCCESS
 }

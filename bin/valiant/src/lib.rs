@@ -42,6 +42,7 @@ mod traffic;
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 use launch::logging::{self, LogArgs};
+use launch::output;
 use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,6 +51,10 @@ use std::sync::Arc;
 /// wrong use of the command line, 3 a measured value exceeds a limit such as `--max-loss`.
 #[must_use]
 pub fn main_with(registry: Registry) -> ExitCode {
+    output::conclude(command(registry))
+}
+
+fn command(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
     let name =
         std::env::args_os().next().and_then(|a| Some(std::path::Path::new(&a).file_name()?.to_owned()));
@@ -59,10 +64,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
     if name.is_some_and(|n| n == dpdk::helper::NAME) {
         return privileges::helper();
     }
-    let matches = Cli::command().get_matches();
-    let cli = match Cli::from_arg_matches(&matches) {
+    let cli = Cli::command().try_get_matches();
+    let cli = match cli.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(e) => e.exit(),
+        Err(e) => return cli::answer(&e),
     };
     let (log, limited) = match &cli.command {
         // In simulated time there are no attackers, and a run must be repeatable.
@@ -94,7 +99,9 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Ports(args) => host::ports(&args),
         Command::Chart => chart::draw(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "valiant", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "valiant", &mut script);
+            output::print(&String::from_utf8_lossy(&script));
             ExitCode::SUCCESS
         }
         Command::Man { dir } => manual::man_pages(&registry, Cli::command(), dir.as_deref()),

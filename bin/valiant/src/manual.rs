@@ -1,9 +1,10 @@
 //! `valiant element`, `valiant elements`, `valiant man`: the manuals.
 
 use clap::Args;
+use launch::logging::error;
+use launch::output::print;
 use runtime::{Class, Registry};
 use serde_json::json;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -22,24 +23,12 @@ pub(crate) struct ElementsArgs {
     pub(crate) json: bool,
 }
 
-/// Prints to standard output; a closed pipe is no error.
-pub(crate) fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            launch::logging::error(&format!("error: standard output: {}", launch::reason(&e)));
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
-    }
-}
-
 /// Prints an element's manual.
 pub(crate) fn element(registry: &Registry, args: &ElementArgs) -> ExitCode {
     let Some(class) = registry.get(&args.name) else {
-        eprintln!("unknown element class '{}'", args.name);
+        error(&format!("unknown element class '{}'", args.name));
         if let Some(near) = lang::nearest(&args.name, registry.iter().map(|c| c.name)) {
-            eprintln!("help: did you mean '{near}'?");
+            error(&format!("help: did you mean '{near}'?"));
         }
         return ExitCode::FAILURE;
     };
@@ -54,7 +43,8 @@ pub(crate) fn element(registry: &Registry, args: &ElementArgs) -> ExitCode {
         class.ports,
         class.processing,
         class.flow
-    ))
+    ));
+    ExitCode::SUCCESS
 }
 
 /// Lists the element classes.
@@ -72,16 +62,23 @@ pub(crate) fn elements(registry: &Registry, args: &ElementsArgs) -> ExitCode {
                     "handlers": c.handlers.iter().map(|h| h.name).collect::<Vec<_>>()})
             })
             .collect();
-        return print(&format!("{}\n", serde_json::Value::from(list)));
+        print(&format!("{}\n", serde_json::Value::from(list)));
+        return ExitCode::SUCCESS;
     }
     let width = chosen.iter().map(|c| c.name.len()).max().unwrap_or(0);
-    print(&chosen.iter().fold(String::new(), |t, c| t + &format!("{:width$}  {}\n", c.name, c.summary())))
+    print(&chosen.iter().fold(String::new(), |t, c| t + &format!("{:width$}  {}\n", c.name, c.summary())));
+    ExitCode::SUCCESS
 }
 
 /// Prints valiant(1), or writes it with the subcommands' and elements' pages into a directory.
 pub(crate) fn man_pages(registry: &Registry, command: clap::Command, dir: Option<&Path>) -> ExitCode {
     let written = match dir {
-        None => clap_mangen::Man::new(command).render(&mut std::io::stdout()),
+        None => {
+            let mut page = Vec::new();
+            let made = clap_mangen::Man::new(command).render(&mut page);
+            print(&String::from_utf8_lossy(&page));
+            made
+        }
         Some(dir) => std::fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(command, dir))
             .and_then(|()| {
@@ -91,7 +88,7 @@ pub(crate) fn man_pages(registry: &Registry, command: clap::Command, dir: Option
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("cannot write the man pages: {e}");
+            error(&format!("cannot write the man pages: {e}"));
             ExitCode::FAILURE
         }
     }

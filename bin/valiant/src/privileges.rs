@@ -92,7 +92,7 @@ pub(crate) fn helper() -> ExitCode {
     match helper::serve() {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("{}: {e}", helper::NAME);
+            launch::logging::error(&format!("{}: {e}", helper::NAME));
             ExitCode::FAILURE
         }
     }

@@ -2,7 +2,9 @@
 
 use clap::Args;
 use launch::Client;
-use std::io::{self, Read, Write};
+use launch::logging::error;
+use launch::output::print;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -59,22 +61,21 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
     match connect(args).and_then(|mut c| f(&mut c)) {
         Ok(text) => {
             let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            // A closed pipe is no error.
-            let _ = write!(io::stdout(), "{text}{newline}");
+            print(&format!("{text}{newline}"));
             ExitCode::SUCCESS
         }
         Err(e) => {
-            eprintln!("{}: {e}", args.socket);
+            error(&format!("{}: {e}", args.socket));
             if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
-                eprintln!(
-                    "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket"
+                error(
+                    "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket",
                 );
             }
             if e.kind() == io::ErrorKind::PermissionDenied
                 && args.token.is_none()
                 && args.token_file.is_none()
             {
-                eprintln!("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
+                error("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
             }
             ExitCode::FAILURE
         }
@@ -92,7 +93,7 @@ pub(crate) fn write(args: &HandlerArgs) -> ExitCode {
     if value == b"-" {
         value.clear();
         if let Err(e) = io::stdin().read_to_end(&mut value) {
-            eprintln!("<stdin>: {e}");
+            error(&format!("<stdin>: {e}"));
             return ExitCode::FAILURE;
         }
     }

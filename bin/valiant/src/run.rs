@@ -9,7 +9,6 @@ use launch::logging::{LogArgs, error};
 use launch::progress::waiting;
 use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report};
 use runtime::{Registry, Router};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -181,12 +180,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     let mut status = 0;
     if let Some(path) = &args.output {
         let text = router.config().unparse();
-        let written = if path == "-" {
-            std::io::stdout().write_all(text.as_bytes())
-        } else {
-            std::fs::write(path, text)
-        };
-        if let Err(e) = written {
+        if path == "-" {
+            launch::output::print(&text);
+        } else if let Err(e) = std::fs::write(path, text) {
             error(&format!("{path}: {}", launch::reason(&e)));
             status = 1;
         }

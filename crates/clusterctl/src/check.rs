@@ -2,9 +2,10 @@
 
 use crate::args::JsonFile;
 use crate::key::key_is_good;
-use crate::outcome::{Failure, say};
+use crate::outcome::Failure;
 use crate::process::{local, taken};
 use crate::program::{check_node, load};
+use launch::output;
 use runtime::Registry;
 use serde_json::json;
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
                 })
                 .collect();
             let warnings = cluster.warnings.to_json(cluster.warnings.sources());
-            say(&format!(
+            output::print(&format!(
                 "{}\n",
                 json!({"ok": true, "name": cluster.name, "digest": program.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": in_use})
             ));
@@ -52,7 +53,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             }
             // A warning about one node's elements holds for all of them.
             nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));
-            say(&format!(
+            output::print(&format!(
                 "{}: {} nodes, {ports} external ports, {} links, no errors\n",
                 cluster.name,
                 nodes.len(),
@@ -61,7 +62,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             for (node, elements, _) in &nodes {
                 let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
                 let (ports, links) = (count(node.ports.len(), "port"), count(node.links.len(), "link"));
-                say(&format!("node {}: {ports}, {links}, {elements} elements\n", node.id));
+                output::print(&format!("node {}: {ports}, {links}, {elements} elements\n", node.id));
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -1,8 +1,9 @@
 //! The key of a cluster: a file of hexadecimal digits.
 
 use crate::file::Cluster;
-use crate::outcome::{Failure, say, shortest};
+use crate::outcome::{Failure, shortest};
 use cluster::frame::Key;
+use launch::output;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -69,7 +70,7 @@ pub(crate) fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
         .map_err(|e| format!("/dev/urandom: {}", launch::reason(&e)))?;
     let text = base16ct::lower::encode_string(&bytes) + "\n";
     let Some(path) = file else {
-        say(&text);
+        output::print(&text);
         return Ok(ExitCode::SUCCESS);
     };
     std::fs::OpenOptions::new()

@@ -36,8 +36,8 @@ mod testing;
 pub use args::{ClusterArgs, EXAMPLES};
 
 use args::ClusterCommand;
+use launch::output::print;
 use launch::progress::waiting;
-use outcome::say;
 use program::configuration;
 use runtime::Registry;
 use std::process::ExitCode;
@@ -56,7 +56,7 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
     let done = waiting(what.is_empty(), what, || match &args.command {
         ClusterCommand::Check(args) => check::check(registry, args),
         ClusterCommand::Config(args) => program::load(registry, &args.file).and_then(|(cluster, program)| {
-            say(&configuration(&cluster, &program, process::node(&cluster, args.node)?)?);
+            print(&configuration(&cluster, &program, process::node(&cluster, args.node)?)?);
             Ok(ExitCode::SUCCESS)
         }),
         ClusterCommand::Run(args) => run::run(registry, args),
@@ -72,7 +72,7 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
     });
     done.unwrap_or_else(|failure| {
         if args.command.json() {
-            say(&format!("{}\n", failure.json()));
+            print(&format!("{}\n", failure.json()));
         } else {
             failure.report();
         }

@@ -1,8 +1,8 @@
 //! Results of a command: failures, the result for each node, exit statuses.
 
 use lang::Diagnostics;
+use launch::output::print;
 use serde_json::json;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -50,11 +50,6 @@ impl Failure {
     }
 }
 
-/// Prints to standard output; a closed pipe is no error.
-pub(crate) fn say(text: &str) {
-    let _ = launch::progress::aside(|| std::io::stdout().write_all(text.as_bytes()));
-}
-
 /// A path relative to the working directory, if it is below it.
 pub(crate) fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
@@ -84,11 +79,11 @@ pub(crate) fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
         let list: Vec<_> =
             outcomes.iter().map(|o| json!({"node": o.node, "what": o.what, "problem": o.problem})).collect();
         let ok = outcomes.iter().all(|o| o.problem.is_none());
-        say(&format!("{}\n", json!({"ok": ok, "nodes": list})));
+        print(&format!("{}\n", json!({"ok": ok, "nodes": list})));
     } else {
         for outcome in outcomes {
             match &outcome.problem {
-                None => say(&format!("node {}: {}\n", outcome.node, outcome.what)),
+                None => print(&format!("node {}: {}\n", outcome.node, outcome.what)),
                 Some(problem) => {
                     launch::logging::error(&format!("node {}: {}: {problem}", outcome.node, outcome.what));
                 }

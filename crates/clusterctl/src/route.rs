@@ -3,9 +3,10 @@
 use crate::args::{RouteArgs, RouteCommand};
 use crate::etcd;
 use crate::file::{Cluster, Node};
-use crate::outcome::{Failure, heard, say};
+use crate::outcome::{Failure, heard};
 use crate::show::{ANSWER, unheard};
 use launch::Client;
+use launch::output;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -111,7 +112,7 @@ pub(crate) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
         };
         let text = first.read("cluster_routes.table", "").map_err(|e| refusal(*id, &e.to_string()))?;
         let json = matches!(args.what, RouteCommand::List { json: true });
-        say(&if json { format!("{}\n", routes_json(&text)) } else { text });
+        output::print(&if json { format!("{}\n", routes_json(&text)) } else { text });
         return Ok(heard(silent.is_empty()));
     };
     let in_etcd = change.in_etcd(&cluster)?;

@@ -101,7 +101,8 @@ fn log() -> MutexGuard<'static, Log> {
 }
 
 /// Hands every further line of DPDK's log to `sink`, on the thread that logs it; `None` ends that. The sink
-/// must not call DPDK.
+/// must not call DPDK. It runs with the lock of the C stream which DPDK logs to: while it does, other threads
+/// that log through DPDK wait, so it should not write to anything that may be slow.
 pub fn set_log_sink(sink: Option<fn(&LogLine<'_>)>) {
     log().sink = sink;
 }
@@ -136,8 +137,6 @@ pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, 
             log.lines.push_back(line.clone());
             log.seen += 1;
         }
-        // The sink runs without this lock, but with that of the C stream which DPDK logs to: while it writes,
-        // other threads that log through DPDK wait.
         drop(log);
         if let Some(sink) = sink {
             sink(&LogLine { level, log_type: &type_name(log_type), text: &line });

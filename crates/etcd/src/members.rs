@@ -201,9 +201,9 @@ impl Members {
             // A member that has lost contact with the others then answers with an error instead of not at
             // all.
             .with_require_leader(true);
-        let stamp = self.trust.stamp();
-        {
+        let used = {
             let mut access = self.access();
+            let stamp = self.trust.stamp();
             // If only one of two files has been replaced yet, the former certificates are used until the next
             // request.
             if stamp != access.stamp
@@ -217,13 +217,22 @@ impl Members {
             if let Some(tls) = access.tls.as_ref().filter(|_| self.endpoints[index].starts_with("https://")) {
                 options = options.with_tls(tls.options.clone());
             }
-        }
+            access.stamp.clone()
+        };
         // Connects with the first request.
         let connect = Client::connect([&self.endpoints[index]], Some(options));
         let mut connection = self.within(index, connect).await?;
         self.log_in(index, &mut connection).await?;
-        self.access().connections[index] = Some(connection.clone());
+        self.keep(index, &connection, &used);
         Ok((connection, true))
+    }
+    /// Keeps a connection for the next requests, unless the certificates have been renewed since those that
+    /// it uses were read: the next request then opens one with the new certificates.
+    fn keep(&self, index: usize, connection: &Client, used: &Stamp) {
+        let mut access = self.access();
+        if access.stamp == *used {
+            access.connections[index] = Some(connection.clone());
+        }
     }
     /// Exchanges the password, if there is one, for a token.
     async fn log_in(&self, index: usize, connection: &mut Client) -> Result<(), Error> {
@@ -372,4 +381,28 @@ fn change(event: &etcd_client::Event) -> Option<(Change, i64)> {
         EventType::Put => (Change::Put(entry), revision),
         EventType::Delete => (Change::Delete(entry.key), revision),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_with_former_certificates_is_not_kept() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let members = Members::new(endpoints.clone(), Limits::default(), Trust::default()).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        runtime.unwrap().block_on(async {
+            // Nothing is sent before the first request.
+            let connection = Client::connect(&endpoints, None).await.unwrap();
+            let former = members.access().stamp.clone();
+            // The files are replaced and read while the connection is being made.
+            let renewed = vec![Some((std::time::SystemTime::UNIX_EPOCH, 1, 1)); 3];
+            *members.access() = Access::new(None, renewed.clone(), 1);
+            members.keep(0, &connection, &former);
+            assert!(members.access().connections[0].is_none());
+            members.keep(0, &connection, &renewed);
+            assert!(members.access().connections[0].is_some());
+        });
+    }
 }

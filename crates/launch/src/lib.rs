@@ -2,25 +2,29 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `library`, `signals`, `machine`, `client`: progress of long work; libraries that a
-//!    configuration names; signals; options of where and how workers run; the client of a control socket
+//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`: progress of long work; the
+//!    rate limit of messages; a thread that prints; libraries that a configuration names; signals; options of
+//!    where and how workers run; the client of a control socket
 //! 2. `logging`: what is logged, and how
-//! 3. `report`: messages at start
+//! 3. `report`, `output`: messages at start; standard output
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
 //! 5. `options`: from a command's options to those of the runtime
 //!
-//! Read `options.rs` first. This crate knows no command and no element, and prints to standard error only.
+//! Read `options.rs` first. This crate knows no command and no element.
 #![forbid(unsafe_code)]
 
 mod client;
 pub mod crash;
 mod library;
+mod limit;
 pub mod logging;
 mod machine;
 mod options;
+pub mod output;
 mod processors;
 pub mod progress;
+mod relay;
 mod report;
 pub mod service;
 mod signals;

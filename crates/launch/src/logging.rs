@@ -3,14 +3,18 @@
 //! Messages go to standard error. As text they are what Click and Valiant have always written there; as JSON,
 //! each is an object on a line of its own, with time, level, target and message.
 
+use crate::limit::{Limit, PER_SECOND};
 use crate::progress;
-use clap::{Args, ValueEnum};
+use crate::relay::{Entry, Relay};
+use clap::builder::TypedValueParser;
+use clap::parser::ValueSource;
+use clap::{Arg, Args, Command, ValueEnum};
 use dpdk::{LogLevel, LogLine};
-use locks::IgnorePoison;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -23,32 +27,32 @@ use tracing_subscriber::registry::LookupSpan;
 
 /// The targets of Valiant's own messages: a level without a target is for all of these.
 const TARGETS: [&str; 9] =
-    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LEFT_OUT];
+    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LOG];
+/// The target of what a node that follows etcd reports, a part of `etcd`.
+const AGENT: &str = "etcd::agent";
 /// The target of errors of configurations, and of the message that a command has failed. Errors of both are
 /// printed whatever the filter is.
 const CONFIGURATION: &str = "configuration";
 const COMMAND: &str = "command";
-/// The target of messages about messages that were left out.
-const LEFT_OUT: &str = "log";
+/// The target of messages about the log: messages that were left out, targets that do not exist.
+const LOG: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
 
-/// The number of messages of one kind from one element that may be logged at once,
-const BURST: f64 = 100.0;
-/// and the number a second after that.
-const PER_SECOND: f64 = 10.0;
-/// How many kinds are distinguished; others share their limits.
-const BUCKETS: usize = 256;
+/// How many lines of DPDK's log may wait to be printed,
+const DPDK_LINES: usize = 16_384;
+/// and for how long at the end.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is logged and how.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogArgs {
     /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for all of
     /// Valiant's messages, or TARGET=LEVEL, or several of these, as in
-    /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `cluster`, `etcd`, `traffic`,
-    /// and `dpdk` for DPDK's own log, which is off by default; `dpdk::pmd.net` is a part of it. Errors of
-    /// configurations are always printed [default: info].
-    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = checked, global = true)]
+    /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `configuration`, `command`,
+    /// `cluster`, `etcd`, `traffic`, `log`, and `dpdk` for DPDK's own log, which is off by default;
+    /// `dpdk::pmd.net` is a part of it. Errors of configurations are always printed [default: info].
+    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = Filter, global = true)]
     filter: Option<String>,
     /// How to log: lines of text, or a JSON object on each line, with errors of configurations too.
     #[arg(
@@ -73,9 +77,52 @@ enum LogFormat {
     Unset,
 }
 
-/// The text of a filter, if it is valid.
-fn checked(text: &str) -> Result<String, String> {
-    directives(text).map(|_| text.to_owned())
+/// Reads a filter. A target that does not exist is an error on the command line. In the environment, which
+/// may be that of several versions of Valiant, it is a warning; see [`start`].
+#[derive(Clone)]
+struct Filter;
+
+impl TypedValueParser for Filter {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<String, clap::Error> {
+        let read = move |text: &str| checked(text, source == ValueSource::CommandLine);
+        read.parse_ref(command, arg, value)
+    }
+}
+
+/// The text of a filter, if it is valid; with `known`, if all of its targets exist too.
+fn checked(text: &str, known: bool) -> Result<String, String> {
+    let (_, named) = directives(text)?;
+    match unknown(&named).next().filter(|_| known) {
+        Some(message) => Err(message),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// An error message for each target that does not exist.
+fn unknown(named: &[(&str, LevelFilter)]) -> impl Iterator<Item = String> {
+    let exists = |target: &str| {
+        let log_type = target.strip_prefix(DPDK).and_then(|rest| rest.strip_prefix("::"));
+        TARGETS.contains(&target)
+            || [AGENT, DPDK].contains(&target)
+            || log_type.is_some_and(|name| !name.is_empty())
+    };
+    named.iter().map(|(target, _)| *target).filter(move |target| !exists(target)).map(|target| {
+        let near = lang::nearest(target, TARGETS.into_iter().chain([DPDK]));
+        let hint = near.map_or_else(String::new, |near| format!(" (did you mean '{near}'?)"));
+        let all = TARGETS.join(", ");
+        format!("unknown target '{target}'{hint}; targets are {all}, {DPDK} and {DPDK}::TYPE")
+    })
 }
 
 /// The level for all of Valiant's targets, and the levels for targets that are named.
@@ -163,6 +210,10 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     // The filter has been checked.
     let (all, named) = directives(filter).unwrap_or((LevelFilter::INFO, Vec::new()));
     if named.iter().any(|(target, level)| target.starts_with(DPDK) && *level != LevelFilter::OFF) {
+        // Without a thread, lines are printed by those who log.
+        if let Ok(relay) = Relay::start("dpdk-log", DPDK_LINES, print_dpdk) {
+            let _ = DPDK_LOG.set(relay);
+        }
         dpdk::set_log_sink(Some(log_dpdk));
     }
     let targets = Targets::new()
@@ -173,7 +224,8 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
                 named.iter().rev().find(|(name, _)| *name == target).map_or(all, |(_, level)| *level);
             (target, wanted.max(LevelFilter::ERROR))
         }));
-    let limit = limited.then(|| Arc::new(Limit::default()));
+    let limit = limited.then(|| Arc::new(Limit::new(Instant::now())));
+    let limited = limit.clone().map(|limit| Limited { limit, hashes: RandomState::new() });
     let json = options.format == LogFormat::Json;
     // Set once: there is one command in a process.
     let _ = (JSON.set(json), OPTIONS.set(options.clone()));
@@ -187,9 +239,11 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
     };
-    let all = tracing_subscriber::registry().with(targets).with(limit.clone().map(Limited)).with(lines);
+    let all = tracing_subscriber::registry().with(targets).with(limited).with(lines);
     // If the process has a subscriber already, that one stays.
     let _ = tracing::subscriber::set_global_default(all);
+    // On the command line they are errors.
+    unknown(&named).for_each(|message| tracing::warn!(target: LOG, "VALIANT_LOG: {message}"));
     Logging { limit }
 }
 
@@ -200,27 +254,53 @@ pub struct Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
+        let lost = DPDK_LOG.get().map_or(0, |relay| relay.drain(PATIENCE));
+        if lost > 0 {
+            report_lost(lost);
+        }
         let left_out = self.limit.as_ref().map_or(0, |limit| limit.left_out());
         if left_out > 0 {
-            tracing::warn!(target: LEFT_OUT, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
+            tracing::warn!(target: LOG, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
         }
     }
 }
 
-/// Logs a line of DPDK's log, with its log type as target.
+/// A line of DPDK's log: its level, its target and its text.
+type DpdkLine = (log::Level, String, String);
+
+/// DPDK's log on its way to standard error. DPDK calls [`log_dpdk`] with a lock that all threads need which
+/// log through DPDK, workers among them, so standard error may not hold it up.
+static DPDK_LOG: OnceLock<Relay<DpdkLine>> = OnceLock::new();
+
+/// Takes a line of DPDK's log, with its log type as target.
 fn log_dpdk(line: &LogLine<'_>) {
-    let target = format!("{DPDK}::{}", line.log_type);
     let level = match line.level {
         LogLevel::Error => log::Level::Error,
         LogLevel::Warning => log::Level::Warn,
         LogLevel::Info => log::Level::Info,
         LogLevel::Debug => log::Level::Debug,
     };
-    let text = line.text;
+    let line = (level, format!("{DPDK}::{}", line.log_type), line.text.to_owned());
+    match DPDK_LOG.get() {
+        Some(relay) => relay.send(line),
+        None => print_dpdk(Entry::Line(line)),
+    }
+}
+
+/// Logs a line of DPDK's log.
+fn print_dpdk(entry: Entry<DpdkLine>) {
+    let (level, target, text) = match entry {
+        Entry::Line(line) => line,
+        Entry::Lost(lines) => return report_lost(lines),
+    };
     // It cannot fail.
     let _ = tracing_log::format_trace(
         &log::Record::builder().level(level).target(&target).args(format_args!("{text}")).build(),
     );
+}
+
+fn report_lost(lines: u64) {
+    tracing::warn!(target: LOG, "lines of DPDK's log left out, more than standard error takes: {lines}");
 }
 
 /// Standard error, beside a progress bar.
@@ -248,7 +328,7 @@ impl std::io::Write for Lines {
 /// warnings of elements and configurations have Click's form.
 struct Text;
 
-const UNMARKED: [&str; 3] = ["element", CONFIGURATION, "etcd::agent"];
+const UNMARKED: [&str; 3] = ["element", CONFIGURATION, AGENT];
 
 impl<S, N> FormatEvent<S, N> for Text
 where
@@ -291,65 +371,32 @@ impl Visit for Message<'_> {
     }
 }
 
-/// A token bucket for each kind of message. The kind is the place in the program, with the element or DPDK's
-/// log type.
-#[derive(Default)]
-struct Limit {
-    buckets: Mutex<Vec<Bucket>>,
+/// Leaves messages out where there are too many of a kind.
+/// The kind is the place in the program, with the element or DPDK's log type.
+struct Limited {
+    limit: Arc<Limit>,
     hashes: RandomState,
 }
-
-#[derive(Clone)]
-struct Bucket {
-    tokens: f64,
-    since: Instant,
-    /// Messages left out since the last one that was not.
-    left_out: u64,
-}
-
-impl Limit {
-    /// Whether a message may be logged, and how many of its kind were left out since the last one that was.
-    fn pass(&self, kind: u64, now: Instant) -> Option<u64> {
-        let mut buckets = self.buckets.lock().ignore_poison();
-        if buckets.is_empty() {
-            buckets.resize(BUCKETS, Bucket { tokens: BURST, since: now, left_out: 0 });
-        }
-        let bucket = &mut buckets[kind as usize % BUCKETS];
-        let waited = now.saturating_duration_since(bucket.since).as_secs_f64();
-        bucket.tokens = (bucket.tokens + waited * PER_SECOND).min(BURST);
-        bucket.since = now;
-        if bucket.tokens < 1.0 {
-            bucket.left_out += 1;
-            return None;
-        }
-        bucket.tokens -= 1.0;
-        Some(std::mem::take(&mut bucket.left_out))
-    }
-    /// Messages that were left out, and have not been reported as left out yet.
-    fn left_out(&self) -> u64 {
-        self.buckets.lock().ignore_poison().iter().map(|bucket| bucket.left_out).sum()
-    }
-}
-
-/// Leaves messages out where there are too many of a kind.
-struct Limited(Arc<Limit>);
 
 impl<S: Subscriber> Layer<S> for Limited {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let about = event.metadata();
         // A configuration has a bounded number of errors, and all of them are shown at once. A user who
         // requests details gets all messages.
-        if [LEFT_OUT, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
+        if [LOG, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
-        let mut of = MessageOrigin { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
+        // The messages of elements have one call site for each level, in the runtime: the place is where the
+        // element logs.
+        let place = (about.callsite(), runtime::log_place());
+        let mut of = MessageOrigin { hashes: &self.hashes, hash: self.hashes.hash_one(place) };
         event.record(&mut of);
-        match self.0.pass(of.hash, Instant::now()) {
+        match self.limit.pass(of.hash, Instant::now()) {
             None => false,
             Some(0) => true,
             Some(left_out) => {
                 tracing::warn!(
-                    target: LEFT_OUT,
+                    target: LOG,
                     "messages left out that are like the next one, more than {PER_SECOND} a second: {left_out}"
                 );
                 true
@@ -376,7 +423,7 @@ impl Visit for MessageOrigin<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn filters() {
@@ -391,25 +438,50 @@ mod tests {
         assert_eq!(read("off, element = info,dpdk::pmd.net=trace"), "off element=info dpdk::pmd.net=trace");
         assert_eq!(read(""), "info ");
         for wrong in ["inof", "dpdk", "element=", "warn,,info", "element=loud"] {
-            assert!(checked(wrong).is_err(), "{wrong}");
+            assert!(checked(wrong, false).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_flood_is_cut_and_counted() {
-        let (limit, start) = (Limit::default(), Instant::now());
-        let passed = |kind, at_ms| {
-            let now = start + Duration::from_millis(at_ms);
-            (0..1000).filter_map(|_| limit.pass(kind, now)).collect::<Vec<_>>()
-        };
-        assert_eq!(passed(7, 0), vec![0; 100]);
-        // Another kind has its own limit.
-        assert_eq!(passed(8, 0), vec![0; 100]);
-        // Ten more after a second; the first of them reports how many were left out.
-        let next = passed(7, 1000);
-        assert_eq!((next.len(), next[0], next[1]), (10, 900, 0));
-        assert_eq!(limit.left_out(), 900 + 990);
-        // The burst never grows.
-        assert_eq!(passed(7, 1_000_000).len(), 100);
+    fn targets_that_do_not_exist_are_named() {
+        for known in ["etcd=off,log=warn,dpdk=info", "dpdk::pmd.net=debug", "etcd::agent=off", "", "warn"] {
+            assert_eq!(checked(known, true).as_deref(), Ok(known));
+        }
+        let error = |text| checked(text, true).unwrap_err();
+        assert!(
+            error("warn,etdc=debug").starts_with("unknown target 'etdc' (did you mean 'etcd'?); targets")
+        );
+        assert!(error("dpdk=info,=debug").starts_with("unknown target ''; targets are router, element,"));
+        for wrong in ["dpdkx=info", "dpdk::=info", "route=off", "elements=off"] {
+            assert!(error(wrong).ends_with(", log, dpdk and dpdk::TYPE"), "{wrong}");
+            assert!(checked(wrong, false).is_ok(), "{wrong}");
+        }
+    }
+
+    /// Counts messages.
+    struct Count(Arc<AtomicUsize>);
+
+    impl<S: Subscriber> Layer<S> for Count {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(usize::from(event.metadata().target() == "element"), Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_flood_suppresses_neither_other_messages_nor_other_elements() {
+        let (limit, count) = (Arc::new(Limit::new(Instant::now())), Arc::new(AtomicUsize::new(0)));
+        let limited = Limited { limit, hashes: RandomState::new() };
+        let all = tracing_subscriber::registry().with(limited).with(Count(Arc::clone(&count)));
+        tracing::subscriber::with_default(all, || {
+            let hub = runtime::Hub::default();
+            for _ in 0..100 {
+                hub.log(Level::WARN, "a", "a bad packet");
+            }
+            assert_eq!(count.swap(0, Ordering::Relaxed), 100);
+            hub.log(Level::WARN, "a", "something else");
+            hub.log(Level::ERROR, "a", "something worse");
+            hub.log(Level::WARN, "b", "a bad packet");
+            assert_eq!(count.load(Ordering::Relaxed), 3);
+        });
     }
 }

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use locks::IgnorePoison;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, TryLockError};
@@ -99,7 +99,9 @@ impl Progress {
                 self.shown = Some(Instant::now());
                 let full = (done.clamp(0.0, 1.0) * 30.0) as usize;
                 let (bar, rest) = ("#".repeat(full), ".".repeat(30 - full));
-                eprintln!("{}[{bar}{rest}] {:3.0} %  {}", self.name, done * 100.0, about());
+                let line = format!("{}[{bar}{rest}] {:3.0} %  {}\n", self.name, done * 100.0, about());
+                // If standard error is gone, the line is lost.
+                let _ = std::io::stderr().write_all(line.as_bytes());
             }
             return;
         }

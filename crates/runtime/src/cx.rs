@@ -437,6 +437,7 @@ impl Cx<'_> {
         self.core.hub.request_stop();
     }
     /// Logs a message of this element for the user: see [`Hub::log`].
+    #[track_caller]
     pub fn log(&self, level: Level, message: &str) {
         self.core.hub.log(level, self.name(), message);
     }

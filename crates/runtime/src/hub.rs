@@ -3,7 +3,9 @@
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
@@ -88,6 +90,18 @@ const MAX_WRITES: usize = 1024;
 /// The signals that end a router in order, unless an element claims them: HUP, INT and TERM.
 pub const STOP_SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
+thread_local! {
+    /// The place in the program that is logging on this thread.
+    static PLACE: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+}
+
+/// The place in the program that is logging on this thread with [`Hub::log`]: what distinguishes messages of
+/// an element, all of which are events of one call site.
+#[must_use]
+pub fn log_place() -> Option<&'static Location<'static>> {
+    PLACE.get()
+}
+
 type Listener = Box<dyn Fn(&str) -> bool + Send>;
 
 /// The listeners of printed lines.
@@ -111,6 +125,8 @@ pub struct Hub {
     /// Samples that were lost because the queue was full.
     pub tap_overruns: AtomicU64,
     channels: Mutex<Vec<Channel>>,
+    /// Whether the default channel may have listeners.
+    has_listeners: AtomicBool,
     bell: (Mutex<bool>, Condvar),
     /// Packets that were in transit between workers when a hot swap removed their element.
     strays: AtomicU64,
@@ -388,6 +404,9 @@ impl Hub {
     /// Logs a message of an element, or of the router itself if `element` is empty, for the user, and sends
     /// it to the listeners of the default channel. Output that is the purpose of an element, such as the
     /// lines of Print, is not a log: it belongs to [`Hub::chatter`].
+    ///
+    /// The rate of messages may be limited for each element and place in the program that calls this.
+    #[track_caller]
     pub fn log(&self, level: Level, element: &str, message: &str) {
         macro_rules! event {
             ($level:ident) => {
@@ -397,6 +416,7 @@ impl Hub {
                 }
             };
         }
+        PLACE.set(Some(Location::caller()));
         match level {
             Level::ERROR => event!(ERROR),
             Level::WARN => event!(WARN),
@@ -404,9 +424,15 @@ impl Hub {
             Level::DEBUG => event!(DEBUG),
             Level::TRACE => event!(TRACE),
         }
+        PLACE.set(None);
+        // Packets of an attacker may cause this: without a listener there is no lock.
+        if !self.has_listeners.load(Ordering::Acquire) {
+            return;
+        }
         let mut channels = self.channels.lock().ignore_poison();
         if let Some(default) = channels.iter_mut().find(|c| c.name.is_empty()) {
             default.listeners.retain(|listener| listener(message));
+            self.has_listeners.store(!default.listeners.is_empty(), Ordering::Release);
         }
     }
     /// Prints a line on standard error and sends it to the listeners of the default channel.
@@ -430,7 +456,12 @@ impl Hub {
     }
     /// Adds a listener for [`Hub::chatter_on`]; it is removed when it returns false.
     pub fn listen_on(&self, channel: &str, listener: Listener) {
-        self.channel(channel, |c| c.listeners.push(listener));
+        self.channel(channel, |c| {
+            c.listeners.push(listener);
+            if c.name.is_empty() {
+                self.has_listeners.store(true, Ordering::Release);
+            }
+        });
     }
     /// Whether a channel's lines are not printed on standard error; those of the default channel always are.
     pub fn set_channel_quiet(&self, channel: &str, quiet: bool) {
@@ -491,4 +522,33 @@ impl Hub {
 /// the router goes on.
 fn print(line: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_without_listeners_takes_no_lock() {
+        let hub = Hub::default();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let held = hub.channels.lock().ignore_poison();
+        // If this took the lock, it would not return.
+        hub.log(Level::WARN, "e", "unheard");
+        drop(held);
+        let all = Arc::clone(&heard);
+        hub.listen_on(
+            "",
+            Box::new(move |line| {
+                all.lock().ignore_poison().push(line.to_owned());
+                line != "last"
+            }),
+        );
+        for line in ["first", "last", "too late"] {
+            hub.log(Level::WARN, "e", line);
+        }
+        assert_eq!(*heard.lock().ignore_poison(), ["first", "last"]);
+        let _held = hub.channels.lock().ignore_poison();
+        hub.log(Level::WARN, "e", "unheard again");
+    }
 }

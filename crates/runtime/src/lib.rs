@@ -77,7 +77,7 @@ pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
 pub use facts::{DropCase, DropReason, Facts, Fields, Role, StepFacts};
 pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler};
-pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck};
+pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck, log_place};
 pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;
 pub use lang::args::{ArgError, Args, FromArg, NameDb};

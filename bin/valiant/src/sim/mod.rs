@@ -13,7 +13,6 @@ use plots::{plots, plots_over};
 use report::table;
 use run::{Run, run, with};
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,12 +20,11 @@ use std::process::ExitCode;
 pub(crate) fn simulate(args: &SimArgs) -> ExitCode {
     match answer(args) {
         Ok(text) => {
-            // A closed pipe is no error.
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            launch::output::print(&text);
             ExitCode::SUCCESS
         }
         Err(message) => {
-            eprintln!("valiant sim: {message}");
+            launch::logging::error(&format!("valiant sim: {message}"));
             ExitCode::FAILURE
         }
     }

@@ -9,13 +9,13 @@ use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
 use lang::{Diagnostics, LoadOptions, Source};
 use launch::logging::error;
+use launch::output::print;
 use launch::progress::{Progress, waiting};
 use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
 use report::{Report, Sent};
 use runtime::{Registry, Router};
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,8 +109,7 @@ fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
     let failures = report.failures(limits);
     let text =
         if output.json { format!("{:#}\n", report.json(output, &failures)) } else { report.text(output) };
-    // A closed pipe is no error.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print(&text);
     for failure in &failures {
         error(&format!("failed: {failure}"));
     }
@@ -128,8 +127,7 @@ fn run(
     measure: impl FnOnce(&mut Bench) -> Result<ExitCode, String>,
 ) -> ExitCode {
     if output.print_config {
-        // A closed pipe is no error.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        print(&text);
         return ExitCode::SUCCESS;
     }
     let sources = [Source::new("generated", text)];
@@ -175,7 +173,7 @@ fn refuse(diags: &Diagnostics) -> ExitCode {
             faults.sort();
             faults.dedup();
             faults.iter().for_each(|fault| error(&format!("error: {fault}")));
-            eprintln!("\nFor more information, try '--help'.");
+            error("\nFor more information, try '--help'.");
             ExitCode::from(2)
         }
         None => {

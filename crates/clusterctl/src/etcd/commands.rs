@@ -7,9 +7,10 @@ use super::store::{Member, StoreError};
 use crate::args::{PullArgs, PushArgs};
 use crate::file::Cluster;
 use crate::key::key_is_good;
-use crate::outcome::{Failure, say, shortest};
+use crate::outcome::{Failure, shortest};
 use crate::program::{self, check_node};
 use etcd::Limits;
+use launch::output;
 use runtime::Registry;
 use serde_json::json;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ pub(crate) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode
         Err(e) => return Err(e.into()),
     };
     Base { revision, document }.write(&args.of.file)?;
-    say(&if args.of.json {
+    output::print(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": cluster.name, "revision": revision}))
     } else {
         format!("{}: in etcd as revision {revision}; running nodes apply it\n", cluster.name)
@@ -100,7 +101,7 @@ pub(crate) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     }
     let by = document.by.clone();
     Base { revision, document }.write(&args.of.file)?;
-    say(&if args.of.json {
+    output::print(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": pulled.name, "revision": revision, "by": by}))
     } else {
         format!("{}: revision {revision}, from {by}\n", pulled.name)

@@ -4,8 +4,9 @@ use super::snapshot::{Snapshot, ask_all};
 use crate::args::ShowArgs;
 use crate::etcd::{self, Member};
 use crate::file::{Cluster, Node};
-use crate::outcome::{Failure, heard, say};
+use crate::outcome::{Failure, heard};
 use launch::StopSignals;
+use launch::output;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -65,13 +66,13 @@ pub(super) fn observe(
         };
         let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
         if args.json {
-            say(&format!("{}\n", as_json(&view)));
+            output::print(&format!("{}\n", as_json(&view)));
         } else {
             // Home, and clear what is below.
-            say(if clears { "\x1b[H\x1b[2J" } else { "" });
-            say(&format!("{}{}", text(&view), if args.watch && !clears { "\n" } else { "" }));
+            output::print(if clears { "\x1b[H\x1b[2J" } else { "" });
+            output::print(&format!("{}{}", text(&view), if args.watch && !clears { "\n" } else { "" }));
         }
-        if !args.watch {
+        if !args.watch || !output::is_open() {
             return Ok(heard(all));
         }
     }

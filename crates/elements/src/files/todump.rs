@@ -150,7 +150,7 @@ impl Element for ToDump {
         let key = format!("ToDump {name} {path} {} {}", self.link.0, self.nano);
         let header = header(self.nano, self.snaplen, self.link);
         let framing = Framing { class: "ToDump", record_len, unbuffered: self.unbuffered };
-        let dump = Dump::open(&key, &path, header, framing, &hub)?;
+        let dump = Dump::open(&key, cx.name(), &path, header, framing, &hub)?;
         let begins = Arc::clone(&dump);
         cx.at_change_over(move || begins.begin());
         // Set already by another worker, or when a hot swap kept the configuration.

@@ -148,7 +148,7 @@ impl Element for ToIpSummaryDump {
         let record_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
         let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false };
         let key = format!("ToIPSummaryDump {} {} {}", cx.name(), self.path, self.data());
-        let dump = Dump::open(&key, &self.path, header.into_bytes(), framing, &hub)?;
+        let dump = Dump::open(&key, cx.name(), &self.path, header.into_bytes(), framing, &hub)?;
         let begins = Arc::clone(&dump);
         cx.at_change_over(move || begins.begin());
         // Set already by another worker, or when a hot swap kept the configuration.

@@ -64,9 +64,10 @@ impl Written {
 pub(in crate::files) struct Dump(Mutex<Output>);
 
 impl Dump {
-    /// The output that is open under a key, or a new one; see [`Output::prepare`].
+    /// The output that is open under a key, or a new one of an element; see [`Output::prepare`].
     pub(in crate::files) fn open(
         key: &str,
+        element: &str,
         name: &str,
         header: Vec<u8>,
         framing: Framing,
@@ -74,7 +75,8 @@ impl Dump {
     ) -> Result<Arc<Self>, String> {
         let written = Written::of(hub)?;
         hub.resource(key, || {
-            Output::prepare(name, header, framing, hub, written).map(|output| Self(Mutex::new(output)))
+            Output::prepare(element, name, header, framing, hub, written)
+                .map(|output| Self(Mutex::new(output)))
         })
     }
     /// See [`Output::begin`].
@@ -88,6 +90,8 @@ impl Dump {
 
 /// A file of records.
 pub(in crate::files) struct Output {
+    /// The element that writes it.
+    element: String,
     name: String,
     /// The file's header and the file, until the output has begun.
     header: Vec<u8>,
@@ -119,6 +123,7 @@ impl Output {
     /// Checks whether a file that begins with `header` can be written; `-` is standard output. The file is
     /// not changed before [`Output::begin`].
     fn prepare(
+        element: &str,
         name: &str,
         header: Vec<u8>,
         framing: Framing,
@@ -153,6 +158,7 @@ impl Output {
             all.iter().filter(|(of, _)| Some(*of) == id).filter_map(|(_, ended)| ended.upgrade()).collect()
         };
         Ok(Self {
+            element: element.to_owned(),
             name: shown,
             header,
             new,
@@ -257,7 +263,7 @@ impl Output {
             Err(e) => {
                 self.fail(done);
                 let message = format!("{}({}): {}", self.framing.class, self.name, reason(&e));
-                self.hub.log(Level::ERROR, self.framing.class, &message);
+                self.hub.log(Level::ERROR, &self.element, &message);
                 Err(message)
             }
         }
@@ -307,7 +313,8 @@ impl Drop for Output {
             child.stdin = None;
             if !child.wait().is_ok_and(|status| status.success()) && !self.failed {
                 let class = self.framing.class;
-                self.hub.log(Level::ERROR, class, &format!("{class}({}): compression failed", self.name));
+                let message = format!("{class}({}): compression failed", self.name);
+                self.hub.log(Level::ERROR, &self.element, &message);
             }
         }
     }
@@ -325,7 +332,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("valiant-output-{}", std::process::id()));
         let framing = Framing { class: "T", record_len: |_| Some(4), unbuffered: false };
         let (name, written) = (path.display().to_string(), Written::of(&hub).unwrap());
-        let mut o = Output::prepare(&name, b"head".to_vec(), framing, &hub, written).unwrap();
+        let mut o = Output::prepare("t", &name, b"head".to_vec(), framing, &hub, written).unwrap();
         o.begin().unwrap();
         for record in [b"aaaa", b"bbbb", b"cccc"] {
             assert!(o.record(|b| b.extend(record)));
@@ -350,7 +357,7 @@ mod tests {
         let hub = Arc::clone(bench.router().hub());
         let framing = Framing { class: "T", record_len: |_| None, unbuffered: true };
         let written = Written::of(&hub).unwrap();
-        let mut o = Output::prepare("/dev/full", Vec::new(), framing, &hub, written).unwrap();
+        let mut o = Output::prepare("t", "/dev/full", Vec::new(), framing, &hub, written).unwrap();
         o.begin().unwrap();
         for _ in 0..3 {
             assert!(!o.record(|b| b.push(b'x')));
