@@ -340,35 +340,41 @@ impl std::error::Error for BadIpv4 {}
 /// Checks the header at the start of `bytes` (RFC 1812 §5.2.2) and returns its length and the total length,
 /// in bytes.
 ///
-/// The checksum is checked last and only if `with_checksum`. What a packet without options costs is six loads
-/// and one rarely taken branch per check.
+/// The checksum is checked last and only if `with_checksum`.
 ///
 /// # Errors
 /// The first check that fails, in the order of [`BadIpv4`].
 #[inline(always)]
 pub fn check(bytes: &[u8], with_checksum: bool) -> Result<(usize, usize), BadIpv4> {
+    if let Some(h) = Ipv4::new(bytes)
+        && h.version_ihl() == 0x45
+    {
+        // Nearly every packet has no options and no error.
+        let total_len = usize::from(h.total_len());
+        let fits = HEADER_LEN <= total_len && total_len <= bytes.len();
+        if fits && !h.ends_too_late() && (!with_checksum || h.verify_checksum()) {
+            return Ok((HEADER_LEN, total_len));
+        }
+    }
+    check_in_order(bytes, with_checksum)
+}
+
+/// [`check`], one thing after the other.
+#[cold]
+fn check_in_order(bytes: &[u8], with_checksum: bool) -> Result<(usize, usize), BadIpv4> {
     let Some(h) = Ipv4::new(bytes) else { return Err(BadIpv4::Miniscule) };
     let (header_len, total_len) = (h.header_len(), usize::from(h.total_len()));
-    if h.version_ihl() != 0x45 {
-        if h.version() != 4 {
-            return Err(BadIpv4::Version);
-        }
-        if header_len < HEADER_LEN || header_len > bytes.len() {
-            return Err(BadIpv4::HeaderLen);
-        }
+    if h.version() != 4 {
+        return Err(BadIpv4::Version);
+    }
+    if header_len < HEADER_LEN || header_len > bytes.len() {
+        return Err(BadIpv4::HeaderLen);
     }
     if total_len < header_len || total_len > bytes.len() || h.ends_too_late() {
         return Err(BadIpv4::TotalLen);
     }
-    if with_checksum {
-        let good = if header_len == HEADER_LEN {
-            h.verify_checksum()
-        } else {
-            verify_header(bytes.get(..header_len).unwrap_or(&[]))
-        };
-        if !good {
-            return Err(BadIpv4::Checksum);
-        }
+    if with_checksum && !verify_header(bytes.get(..header_len).unwrap_or(&[])) {
+        return Err(BadIpv4::Checksum);
     }
     Ok((header_len, total_len))
 }

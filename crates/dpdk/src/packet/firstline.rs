@@ -161,7 +161,7 @@ impl Packet {
             let [network, transport] = &mut *(&raw mut (*raw).__bindgen_anon_1).cast::<[u16; 2]>();
             let [paint, packet_type] = &mut *(&raw mut (*raw).vlan_tci_outer).cast::<[u8; 2]>();
             CommonMut {
-                mac: &mut *(&raw mut (*raw).vlan_tci),
+                mac: &mut (*raw).vlan_tci,
                 network,
                 transport,
                 paint,

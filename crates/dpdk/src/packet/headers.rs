@@ -142,18 +142,17 @@ impl Packet {
     }
 
     /// Marks an IP header of `len` bytes, `offset` bytes into the data, and sets the destination annotation:
-    /// [`Packet::set_network_header`] and [`Packet::set_dst_ip`] in one. Nothing is done unless the header
-    /// lies within the data.
+    /// [`Packet::set_network_header`] and [`Packet::set_dst_ip`] in one, for a header that is known to lie
+    /// within the data. Of one that does not, the mark is anywhere; reading it is safe all the same.
     #[inline]
     pub fn mark_ip_header(&mut self, offset: usize, len: usize, dst_ip: [u8; 4]) {
-        let (start, all) = (self.data_off(), self.len());
-        if offset > all || len > all - offset {
-            return;
-        }
-        // Both fit: no byte of a buffer is behind the 65,535th (invariant 2).
-        let (network, transport) = ((start + offset) as u16, (start + offset + len) as u16);
+        debug_assert!(offset <= self.len() && len <= self.len() - offset);
+        // No byte of a buffer is behind the 65,535th (invariant 2).
+        let network = self.data_off().wrapping_add(offset) as u16;
         let common = self.common_mut();
-        (*common.network, *common.transport, *common.dst_ip) = (network, transport, dst_ip);
+        *common.network = network;
+        *common.transport = network.wrapping_add(len as u16);
+        *common.dst_ip = dst_ip;
     }
 
     /// From the transport header to the end of the data; it may begin before [`Packet::data`].
