@@ -283,9 +283,15 @@ impl Packet {
         match common_bytes(at, N) {
             Some(CommonBytes::DstIp) => self.dst_ip().first_chunk().copied(),
             Some(CommonBytes::Paint) => [self.paint()].first_chunk().copied(),
-            Some(CommonBytes::Some) => self.anno().load(at),
+            Some(CommonBytes::Some) => self.load_mixed(at),
             None => self.others().load(at),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_mixed<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.anno().load(at)
     }
 
     /// Writes `N` bytes at `at` in the user annotations; false, and nothing written, when they do not all lie
@@ -295,10 +301,30 @@ impl Packet {
         match (common_bytes(at, N), bytes.first_chunk::<4>(), bytes.first()) {
             (Some(CommonBytes::DstIp), Some(address), _) => self.set_dst_ip(*address),
             (Some(CommonBytes::Paint), _, Some(color)) => self.set_paint(*color),
-            (None, ..) if at <= Anno::USER_LEN => return self.others_mut().store(at, bytes),
-            _ => return self.anno_mut().store(at, bytes),
+            _ => return self.store_mixed(at, bytes),
         }
         true
+    }
+
+    /// The same for bytes that are not exactly one annotation of the first line.
+    #[inline(never)]
+    fn store_mixed<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
+        match common_bytes(at, N) {
+            None if at <= Anno::USER_LEN => self.others_mut().store(at, bytes),
+            _ => self.anno_mut().store(at, bytes),
+        }
+    }
+
+    /// Annotates a packet that a device has received: its link header begins where its data does.
+    #[inline]
+    pub fn mark_received(&mut self, packet_type: PacketType) {
+        // No byte of a buffer is behind the 65,535th (invariant 2).
+        let mac = self.headroom() as u16;
+        if self.flags() & (FIRST_LINE | ANNO_VALID) == 0 {
+            return self.store_common(Common { mac, packet_type: packet_type as u8, ..Common::DEFAULT });
+        }
+        let common = self.common_mut();
+        (*common.mac, *common.packet_type) = (mac, packet_type as u8);
     }
 
     /// Bytes that the packet had on the wire beyond those here.
@@ -457,6 +483,23 @@ mod tests {
                 assert_eq!(by_user.load_user::<14>(at), by_anno.anno().load(at), "{at}");
                 assert_eq!(all(&by_user), all(&by_anno), "{at}");
             }
+        }
+    }
+
+    #[test]
+    fn what_has_been_received_is_marked_whatever_it_had() {
+        for annotated in [false, true] {
+            let mut packet = packet();
+            if annotated {
+                packet.set_paint(4);
+            }
+            assert!(packet.strip(2));
+            packet.mark_received(PacketType::OtherHost);
+            assert_eq!((packet.mac_header_offset(), packet.packet_type()), (Some(0), PacketType::OtherHost));
+            assert_eq!(
+                (packet.paint(), packet.network_header_offset()),
+                (if annotated { 4 } else { 0 }, None)
+            );
         }
     }
 

@@ -51,9 +51,14 @@ impl Element for FixIPSrc {
 /// Sets the source if the packet's annotation requires it.
 #[inline]
 pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
-    if packet.fix_ip_src()
-        && let Some(mut h) = header_mut(packet)
-    {
+    if packet.fix_ip_src() {
+        set_source(packet, address);
+    }
+}
+
+#[cold]
+fn set_source(packet: &mut Packet, address: Ipv4Addr) {
+    if let Some(mut h) = header_mut(packet) {
         h.set_src(address);
         fill_checksum(packet);
         packet.set_fix_ip_src(false);

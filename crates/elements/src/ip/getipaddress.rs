@@ -67,7 +67,7 @@ impl Element for GetIPAddress {
 }
 
 impl Step for GetIPAddress {
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, packet: &mut Packet) -> bool {
         let address = match self.from {
             From::Offset(at) => packet.data().get(at..).and_then(|b| b.first_chunk()).copied(),

@@ -284,8 +284,7 @@ impl Receiver {
         if self.annotate {
             for packet in &mut *batch {
                 let kind = packet_type(packet.data(), self.mac);
-                packet.set_mac_header(0);
-                packet.set_packet_type(kind);
+                packet.mark_received(kind);
                 if let Some(now) = now {
                     packet.set_timestamp_ns(now);
                 }
