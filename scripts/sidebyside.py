@@ -2,8 +2,9 @@
 
 All of them forward with one core, pinned, between the same virtual devices, one after the other in every round, so that
 other work of the machine affects all of them equally. Packets are counted for a second of the forwarding thread's time on the processor,
-so that other programs on that core have no influence; on a quiet machine that is a second by the clock. A figure is the
-median of the rounds' ratios to the device's first case, with the smallest and the largest.
+so that other programs on that core have no influence; on a quiet machine that is a second by the clock. Before each round the
+machine is given some time to become quiet, and what others used of it is in the data. A figure is the median of the rounds' ratios
+to the device's first case, with the smallest and the largest.
 """
 
 import contextlib
@@ -32,6 +33,8 @@ MEMORY_MB = 1024
 # With hugepages. Valiant uses 4 KB pages instead if this is more than is free.
 HUGE_MB = 320
 PEER = "testpmd"
+# The largest share of the processors that others may use on a machine that counts as quiet, and for how many seconds it is measured.
+QUIET, LOOK = 0.05, 0.5
 # Seconds until a forwarder runs at a steady rate: after its start, and after it was continued.
 SETTLE, SETTLE_AGAIN = 0.3, 0.02
 PEER_COMMAND = "dpdk-testpmd --forward-mode=io --burst=32"
@@ -129,9 +132,9 @@ class Machine:
             for path in directory.glob(self.prefix("*")):
                 path.unlink(missing_ok=True)
 
-    def testpmd(self, source):
+    def testpmd(self, source, burst=32):
         """Packets a second of io forwarding."""
-        with self.turn(("testpmd", source), lambda: Testpmd(self, source)) as program:
+        with self.turn(("testpmd", source, burst), lambda: Testpmd(self, source, burst)) as program:
             return program.measure()
 
     def valiant(self, config, variables, batch_size, flags=(), outputs=("out",), binary=None):
@@ -144,12 +147,12 @@ class Machine:
 class Testpmd:
     """dpdk-testpmd, forwarding."""
 
-    def __init__(self, where, source):
+    def __init__(self, where, source, burst=32):
         self.where = where
         self.log = pathlib.Path(where.directory) / f"testpmd-{where.number()}.log"
         prefix = self.log.stem
         command = ["dpdk-testpmd", *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
-                   "--forward-mode=io", "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]
+                   "--forward-mode=io", f"--burst={burst}", "--total-num-mbufs=131072", "--stats-period=600"]
         with open(self.log, "w") as file:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
         try:
@@ -272,6 +275,35 @@ def on_processor(threads):
     return sum(int(pathlib.Path(f"/proc/{thread}/schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
+def processor_time():
+    """The time for which the processors have worked or were not available (steal), and their whole time, in ticks."""
+    ticks = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    # user, nice, system, idle, iowait, irq, softirq, steal
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def wait_for_quiet(patience):
+    """Waits until others use little of the machine, at most `patience` seconds; returns their share at the end."""
+    deadline, printed = time.monotonic() + patience, False
+    while True:
+        worked, total = processor_time()
+        time.sleep(LOOK)
+        now_worked, now_total = processor_time()
+        share = (now_worked - worked) / max(now_total - total, 1)
+        if share <= QUIET or time.monotonic() >= deadline:
+            return round(share, 3)
+        if not printed:
+            print(f"others use {share:.0%} of the machine: waiting at most {patience} s for it to become quiet",
+                  file=sys.stderr, flush=True)
+            printed = True
+
+
+def tsc_mhz():
+    """The rate of the time-stamp counter as the kernel knows it, which is half of its BogoMIPS; None on other processors."""
+    match = re.search(r"^bogomips\s*:\s*([0-9.]+)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return float(match[1]) / 2 if match and os.uname().machine == "x86_64" else None
+
+
 def tail(path):
     """The last part of a text file."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -290,15 +322,18 @@ def end(process):
         return process.communicate()[1]
 
 
-def run_rounds(cases, count):
-    """Runs `cases`, {(device, name): function that returns packets a second and notes}, one after the other, `count` times.
+def run_rounds(cases, count, patience=0):
+    """Runs `cases`, {(device, name): function that returns packets a second and notes}, one after the other, `count` times. Each
+    round begins when others use little of the machine, or after `patience` seconds.
 
-    Returns the load average of each round, {case: [packets a second]}, {case: notes of its last run} and {case: why it was
-    given up}. A case that fails is given up; the first of a device must not."""
+    Returns for each round the load average and the share of the machine that others used (None without patience),
+    {case: [packets a second]}, {case: notes of its last run} and {case: why it was given up}. A case that fails is given up; the
+    first of a device must not."""
     loads, notes, absent = [], {}, {}
     rates: dict[tuple[str, str], list[float]] = {key: [] for key in cases}
     for number in range(count):
-        loads.append(round(os.getloadavg()[0], 2))
+        others = wait_for_quiet(patience) if patience else None
+        loads.append((round(os.getloadavg()[0], 2), others))
         # In alternating order, so that no case always follows the same other one.
         for key in [k for k in (cases if number % 2 == 0 else reversed(cases)) if k not in absent]:
             try:
@@ -310,7 +345,7 @@ def run_rounds(cases, count):
                 absent[key] = str(problem)
                 del rates[key]
                 print(f"{'-'.join(key)}: given up: {problem}", file=sys.stderr, flush=True)
-        print(f"round {number + 1}, load average {loads[-1]}: " + ", ".join(
+        print(f"round {number + 1}, load average {loads[-1][0]}: " + ", ".join(
             f"{device} {name} {rates[device, name][-1] / 1e6:.1f} Mpps" for device, name in cases if name == PEER), flush=True)
     return loads, rates, notes, absent
 
@@ -333,10 +368,12 @@ def results(device, rounds, facts, against=lambda name: []):
     the cases that a case is also compared with."""
     loads, rates, notes, absent = rounds
     peers = rates[device, PEER]
-    data = {**facts, "load_averages": loads, "peer": PEER_COMMAND, "peer_pps": peers, "cases": {}}
+    data = {**facts, "load_averages": [load for load, _ in loads], "peer": PEER_COMMAND, "peer_pps": peers, "cases": {}}
     for (where, name), each in rates.items():
         if where == device and name != PEER:
             data["cases"][name] = {"pps": each, **ratios(each, peers), **notes[where, name]}
+    if all(others is not None for _, others in loads):
+        data["others_share"] = [others for _, others in loads]
     differences: dict[str, dict[str, Any]] = {}
     for name in data["cases"]:
         kind, _, batch_size = name.rpartition("-")
@@ -364,7 +401,7 @@ def results(device, rounds, facts, against=lambda name: []):
 
 def facts(began, cpu, seconds, **more):
     """The header of every data file."""
-    return about(began, frame_bytes_without_crc=60, cpu=cpu, seconds_each=seconds, **more)
+    return about(began, frame_bytes_without_crc=60, cpu=cpu, seconds_each=seconds, tsc_mhz=tsc_mhz(), **more)
 
 
 def save(directory, name, data):
@@ -381,13 +418,19 @@ def label(name):
 
 def markdown(devices):
     """The tables of the documentation, from {device: data}."""
-    lines = ["| device | case | Mpps (median) | ratio to testpmd | least | most |", "|---|---|---|---|---|---|"]
+    lines = ["| device | case | Mpps (median) | cycles a packet | ratio to testpmd | least | most |", "|---|---|---|---|---|---|---|"]
+
+    def rate(pps, mhz):
+        median = statistics.median(pps)
+        return f"{median / 1e6:.1f} | {f'{mhz * 1e6 / median:.0f}' if mhz else ''}"
+
     for device, data in devices.items():
-        lines.append(f"| `net_{device}` | testpmd | {statistics.median(data['peer_pps']) / 1e6:.1f} | 1 | | |")
+        mhz = data.get("tsc_mhz")
+        lines.append(f"| `net_{device}` | testpmd, 32 | {rate(data['peer_pps'], mhz)} | 1 | | |")
         derived = {n: d for n, d in data.get("derived", {}).items() if "pps" in d}
         for name, case in [*data["cases"].items(), *derived.items()]:
             estimate = " (estimate)" if case.get("estimate") else ""
-            lines.append(f"| `net_{device}` | {label(name)}{estimate} | {statistics.median(case['pps']) / 1e6:.1f} | "
+            lines.append(f"| `net_{device}` | {label(name)}{estimate} | {rate(case['pps'], mhz)} | "
                          f"{case['ratio_median']:.2f} | {case['ratio_min']:.2f} | {case['ratio_max']:.2f} |")
     costs = [(device, name, d) for device, data in devices.items() for name, d in data.get("derived", {}).items()
              if "ns_median" in d]
@@ -401,8 +444,9 @@ def markdown(devices):
         lines += [f"| `net_{device}` | {label(name)} | {label(other)} | {d['ratio_median']:.2f} | {d['ratio_min']:.2f} | "
                   f"{d['ratio_max']:.2f} |" for device, name, other, d in pairs]
     for device, data in devices.items():
-        loads = data["load_averages"]
-        lines += ["", f"`net_{device}`: {data['date'][:16].replace('T', ' ')} UTC, {data['machine']}, load average "
+        loads, others = data["load_averages"], data.get("others_share")
+        used = f"others used {statistics.median(others):.1%} of the processors (at most {max(others):.0%}), " if others else ""
+        lines += ["", f"`net_{device}`: {data['date'][:16].replace('T', ' ')} UTC, {data['machine']}, {used}load average "
                   f"{min(loads):.1f} to {max(loads):.1f}, {len(loads)} rounds of {data['seconds_each']} s, `{data['command']}`."]
     return "\n".join(lines)
 
