@@ -115,8 +115,12 @@ class Machine:
     def settle(self, program):
         """Waits until a program runs at a steady rate, and checks that it has hugepages if all are to have them."""
         time.sleep(SETTLE)
-        if self.huge and not huge_memory(program.process.pid):
-            raise Failed(f"{' '.join(map(str, program.process.args))[:80]}...: has no hugepages, as too few are free")
+        self.check_pages(program.process)
+
+    def check_pages(self, process):
+        """An error unless a process has hugepages if all are to have them."""
+        if self.huge and not huge_memory(process.pid):
+            raise Failed(f"{' '.join(map(str, process.args))[:80]}...: has no hugepages, as too few are free")
 
     def close(self):
         """Ends the kept programs, and removes the files that DPDK programs leave behind: also those of hugepages, which
