@@ -12,26 +12,6 @@ use std::sync::LazyLock;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(elements::registry);
 
-/// What is not started, only configured: it would open something outside the process.
-const UNOPENED: [(&str, &str); 15] = [
-    ("FromDevice", "a port"),
-    ("ToDevice", "a port"),
-    ("FromDPDKDevice", "a port"),
-    ("ToDPDKDevice", "a port"),
-    ("FromHost", "a network interface"),
-    ("ToHost", "a network interface"),
-    ("KernelTap", "a network interface"),
-    ("KernelTun", "a network interface"),
-    ("FromDump", "a file"),
-    ("FromIPSummaryDump", "a file"),
-    ("ToDump", "a file"),
-    ("ToIPSummaryDump", "a file"),
-    ("ControlSocket", "a socket"),
-    ("ChatterSocket", "a socket"),
-    ("IPsecSAD", "a crypto device"),
-];
-/// What is started and then left alone: instructions may read and write files.
-const UNRUN: [&str; 2] = ["Script", "DriverManager"];
 /// After the first three come files to read (route tables, sources) or to write (printers). An argument that
 /// looks like a virtual device, of whatever class, makes the DPDK environment start in the background.
 const LEFT_OUT: [&str; 4] = ["FILE", "PCAP", "@", "net_"];
@@ -57,7 +37,8 @@ fuzz_target!(|data: &[u8]| {
     if !matches!(&config.elements[..], [e] if e.name == "e") || !config.requirements.is_empty() {
         return;
     }
-    let unopened = UNOPENED.iter().any(|(name, _)| *name == class.name);
+    // Only configured, not started: it would open something outside the process.
+    let unopened = class.opens.is_some();
     let options = Options { simulated_time: true, check_only: unopened, ..Options::default() };
     let mut bench = match Bench::attempt(&REGISTRY, &declaration, usize::from(*ports & 7), options) {
         Ok(bench) => bench,
@@ -66,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
     };
-    if unopened || UNRUN.contains(&class.name) {
+    if unopened {
         return;
     }
     // Sources make as many packets at a time as they are told to, and the bench keeps them all.

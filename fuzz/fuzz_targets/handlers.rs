@@ -17,30 +17,6 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(elements::registry);
 /// How many inputs one router sees.
 const USES: usize = 200;
 
-/// Classes with write handlers that have no place here, and why.
-const ABSENT: [(&str, &str); 20] = [
-    ("FromDevice", "opens a port"),
-    ("ToDevice", "opens a port"),
-    ("FromDPDKDevice", "opens a port"),
-    ("ToDPDKDevice", "opens a port"),
-    ("FromHost", "makes a network interface"),
-    ("ToHost", "makes a network interface"),
-    ("KernelTap", "makes a network interface"),
-    ("KernelTun", "makes a network interface"),
-    ("FromDump", "opens a file; the target fromdump is for it"),
-    ("FromIPSummaryDump", "opens a file; the target fromsummary is for it"),
-    ("ToDump", "opens a file"),
-    ("ToIPSummaryDump", "opens a file"),
-    ("ControlSocket", "opens a socket; the target session is for it"),
-    ("ChatterSocket", "opens a socket"),
-    ("IPsecSAD", "opens crypto devices"),
-    ("ESPEncap", "needs a crypto device"),
-    ("ESPDecap", "needs a crypto device"),
-    ("Script", "its handlers run instructions that read and write files"),
-    ("DriverManager", "its handlers run instructions that read and write files"),
-    ("Error", "never starts"),
-];
-
 const CONFIG: &str = "
 RandomSeed(1); arp :: ARPTable;
 rt :: RadixIPLookup(10.0.0.0/8 0, 0.0.0.0/0 10.0.0.1 1);
@@ -121,7 +97,8 @@ impl Lab {
             bench.router().elements().iter().map(|e| (e.name.clone(), e.class)).collect();
         for class in REGISTRY.iter() {
             let here = elements.iter().any(|(_, c)| *c == class.name || same_handlers(c, class.name));
-            let absent = ABSENT.iter().any(|(c, _)| *c == class.name);
+            // What opens something outside the process has no place here, and one class never starts.
+            let absent = class.opens.is_some() || class.name == "Error";
             if !here && !absent && class.handlers.iter().any(|h| h.writable()) {
                 eprintln!("{} has write handlers and no place in the configuration", class.name);
             }

@@ -214,7 +214,7 @@ impl Packet {
         unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
     }
 
-    /// Whether any of these is from the heap; one load if no packet at all is.
+    /// Whether any of these is from the heap; one load if none has ever been.
     #[inline]
     pub(crate) fn any_heap(packets: &[Packet]) -> bool {
         heap::any() && packets.iter().any(Packet::is_heap)

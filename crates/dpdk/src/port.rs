@@ -98,26 +98,14 @@ struct Taken {
     tx: HashMap<u16, Users>,
 }
 
-/// Drivers that give each received packet an mbuf with fresh flags, and only one if the frame fits in one.
-/// Others may pass on mbufs of another owner (`net_ring`), or make chains of any length (`net_pcap`).
-const FRESH_MBUFS: [&str; 16] = [
-    "mlx5_pci",
-    "mlx5_auxiliary",
-    "net_af_packet",
-    "net_af_xdp",
-    "net_bnxt",
-    "net_e1000_em",
-    "net_e1000_igb",
-    "net_ena",
-    "net_i40e",
-    "net_iavf",
-    "net_ice",
-    "net_igc",
-    "net_ixgbe",
-    "net_null",
-    "net_virtio",
-    "net_vmxnet3",
-];
+/// Drivers that set the flags of each mbuf that they receive, and use one for each frame that fits in 2 KB.
+/// Others may pass on mbufs of another owner (`net_ring`), leave flags as they are or make chains of any
+/// length.
+const FRESH_MBUFS: [&str; 7] =
+    ["net_af_packet", "net_ena", "net_i40e", "net_iavf", "net_ice", "net_ixgbe", "net_null"];
+/// The room for data in a usual buffer, which NICs use as a whole: they count in units of up to 1 KB, and
+/// split frames that fit into a buffer but not into its whole units. No MTU allows longer frames than it.
+const WHOLE_UNITS: usize = 2048;
 
 impl Port {
     /// Opens a port; `closed` is called when it has been closed.
@@ -348,11 +336,10 @@ impl Port {
         self.interface.is_some()
     }
 
-    /// Whether each packet that it receives has one mbuf with fresh flags, so that nobody needs to look. The
-    /// MTU may only grow as far as frames fit into one buffer.
+    /// Whether each packet that it receives has one mbuf with fresh flags, so that nobody needs to look.
     pub(crate) fn receives_fresh_mbufs(&self) -> bool {
-        let frame = self.mtu() as usize + FRAME_EXTRA;
-        FRESH_MBUFS.contains(&self.driver()) && frame <= self.pool.buffer_len() - DEFAULT_HEADROOM
+        let room = self.pool.buffer_len() - DEFAULT_HEADROOM;
+        FRESH_MBUFS.contains(&self.driver()) && room == WHOLE_UNITS
     }
 
     /// Whether it works; costs one load.

@@ -254,7 +254,8 @@ pub struct Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        let lost = DPDK_LOG.get().map_or(0, |relay| relay.drain(PATIENCE));
+        // If nobody reads standard error, a message about it would only keep the process from ending.
+        let Some(lost) = DPDK_LOG.get().map_or(Some(0), |relay| relay.drain(PATIENCE)) else { return };
         if lost > 0 {
             report_lost(lost);
         }

@@ -104,6 +104,7 @@ fn class<T: Element>(make: Make) -> Class {
             drops: T::DROPS,
             role: T::ROLE,
             step: T::STEP,
+            opens: T::OPENS,
         },
         ports: T::PORTS,
         processing: T::PROCESSING,

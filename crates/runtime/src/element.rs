@@ -103,6 +103,9 @@ pub trait Element: Sized + Send + 'static {
     /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: the optimizer may execute its
     /// elements as one with others.
     const STEP: Option<StepFacts> = None;
+    /// What outside the process its elements open, or reach by instructions in their arguments or handlers:
+    /// `a port`, `a file`. Tools that try any class leave such ones out.
+    const OPENS: Option<&'static str> = None;
     /// The manual, in the fixed headings of `doc/elements.md`, without the drop reasons; usually
     /// `manual!("section/class")`.
     const MANUAL: &'static str;

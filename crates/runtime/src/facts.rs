@@ -176,6 +176,8 @@ pub struct Facts {
     pub role: Role,
     /// See [`Element::STEP`](crate::Element::STEP).
     pub step: Option<StepFacts>,
+    /// See [`Element::OPENS`](crate::Element::OPENS).
+    pub opens: Option<&'static str>,
 }
 
 /// What the optimizer knows of a class that has a fast path ([`crate::Step`]): [`StepFacts::of`] makes it.

@@ -34,7 +34,7 @@ impl Packet {
             (*raw).nb_segs = 1;
             (*raw).port = u16::MAX;
             ptr::copy_nonoverlapping(front.as_ptr(), (*raw).buf_addr.cast::<u8>().add(headroom), front.len());
-            heap::count();
+            heap::note_made();
             let packet = Packet::init(mbuf, offset, len as u16);
             let closed = libc::mprotect(raw.byte_add(page).cast(), page, libc::PROT_NONE) == 0;
             closed.then_some(packet)
