@@ -33,6 +33,8 @@ MEMORY_MB = 1024
 # With hugepages. Valiant uses 4 KB pages instead if this is more than is free.
 HUGE_MB = 320
 PEER = "testpmd"
+# testpmd's default burst, and what it needs for longer ones: its own cache of 250 buffers is too small for them.
+DEFAULT_BURST, CACHE = 32, ["--mbcache=512"]
 # The largest share of the processors that others may use on a machine that counts as quiet, and for how many seconds it is measured.
 QUIET, LOOK = 0.05, 0.5
 # Seconds until a forwarder runs at a steady rate: after its start, and after it was continued.
@@ -156,7 +158,8 @@ class Testpmd:
         self.log = pathlib.Path(where.directory) / f"testpmd-{where.number()}.log"
         prefix = self.log.stem
         command = ["dpdk-testpmd", *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
-                   "--forward-mode=io", f"--burst={burst}", "--total-num-mbufs=131072", "--stats-period=600"]
+                   "--forward-mode=io", f"--burst={burst}", *CACHE[:burst > DEFAULT_BURST], "--total-num-mbufs=131072",
+                   "--stats-period=600"]
         with open(self.log, "w") as file:
             self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
         try:
