@@ -18,7 +18,7 @@ pub(crate) struct CheckArgs {
     /// How many workers to check for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Show which chains of elements are fused into one loop.
+    /// Show which elements have a fast path.
     #[arg(short = 'O', long, alias = "optimise")]
     pub(crate) optimize: bool,
     /// Print the result as JSON.
@@ -30,7 +30,7 @@ pub(crate) struct CheckArgs {
 pub(crate) struct FlattenArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
-    /// Add comments that show which chains of elements are fused into one loop.
+    /// Add a comment that shows which elements have a fast path.
     #[arg(short = 'O', long, alias = "optimise")]
     pub(crate) optimize: bool,
     /// Add comments that say, for each connection, which annotations of its packets elements behind it may
@@ -67,7 +67,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 .filter(|e| e.sharing == Sharing::Single && e.n_inputs > 0)
                 .map(|e| (e.name.as_str(), e.class))
                 .collect();
-            let chains = chains(&router);
+            let fast = if args.optimize { fast_paths(&router, registry) } else { Vec::new() };
             if args.json {
                 let serial: Vec<_> =
                     serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
@@ -75,7 +75,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 print(&format!(
                     "{}\n",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "not_parallel": serial, "fused": chains, "warnings": warnings})
+                        "not_parallel": serial, "fast_paths": fast, "warnings": warnings})
                 ));
             } else {
                 report(&router.config().warnings);
@@ -86,8 +86,8 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                         "{name} :: {class} runs on one worker only: it has one instance, and all workers hand their packets over to it\n"
                     );
                 }
-                for chain in chains {
-                    text += &format!("fused: {}\n", chain.join(" -> "));
+                if !fast.is_empty() {
+                    text += &format!("with a fast path: {}\n", fast.join(", "));
                 }
                 print(&text);
             }
@@ -104,10 +104,10 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// The names of the elements of each chain that the optimizer found.
-fn chains(router: &Router) -> Vec<Vec<&str>> {
-    let name = |i: &u32| router.elements().get(*i as usize).map(|e| e.name.as_str());
-    router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
+/// The names of the elements that packets pass on a fast path.
+fn fast_paths<'a>(router: &'a Router, registry: &Registry) -> Vec<&'a str> {
+    let has = |class: &str| registry.get(class).is_some_and(|class| class.step.is_some());
+    router.elements().iter().filter(|e| has(e.class)).map(|e| e.name.as_str()).collect()
 }
 
 /// A comment for each connection: the annotations of its packets that elements downstream may read.
@@ -141,9 +141,7 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             Ok(router) => {
                 report(&router.config().warnings);
                 let mut text = router.config().unparse();
-                chains(&router)
-                    .iter()
-                    .for_each(|chain| text += &format!("// fused: {}\n", chain.join(" -> ")));
+                text += &format!("// with a fast path: {}\n", fast_paths(&router, registry).join(", "));
                 if args.annotations {
                     text += &annotations(router.config(), registry);
                 }

@@ -44,11 +44,11 @@ pub(crate) struct RunArgs {
     /// order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
-    /// Fuse chains of elements into one loop where that is possible; the default unless `--burst 1`.
-    /// `valiant check -O` shows the chains.
+    /// Use the fast paths of elements; the default unless `--burst 1`. `valiant check -O` shows which
+    /// elements have one.
     #[arg(short = 'O', long, alias = "optimise", overrides_with = "no_optimize")]
     pub(crate) optimize: bool,
-    /// Execute every element by itself, without fused chains.
+    /// Do not use the fast paths of elements.
     #[arg(long, alias = "no-optimise")]
     pub(crate) no_optimize: bool,
     /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one. `auto`: the best ones, as

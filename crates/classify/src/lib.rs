@@ -34,6 +34,7 @@ mod graph;
 mod ip;
 mod names;
 mod optimize;
+mod path;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use bytes::classifier;
 pub use diag::{Diagnostic, Errors, Severity};
 pub use ip::{ip_classifier, ip_filter};
 pub use names::{Names, NoNames};
+pub use path::Path;
 pub use program::{IpParts, MAX_OUTPUT, NO_MATCH, Program};
 
 /// The most tests that the patterns of one program may have, before they are optimized.

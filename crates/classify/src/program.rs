@@ -2,6 +2,8 @@
 
 use crate::diag::Diagnostic;
 use crate::graph::{Graph, Layout, NET, Node, TRANSP, Target};
+use crate::path::{Path, Test, word};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 /// The answer of [`Program`] for a packet that no pattern matches.
@@ -76,6 +78,12 @@ impl<'a> IpParts<'a> {
     pub fn from_network(network: &'a [u8]) -> Self {
         let header = network.first().map_or(0, |&first| usize::from(first & 0x0f) * 4);
         IpParts { mac: &[], network, transport: network.get(header..).unwrap_or(&[]) }
+    }
+
+    /// The parts by the number that a step has for them.
+    #[inline(always)]
+    pub fn regions(&self) -> [&'a [u8]; 4] {
+        [self.mac, self.network, self.transport, &[]]
     }
 }
 
@@ -176,6 +184,47 @@ impl Program {
         }
     }
 
+    /// The shortest way to an output, if it has few tests, and each is of one word.
+    pub fn path_to(&self, output: usize) -> Option<Path> {
+        if self.steps.is_empty() {
+            return (decode(self.everything) == output).then(|| Path::new(&[])).flatten();
+        }
+        // From where, and with which answer, each step was first reached.
+        let mut reached: Vec<Option<(usize, bool)>> = vec![None; self.steps.len()];
+        let mut waiting = VecDeque::from([0]);
+        while let Some(at) = waiting.pop_front() {
+            let step = self.steps[at];
+            if step.flags & (TABLE | MAC) != 0 {
+                continue;
+            }
+            for (next, equal) in step.next.into_iter().zip([false, true]) {
+                if next & LEAVES != 0 {
+                    if next != DROPS && decode(next) == output {
+                        return Path::new(&self.tests_to(at, equal, &reached));
+                    }
+                    continue;
+                }
+                let to = usize::from(next);
+                if to != 0 && reached[to].is_none() {
+                    reached[to] = Some((at, equal));
+                    waiting.push_back(to);
+                }
+            }
+        }
+        None
+    }
+
+    /// The tests on the way to the answer `equal` of step `last`, last one first.
+    fn tests_to(&self, last: usize, equal: bool, reached: &[Option<(usize, bool)>]) -> Vec<Test> {
+        std::iter::successors(Some((last, equal)), |(at, _)| reached[*at])
+            .map(|(at, equal)| {
+                let step = &self.steps[at];
+                let region = (step.flags >> REGION & 3) as u8;
+                Test { mask: step.mask, value: step.value, offset: step.offset, region, equal }
+            })
+            .collect()
+    }
+
     /// Classifies packet data. Returns the output, or [`NO_MATCH`].
     ///
     /// For programs made by [`classifier`](crate::classifier).
@@ -213,7 +262,7 @@ impl Program {
         if self.steps.is_empty() {
             return decode(self.everything);
         }
-        let regions = [parts.mac, parts.network, parts.transport, &[]];
+        let regions = parts.regions();
         let mut at = 0;
         loop {
             let step = &self.steps[at];
@@ -328,11 +377,6 @@ impl Program {
             warnings.push(Diagnostic::warning(None, format!("output {output} matches no packets")));
         }
     }
-}
-
-#[inline(always)]
-fn word(data: &[u8], offset: usize) -> Option<u32> {
-    data.get(offset..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 #[inline(always)]

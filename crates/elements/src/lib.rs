@@ -15,7 +15,6 @@
 #[macro_use]
 mod manual;
 
-mod chains;
 mod drops;
 mod hex;
 mod infile;
@@ -40,6 +39,8 @@ pub mod queues;
 pub mod transport;
 
 #[cfg(test)]
+mod fastpath_tests;
+#[cfg(test)]
 mod testing;
 
 use runtime::Registry;
@@ -60,7 +61,6 @@ pub fn register(registry: &mut Registry) {
     files::register(registry);
     control::register(registry);
     PACKAGES.iter().for_each(|package| registry.provide(package));
-    chains::register(registry);
 }
 
 /// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements

@@ -1,7 +1,7 @@
 //! What classes declare about themselves, over the whole library: the declarations are consistent, and there
 //! are no lists of class names elsewhere.
 
-use runtime::{Class, DropReason, Fields, Notify, Registry, Role, Sharing};
+use runtime::{Class, DropReason, Fields, Notify, Registry, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,26 +145,13 @@ fn every_reason_with_a_name_is_counted_somewhere() {
     assert_eq!(idle, [&"BAD_PACKET_LENGTH"], "declared, and never counted");
 }
 
-/// Classes that have a step and are in no registered chain.
-const IN_NO_CHAIN: [&str; 1] = ["CheckPaint"];
-
 #[test]
-fn classes_with_a_step_say_so_and_are_in_a_chain() {
+fn a_fast_path_is_for_packets_of_input_0() {
     let registry = elements::registry();
-    let mut chained: BTreeSet<&str> = BTreeSet::new();
-    for chain in registry.fused() {
-        assert!(chain.len() > 1, "{chain:?}");
-        for class in chain {
-            assert!(registry.get(class).is_some_and(|c| c.step.is_some()), "{chain:?}: {class} says nothing");
-            chained.insert(class);
-        }
-    }
-    let says: BTreeSet<&str> = registry.iter().filter(|c| c.step.is_some()).map(|c| c.name).collect();
-    let alone: Vec<&str> = says.difference(&chained).copied().collect();
-    assert_eq!(alone, IN_NO_CHAIN);
-    for class in registry.iter().filter(|c| c.step.is_some()) {
-        assert!(class.ports.starts_with('1') || class.ports.starts_with('2'), "{}", class.name);
-        assert_ne!(class.sharing, Sharing::Single, "{}: such an element takes no part", class.name);
+    let fast: Vec<&Class> = registry.iter().filter(|c| c.step.is_some()).collect();
+    assert!(fast.len() > 20, "{}", fast.len());
+    for class in fast {
+        assert!(class.ports.starts_with(['1', '2']), "{}: {}", class.name, class.ports);
     }
 }
 

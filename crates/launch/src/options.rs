@@ -25,7 +25,7 @@ pub struct Launch {
     pub numa: bool,
     /// The most packets of a batch, if not the default.
     pub batch_size: Option<usize>,
-    /// Whether chains of elements are fused; none: unless batches have one packet.
+    /// Whether elements use their fast paths; none: unless batches have one packet.
     pub optimize: Option<bool>,
     /// The most memory for packet buffers, in MB.
     pub memory_mb: Option<usize>,

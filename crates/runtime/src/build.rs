@@ -11,7 +11,6 @@ use crate::configure::StartAction;
 use crate::control::ControlTask;
 use crate::cx::{Core, Graph};
 use crate::facts::Facts;
-use crate::fuse;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
 use crate::options::Options;
@@ -96,10 +95,6 @@ pub(crate) fn build(
         return Err(diags);
     }
 
-    let fused = match options.optimize {
-        true => fuse::find(&config, &classes, &sides, registry.fusions()),
-        false => vec![None; config.elements.len()],
-    };
     let shape = connect(&config, classes, sides, &made.crossing);
     let kinds = shape.classes.iter().zip(&shape.sides);
     let mut elements: Vec<ElementInfo> = config
@@ -114,7 +109,6 @@ pub(crate) fn build(
         clock,
         hub,
         shape: &shape,
-        fused: &fused,
         scheduling: &made.scheduling,
         crossing: &made.crossing,
         by_name: &by_name,
@@ -136,11 +130,7 @@ pub(crate) fn build(
         warnings.warning(span, message);
     }
     let shortage = shortage_of(&made.holding, dpdk::Mempool::buffers(), &config);
-    // Chains within others, for packets that enter further on, are not listed.
-    let whole: Vec<Vec<u32>> = fused.into_iter().flatten().map(|f| f.members.into_vec()).collect();
-    let within = |c: &Vec<u32>| whole.iter().any(|o| o.len() > c.len() && o.ends_with(c));
-    let chains = whole.iter().filter(|c| !within(c)).cloned().collect();
-    let loaded = Loaded { config, elements, by_name, store, warnings, shortage, ports, chains };
+    let loaded = Loaded { config, elements, by_name, store, warnings, shortage, ports };
     Ok(Built { replicas, control: made.control, loaded, acts: made.acts })
 }
 

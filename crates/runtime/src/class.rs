@@ -1,11 +1,10 @@
 //! Element classes and the registry that configurations look them up in.
 
-use crate::chain::{Chain, Fusion};
 use crate::configure::ConfigCx;
-use crate::cx::{Handler, Node};
+use crate::cx::{Handler, Node, StepFacts};
 use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
-use crate::facts::{Facts, StepFacts};
+use crate::facts::Facts;
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::any::TypeId;
@@ -33,6 +32,8 @@ pub struct Class {
     pub phase: Phase,
     /// See [`Element::PULL_THROUGH`].
     pub pull_through: Option<(usize, usize)>,
+    /// See [`Element::STEP`].
+    pub step: Option<StepFacts>,
     /// See [`Element::MANUAL`].
     pub(crate) manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
@@ -103,9 +104,9 @@ fn class<T: Element>(make: Make) -> Class {
             sets: T::SETS,
             drops: T::DROPS,
             role: T::ROLE,
-            step: T::STEP,
             opens: T::OPENS,
         },
+        step: T::STEP,
         ports: T::PORTS,
         processing: T::PROCESSING,
         flow: T::FLOW,
@@ -142,7 +143,6 @@ pub fn inert<T: Element>() -> Class {
 pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
     packages: BTreeSet<&'static str>,
-    fusions: Vec<Fusion>,
 }
 
 impl Registry {
@@ -172,17 +172,6 @@ impl Registry {
     /// The packages that configurations may require, in the order of their names.
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.packages.iter().copied()
-    }
-    /// Declares that consecutive elements of these classes can be fused (see [`crate::Chain`]).
-    pub fn fuse<C: Chain>(&mut self) {
-        self.fusions.push(Fusion::of::<C>());
-    }
-    /// The names of the classes that can be fused, in order.
-    pub fn fused(&self) -> impl Iterator<Item = &[&'static str]> {
-        self.fusions.iter().map(|fusion| &fusion.classes[..])
-    }
-    pub(crate) fn fusions(&self) -> &[Fusion] {
-        &self.fusions
     }
     /// Looks up a class.
     #[must_use]

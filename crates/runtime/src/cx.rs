@@ -6,7 +6,7 @@ mod delivery;
 mod graph;
 mod run;
 
-use self::core::{How, Staged};
+use self::core::Staged;
 use crate::facts::DropReason;
 use crate::hub::Hub;
 use crate::{ElementId, WorkerId};
@@ -17,10 +17,9 @@ use std::time::Duration;
 use tracing::Level;
 
 pub use self::core::{Core, MAX_BATCH};
-pub(crate) use self::graph::{
-    CalledFn, Fused, Input, LONGEST, Listeners, Output, Part, Reader, Run, Slot, Writer, find,
-};
-pub use self::graph::{Cx, Graph, Handler, Members, Node, Reached};
+pub(crate) use self::graph::Passed;
+pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Reader, Slot, Writer, find};
+pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
 
 /// The most packets that one run of a task moves, which takes some milliseconds.
 const RUN_PACKETS: usize = 1 << 16;
@@ -114,7 +113,7 @@ impl Cx<'_> {
         slot.stats.count_emission();
         let mut batch = self.core.spare();
         batch.push(packet);
-        self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 
     /// Emits a batch.
@@ -132,7 +131,7 @@ impl Cx<'_> {
         if self.core.running == Some(self.me) {
             self.core.run_packets += batch.len() as u64;
         }
-        self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 
     /// Rejects a packet: it goes to output 1 if there is one and it is push, and is otherwise dropped for

@@ -13,9 +13,9 @@
 //! the runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
-use crate::cx::{Cx, Node};
+use crate::cx::{Cx, Node, StepFacts};
 use crate::declare::Handlers;
-use crate::facts::{DropCase, DropReason, Fields, Role, StepFacts};
+use crate::facts::{DropCase, DropReason, Fields, Role};
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -100,8 +100,7 @@ pub trait Element: Sized + Send + 'static {
     const DROPS: &'static [DropCase] = &[];
     /// Its role for code that handles a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
-    /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: the optimizer may execute its
-    /// elements as one with others.
+    /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: its fast path.
     const STEP: Option<StepFacts> = None;
     /// What outside the process its elements open, or reach by instructions in their arguments or handlers:
     /// `a port`, `a file`. Tools that try any class leave such ones out.

@@ -3,7 +3,6 @@
 //! and the tests.
 
 use dpdk::{Anno, offset};
-use std::any::TypeId;
 use std::fmt;
 use std::ops::BitOr;
 
@@ -174,19 +173,8 @@ pub struct Facts {
     pub drops: &'static [DropCase],
     /// See [`Element::ROLE`](crate::Element::ROLE).
     pub role: Role,
-    /// See [`Element::STEP`](crate::Element::STEP).
-    pub step: Option<StepFacts>,
     /// See [`Element::OPENS`](crate::Element::OPENS).
     pub opens: Option<&'static str>,
-}
-
-/// What the optimizer knows of a class that has a fast path ([`crate::Step`]): [`StepFacts::of`] makes it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StepFacts {
-    /// The type that implements it.
-    pub(crate) of: TypeId,
-    /// See [`Step::CHOOSES`](crate::Step::CHOOSES).
-    pub chooses: bool,
 }
 
 /// The role of an element for code that changes a configuration as a whole, or receives packets for it.

@@ -77,6 +77,4 @@ pub(crate) struct Loaded {
     pub(crate) shortage: Diagnostics,
     /// The uses of ports and, when they are open, what each worker does there.
     pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
-    /// The elements of each chain that the optimizer found.
-    pub(crate) chains: Vec<Vec<u32>>,
 }

@@ -22,8 +22,8 @@
 //!    under an element's name; a router as control tasks see it.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
-//! 5. `declare`, `element`, `chain`, `handoff`: what an element file implements.
-//! 6. `class`, `ports`, `fuse`, `live`, `info`: classes, push and pull, the optimizer, which annotations are
+//! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
+//! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
 //!    read downstream, information on each element.
 //! 7. `build`, `worker`: from a configuration to replicas; the loop that runs one.
 //! 8. `watchdog`, `router`: all workers, seen from the control thread.
@@ -32,7 +32,6 @@
 
 mod build;
 mod builtin;
-mod chain;
 mod class;
 mod clock;
 mod configure;
@@ -42,7 +41,6 @@ mod declare;
 mod devices;
 mod element;
 mod facts;
-mod fuse;
 mod handler;
 mod handoff;
 mod hub;
@@ -59,6 +57,7 @@ mod sched;
 mod secrets;
 mod services;
 mod stats;
+mod step;
 mod store;
 pub mod testing;
 mod watchdog;
@@ -66,16 +65,15 @@ mod worker;
 
 pub use tracing::Level;
 
-pub use chain::{Chain, Step};
 pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, PortSlot, Scheduling, Side};
 pub use control::{Control, ControlTask};
-pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Members, Node, Reached};
+pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Node, StepFacts};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
-pub use facts::{DropCase, DropReason, Facts, Fields, Role, StepFacts};
+pub use facts::{DropCase, DropReason, Facts, Fields, Role};
 pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler};
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck, log_place};
 pub use ids::{ElementId, WorkerId};
@@ -89,5 +87,6 @@ pub use replacing::is_replacing;
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
 pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};
+pub use step::Step;
 pub use store::SharedStore;
 pub use worker::LONGEST_NAP;

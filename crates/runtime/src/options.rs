@@ -25,7 +25,7 @@ pub struct Options {
     pub nodes: Vec<Option<usize>>,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
-    /// Whether chains of elements are fused where that is possible.
+    /// Whether elements use their fast paths ([`crate::Step`]).
     pub optimize: bool,
     /// Only check: nothing is opened, started or initialized.
     pub check_only: bool,

@@ -126,19 +126,8 @@ impl Router {
 
     /// Gives the names of all elements to the watchdog and the crash reports.
     fn describe(&self) {
-        let mut names: Vec<String> =
+        let names: Vec<String> =
             self.loaded.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
-        for chain in &self.loaded.chains {
-            let others = chain
-                .iter()
-                .skip(1)
-                .filter_map(|e| Some(self.loaded.elements.get(*e as usize)?.name.as_str()));
-            let others: Vec<&str> = others.collect();
-            // The element at the beginning of a fused chain is entered for the whole chain.
-            if let Some(name) = chain.first().and_then(|first| names.get_mut(*first as usize)) {
-                *name += &format!(" (or {}, which is fused with it)", others.join(", "));
-            }
-        }
         if dpdk::crash::installed() {
             let text = without_secrets(&self.loaded.config.unparse());
             dpdk::crash::describe(&text, names.iter().map(String::as_str));
@@ -156,11 +145,6 @@ impl Router {
     #[must_use]
     pub fn shortage(&self) -> &Diagnostics {
         &self.loaded.shortage
-    }
-    /// The chains of elements that are fused ([`Options::optimize`]): numbers of elements.
-    #[must_use]
-    pub fn chains(&self) -> &[Vec<u32>] {
-        &self.loaded.chains
     }
     /// The configuration that runs.
     #[must_use]

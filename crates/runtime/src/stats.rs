@@ -117,11 +117,6 @@ impl SlotStats {
     pub(crate) fn count_emission(&self) {
         bump(&self.emissions, 1);
     }
-    /// Counts packets that passed as a part of a batch, the rest of which is counted by itself.
-    pub(crate) fn count_passed(&self, packets: usize) {
-        bump(&self.packets, packets as u64);
-        bump(&self.emitted, packets as u64);
-    }
     #[inline]
     pub(crate) fn add_cycles(&self, cycles: u64) {
         bump(&self.cycles, cycles);

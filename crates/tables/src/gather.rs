@@ -60,6 +60,17 @@ impl Kernel {
         Self::usable().pop().unwrap_or(Self::SCALAR)
     }
 
+    /// The one for lookups between other work: the widest, but without 512-bit registers on processors whose
+    /// clock is slower for a while after they are used (Intel's Skylake-SP, Cascade Lake and Cooper Lake), as
+    /// the other work would lose more than lookups gain.
+    pub fn between_other_work() -> Self {
+        let mut kernels = Self::usable();
+        if slower_after_avx512() {
+            kernels.retain(|kernel| kernel.name() != "avx512");
+        }
+        kernels.pop().unwrap_or(Self::SCALAR)
+    }
+
     /// `scalar`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -112,6 +123,21 @@ impl Kernel {
             Width::Avx512 => unsafe { avx512::second(table, addrs, entries, default) },
         }
     }
+}
+
+/// Whether this is one of the processors with a slower clock after 512-bit instructions: model 85 of Intel's
+/// family 6.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn slower_after_avx512() -> bool {
+    let version = std::arch::x86_64::__cpuid(1).eax;
+    let family = version >> 8 & 0xf;
+    let model = version >> 12 & 0xf0 | version >> 4 & 0xf;
+    (family, model) == (6, 85)
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn slower_after_avx512() -> bool {
+    false
 }
 
 /// The index of an address's entry in a group. Bit 31 of the group's entry and other bits without meaning are

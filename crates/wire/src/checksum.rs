@@ -67,9 +67,9 @@ pub fn sum_array<const N: usize>(data: &[u8; N]) -> u16 {
 
 /// Whether the sum of an IPv4 header's 20 bytes is `0xffff`, as it is when its check is right.
 ///
-/// A one's complement sum of 64-bit words has the same remainder by 65535 as that of the 16-bit words in any
-/// byte order (2^16 leaves 1), and a remainder of 0 with a sum that is not 0 is `0xffff`. Two adds and one
-/// multiplication.
+/// A one's complement sum does not depend on the width of the words or on their byte order (RFC 1071 §2).
+/// Adding a sum to itself with its halves exchanged leaves the one's complement sum of the halves in the
+/// upper one, with the carry.
 #[inline(always)]
 pub fn is_all_ones(data: &[u8; 20]) -> bool {
     let (words, rest) = data.as_chunks::<8>();
@@ -82,7 +82,8 @@ pub fn is_all_ones(data: &[u8; 20]) -> bool {
         let (s, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));
         sum = s + u64::from(carry);
     }
-    sum != 0 && sum.is_multiple_of(0xffff)
+    let sum = (sum.wrapping_add(sum.rotate_left(32)) >> 32) as u32;
+    sum.wrapping_add(sum.rotate_left(16)) >> 16 == 0xffff
 }
 
 /// The check of `data`: the complement of its [`sum`].

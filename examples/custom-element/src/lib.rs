@@ -19,6 +19,4 @@ use staticneighbors::StaticNeighbors;
 pub fn register(registry: &mut Registry) {
     registry.add(simple::<CountTtl>());
     registry.add(simple::<StaticNeighbors>());
-    // With the optimizer, packets go through both in one loop.
-    registry.fuse::<(CountTtl, StaticNeighbors)>();
 }

@@ -33,7 +33,7 @@ impl Element for StaticNeighbors {
     ];
     // On a node of a cluster that does not have the device behind it, packets go to the node that has.
     const ROLE: Role = Role::NextHopResolver;
-    // It can be fused with the elements before it.
+    // Most packets are to known neighbors.
     const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = "# StaticNeighbors
 Puts IP packets into Ethernet frames to neighbors whose addresses are configured.

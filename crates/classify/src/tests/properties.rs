@@ -3,7 +3,7 @@
 use crate::graph::{Expr, Graph, Layout, NET, TRANSP, Target, Test};
 use crate::optimize::{Budget, optimize, sweep};
 use crate::program::Program;
-use crate::{NO_MATCH, NoNames, classifier, ip_classifier, ip_filter};
+use crate::{IpParts, NO_MATCH, NoNames, classifier, ip_classifier, ip_filter};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -97,6 +97,10 @@ proptest! {
         for packet in packets {
             let expected = first_match(&exprs, |test| answer(test, &packet));
             prop_assert_eq!(program.match_bytes(&packet), expected, "{}", program.text());
+            for output in 0..exprs.len() {
+                let takes = program.path_to(output).is_some_and(|path| path.takes_bytes(&packet));
+                prop_assert!(!takes || output == expected, "path to {}:\n{}", output, program.text());
+            }
         }
     }
 
@@ -113,6 +117,11 @@ proptest! {
             }
             let expected = first_match(&exprs, |test| ip_answer(test, &packet));
             prop_assert_eq!(program.match_ip(&packet), expected, "{}", program.text());
+            let parts = IpParts::from_network(&packet).regions();
+            for output in 0..exprs.len() {
+                let takes = program.path_to(output).is_some_and(|path| path.takes_parts(&parts));
+                prop_assert!(!takes || output == expected, "path to {}:\n{}", output, program.text());
+            }
         }
     }
 }

@@ -58,14 +58,12 @@ impl Element for Classifier {
 }
 
 impl Step for Classifier {
-    const CHOOSES: bool = true;
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        self.step_to(packet, 0)
+        self.0.is_usual_by_bytes(packet)
     }
-    #[inline]
-    fn step_to(&mut self, packet: &mut Packet, output: usize) -> bool {
-        self.0.program.match_bytes(packet.data()) == output
+    fn output(&self) -> usize {
+        self.0.usual
     }
 }
 

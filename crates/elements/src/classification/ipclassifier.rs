@@ -56,6 +56,7 @@ impl Element for IpClassifier {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] =
         &[drops::NO_PATTERN_MATCHES.when("the packet matches none of the patterns")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("classification/ipclassifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -65,6 +66,16 @@ impl Element for IpClassifier {
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("program", |e| e.0.program.text().to_owned());
+    }
+}
+
+impl Step for IpClassifier {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        self.0.is_usual_by_ip(packet)
+    }
+    fn output(&self) -> usize {
+        self.0.usual
     }
 }
 

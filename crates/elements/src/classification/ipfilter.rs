@@ -53,6 +53,7 @@ impl Element for IpFilter {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] =
         &[drops::NO_PATTERN_MATCHES.when("no rule matches, or the rule says to drop")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("classification/ipfilter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -61,6 +62,16 @@ impl Element for IpFilter {
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("program", |e| e.0.program.text().to_owned());
+    }
+}
+
+impl Step for IpFilter {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        self.0.is_usual_by_ip(packet)
+    }
+    fn output(&self) -> usize {
+        self.0.usual
     }
 }
 

@@ -320,7 +320,7 @@ impl Element for ArpQuerier {
 impl Step for ArpQuerier {
     #[inline]
     fn ready(&mut self, cx: &mut Cx<'_>) {
-        self.now_ns = cx.now_ns();
+        self.now_ns = cx.run_ns();
         self.cache.check(&self.table);
     }
     #[inline]

@@ -37,6 +37,7 @@ impl Element for EtherMirror {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[drops::TOO_SHORT_FOR_ETHERNET];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/ethermirror");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -44,10 +45,17 @@ impl Element for EtherMirror {
     }
 }
 
+impl Step for EtherMirror {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        let header = Ethernet::new_mut(packet.data_mut());
+        header.map(|mut header| header.swap_addresses()).is_some()
+    }
+}
+
 impl Simple for EtherMirror {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if let Some(mut header) = Ethernet::new_mut(packet.data_mut()) {
-            header.swap_addresses();
+        if self.step(&mut packet) {
             return Some(packet);
         }
         cx.drop(packet, drops::NO_ETHERNET_HEADER);

@@ -50,6 +50,7 @@ impl Element for SetVlanAnno {
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::VLAN_TCI;
     const SETS: Fields = Fields::VLAN_TCI;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/setvlananno");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -60,10 +61,17 @@ impl Element for SetVlanAnno {
     }
 }
 
+impl Step for SetVlanAnno {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.set_vlan_tci(self.tag.tci());
+        true
+    }
+}
+
 impl Simple for SetVlanAnno {
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.set_vlan_tci(self.tag.tci());
-        Some(packet)
+        self.step(&mut packet).then_some(packet)
     }
 }
 

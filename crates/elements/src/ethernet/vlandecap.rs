@@ -42,6 +42,7 @@ impl Element for VlanDecap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS).with(Fields::VLAN_TCI);
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/vlandecap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -49,8 +50,9 @@ impl Element for VlanDecap {
     }
 }
 
-impl Simple for VlanDecap {
-    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for VlanDecap {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let tci = tci(packet.data(), self.ethertype);
         if tci.is_some() {
             if let Some(front) = packet.data_mut().first_chunk_mut::<16>() {
@@ -63,7 +65,13 @@ impl Simple for VlanDecap {
         if self.anno {
             packet.set_vlan_tci(tci.unwrap_or(0));
         }
-        Some(packet)
+        true
+    }
+}
+
+impl Simple for VlanDecap {
+    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+        self.step(&mut packet).then_some(packet)
     }
 }
 

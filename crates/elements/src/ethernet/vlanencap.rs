@@ -58,6 +58,7 @@ impl Element for VlanEncap {
     const READS: Fields = Fields::DATA.with(Fields::VLAN_TCI);
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropCase] = &[drops::TOO_SHORT_FOR_ETHERNET, drops::NO_ROOM_FOR_A_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/vlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -70,27 +71,55 @@ impl Element for VlanEncap {
     }
 }
 
-impl Simple for VlanEncap {
-    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if packet.len() < ethernet::HEADER_LEN {
-            cx.drop(packet, drops::NO_ETHERNET_HEADER);
-            return None;
-        }
-        let Some(tci) = self.tag.of(&packet) else {
-            packet.set_mac_header(0);
-            packet.set_network_header(ethernet::HEADER_LEN, 0);
-            return Some(packet);
-        };
-        let Some(mut packet) = packet.push(wire::vlan::HEADER_LEN) else {
-            cx.count_drops(1, drops::OUT_OF_MEMORY);
-            return None;
-        };
+impl VlanEncap {
+    /// Writes the tag behind the addresses of a packet to which room for it has been prepended.
+    #[inline]
+    fn insert(&self, packet: &mut Packet, tci: u16) {
         if let Some(front) = packet.data_mut().first_chunk_mut::<16>() {
             front.copy_within(4.., 0);
             let [.., a, b, c, d] = front;
             [*a, *b] = self.ethertype.to_be_bytes();
             [*c, *d] = tci.to_be_bytes();
         }
+    }
+}
+
+impl Step for VlanEncap {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        if packet.len() < ethernet::HEADER_LEN {
+            return false;
+        }
+        let tag = self.tag.of(packet);
+        if let Some(tci) = tag {
+            if !packet.push_in_place(wire::vlan::HEADER_LEN) {
+                return false;
+            }
+            self.insert(packet, tci);
+        }
+        packet.set_mac_header(0);
+        let tag_len = if tag.is_some() { wire::vlan::HEADER_LEN } else { 0 };
+        packet.set_network_header(ethernet::HEADER_LEN + tag_len, 0);
+        true
+    }
+}
+
+impl Simple for VlanEncap {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
+            return Some(packet);
+        }
+        if packet.len() < ethernet::HEADER_LEN {
+            cx.drop(packet, drops::NO_ETHERNET_HEADER);
+            return None;
+        }
+        // There was no headroom.
+        let tci = self.tag.of(&packet).unwrap_or(0);
+        let Some(mut packet) = packet.push(wire::vlan::HEADER_LEN) else {
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
+            return None;
+        };
+        self.insert(&mut packet, tci);
         packet.set_mac_header(0);
         packet.set_network_header(ethernet::HEADER_LEN + wire::vlan::HEADER_LEN, 0);
         Some(packet)

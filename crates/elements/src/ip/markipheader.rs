@@ -38,6 +38,7 @@ impl Element for MarkIPHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::IP_HEADERS;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/markipheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -45,13 +46,20 @@ impl Element for MarkIPHeader {
     }
 }
 
-impl Simple for MarkIPHeader {
-    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for MarkIPHeader {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let header_len = packet.data().get(self.offset..).and_then(Ipv4::new).map(|h| h.header_len());
         if let Some(len) = header_len {
             packet.set_network_header(self.offset, len);
         }
-        Some(packet)
+        true
+    }
+}
+
+impl Simple for MarkIPHeader {
+    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+        self.step(&mut packet).then_some(packet)
     }
 }
 

@@ -43,6 +43,7 @@ impl Element for SetIPDSCP {
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[drops::NO_WHOLE_IP_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/setipdscp");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -59,10 +60,16 @@ impl Element for SetIPDSCP {
     }
 }
 
+impl Step for SetIPDSCP {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        header_mut(packet).map(|mut h| h.update_dscp(self.dscp)).is_some()
+    }
+}
+
 impl Simple for SetIPDSCP {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if let Some(mut h) = header_mut(&mut packet) {
-            h.update_dscp(self.dscp);
+        if self.step(&mut packet) {
             return Some(packet);
         }
         cx.drop(packet, drops::NO_IP_HEADER);

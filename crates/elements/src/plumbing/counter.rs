@@ -112,7 +112,7 @@ impl CounterElement {
     #[inline]
     fn count(&mut self, packets: &[Packet], cx: &mut Cx<'_>) {
         let (n, bytes) = (packets.len() as u64, packets.iter().map(|p| p.len() as u64).sum());
-        let now = cx.now_ns();
+        let now = cx.run_ns();
         self.packets.add(n);
         self.bytes.add(bytes);
         self.rate.add(n, now);
@@ -145,6 +145,7 @@ impl Element for CounterElement {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/counter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -217,6 +218,16 @@ impl Element for CounterElement {
             self.totalling = false;
             self.total();
         }
+    }
+}
+
+impl Step for CounterElement {
+    fn step(&mut self, _packet: &mut Packet) -> bool {
+        true
+    }
+    fn run(&mut self, packets: &mut [Packet], cx: &mut Cx<'_>) -> usize {
+        self.count(packets, cx);
+        packets.len()
     }
 }
 

@@ -40,10 +40,18 @@ impl<const KIND: char> Element for Null<KIND> {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/null");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self)
+    }
+}
+
+impl<const KIND: char> Step for Null<KIND> {
+    #[inline]
+    fn step(&mut self, _packet: &mut Packet) -> bool {
+        true
     }
 }
 

@@ -37,10 +37,18 @@ impl Element for Unstrip {
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] =
         &[drops::OUT_OF_MEMORY.when("the packet had no room in front and could not be moved")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/unstrip");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self { length: args.mp::<u32>("LENGTH")? as usize })
+    }
+}
+
+impl Step for Unstrip {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.push_in_place(self.length)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::WorkerId;
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::configure::Scheduling;
-use crate::cx::{Core, Fused, Graph, Node, Reader, Slot};
+use crate::cx::{Core, Graph, Node, Reader, Slot};
 use crate::element::{Notify, Sharing};
 use crate::handoff::Forwarder;
 use crate::hub::Hub;
@@ -27,7 +27,6 @@ pub(super) struct Pattern<'a> {
     pub(super) clock: &'a Clock,
     pub(super) hub: &'a Arc<Hub>,
     pub(super) shape: &'a Shape,
-    pub(super) fused: &'a [Option<Fused>],
     pub(super) scheduling: &'a Scheduling,
     pub(super) crossing: &'a [bool],
     pub(super) by_name: &'a Arc<HashMap<String, u32>>,
@@ -110,16 +109,16 @@ impl Pattern<'_> {
         Slot {
             name: name.as_str().into(),
             class: class.name,
+            step: class.step.filter(|_| self.options.optimize && node.is_some()).map(|step| step.run),
             maps: node.as_ref().is_some_and(|node| node.maps()),
             node: RefCell::new(node.unwrap_or_else(|| Box::new(Forwarder::new(self.hub, name, info.home)))),
             stats,
             inputs: shape.inputs[index].clone(),
-            outputs: shape.outputs[index].clone(),
+            outputs: shape.outputs[index].clone().into(),
             listeners: shape.listeners[index].clone(),
             runs_here: !pinned || info.home == worker,
             pull_through: class.pull_through,
             handlers: Arc::clone(&class.handlers),
-            fused: self.fused[index].clone(),
         }
     }
 }

@@ -29,23 +29,10 @@ pub(super) struct Wakers {
     pub(super) valid: bool,
 }
 
-/// The destination of packets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// To the chain that the element begins, or to the element.
-    Any,
-    /// To the element by itself.
-    Plain,
-    /// To the element by itself, as the second part of a batch whose first part has left by output 0: packets
-    /// that leave by that output are delivered before the rest.
-    Second,
-}
-
 /// Packets on their way to an element.
 pub(super) struct Staged {
     pub(super) to: u32,
     pub(super) port: u16,
-    pub(super) how: How,
     pub(super) batch: Batch,
 }
 
@@ -238,17 +225,6 @@ impl Core {
         }
         self.last_tsc = dpdk::cycles();
     }
-    /// Divides the cycles since the last [`Core::enter`] among the elements of a chain.
-    #[cold]
-    pub(super) fn share_out(&mut self, members: &[u32]) {
-        let now = dpdk::cycles();
-        let share = now.wrapping_sub(self.last_tsc) / members.len().max(1) as u64;
-        self.journal.extend(members.iter().map(|m| (*m, share)));
-        self.last_tsc = now;
-        if self.journal.len() >= JOURNAL {
-            self.sum_up();
-        }
-    }
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         // The memory of a batch that was handed to another worker is there; the batch cannot be reused as a
@@ -315,7 +291,6 @@ mod tests {
         let began = core.last_tsc;
         for n in 0..1 << 20 {
             core.enter(n % 7);
-            core.share_out(&[0, 1, 2]);
         }
         assert!(core.journal.capacity() <= 2 * JOURNAL, "{}", core.journal.capacity());
         assert_eq!((core.sums.len(), core.summed.len()), (7, 7));

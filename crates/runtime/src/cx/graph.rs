@@ -9,7 +9,7 @@ use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
 use dpdk::{Batch, Packet};
 use std::any::{Any, TypeId};
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -90,24 +90,25 @@ pub(crate) struct Listeners {
     pub(crate) room: Vec<u32>,
 }
 
-/// One element on one worker.
+/// One element on one worker. What a delivery needs is in the first cache line.
+#[repr(C, align(64))]
 pub(crate) struct Slot {
+    pub(crate) node: RefCell<Box<dyn Node>>,
+    /// The element's fast path, if it has one that is used.
+    pub(crate) step: Option<RunStep>,
+    pub(crate) stats: Arc<SlotStats>,
+    pub(crate) outputs: Box<[Output]>,
+    /// See [`Node::maps`].
+    pub(crate) maps: bool,
     pub(crate) name: Arc<str>,
     pub(crate) class: &'static str,
-    pub(crate) node: RefCell<Box<dyn Node>>,
-    pub(crate) stats: Arc<SlotStats>,
     pub(crate) inputs: Vec<Input>,
-    pub(crate) outputs: Vec<Output>,
     pub(crate) listeners: Listeners,
     /// Whether its tasks and timers run on this worker.
     pub(crate) runs_here: bool,
     /// See [`crate::Element::PULL_THROUGH`].
     pub(crate) pull_through: Option<(usize, usize)>,
     pub(crate) handlers: Arc<[Handler]>,
-    /// See [`Node::maps`].
-    pub(crate) maps: bool,
-    /// The chain that begins here, if the optimizer found one.
-    pub(crate) fused: Option<Fused>,
 }
 
 /// The element graph of one worker. Slot numbers are the same on all workers.
@@ -226,35 +227,22 @@ pub(crate) fn find<'a>(
     })
 }
 
-/// The most elements in a chain.
-pub(crate) const LONGEST: usize = 8;
+/// The fast path of a class: [`StepFacts::of`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct StepFacts {
+    /// The type that implements it.
+    pub(crate) of: TypeId,
+    pub(crate) run: RunStep,
+}
 
-/// How far a chain got: the number of packets that went through, and the number of elements that the next one
-/// went through.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Reached {
+/// Passes the packets of a batch along the fast path of an element, up to the first that needs the general
+/// path.
+pub(crate) type RunStep = fn(&mut dyn Any, &mut [Packet], &mut Cx<'_>) -> Passed;
+
+/// How far a batch got on an element's fast path.
+pub(crate) struct Passed {
+    /// The number of packets that passed, from the first on; those after them need the general path.
     pub(crate) packets: usize,
-    pub(crate) elements: usize,
-}
-
-/// The elements of a chain, borrowed for one batch.
-pub struct Members<'a, 'b>(pub(crate) &'a mut [Option<RefMut<'b, Box<dyn Node>>>]);
-
-pub(crate) type Part = fn(&mut Members<'_, '_>, usize, u16, &mut Batch, &mut Batch);
-pub(crate) type Run = fn(&mut Members<'_, '_>, &[u16], &mut [Packet], &mut Cx<'_>) -> Reached;
-
-impl Reached {
-    pub(crate) const NOWHERE: Self = Self { packets: 0, elements: 0 };
-}
-
-/// A chain in a graph, at its first element.
-#[derive(Clone)]
-pub(crate) struct Fused {
-    /// The slots of its elements.
-    pub(crate) members: Box<[u32]>,
-    /// The output by which the chain leaves each of them.
-    pub(crate) outputs: Box<[u16]>,
-    pub(crate) choosing: Box<[bool]>,
-    pub(crate) part: Part,
-    pub(crate) run: Run,
+    /// The output by which they leave.
+    pub(crate) output: usize,
 }

@@ -1,6 +1,6 @@
 //! One run of a task or a timer: its packets are delivered, and its cycles are counted.
 
-use super::core::{Core, How, Staged};
+use super::core::{Core, Staged};
 use super::graph::{Cx, Graph, Node};
 use dpdk::Batch;
 
@@ -62,7 +62,7 @@ impl Core {
     pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
         self.begin(slot);
         self.run_packets = batch.len() as u64;
-        self.staged.push(Staged { to: slot, port: port as u16, how: How::Any, batch });
+        self.staged.push(Staged { to: slot, port: port as u16, batch });
         self.settle(graph);
         self.end(graph, slot, true);
     }

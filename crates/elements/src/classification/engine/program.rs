@@ -1,12 +1,16 @@
 //! Code that the three classifying elements share: a compiled program, run over batches.
 
 use crate::prelude::*;
-use classify::{Compiled, Errors, IpParts, Names, Program, Severity};
+use classify::{Compiled, Errors, IpParts, Names, Path, Program, Severity};
 use lang::args::NameDb;
 
 /// A program, and the outputs that it has chosen for the current batch.
 pub(crate) struct Engine {
     pub(crate) program: Program,
+    /// The output of the most recent packet on the general path: probably that of the next ones.
+    pub(crate) usual: usize,
+    /// The tests on the way to each output, if they are few.
+    paths: Vec<Option<Path>>,
     chosen: Vec<usize>,
 }
 
@@ -53,7 +57,8 @@ impl Engine {
                 for warning in warnings {
                     cx.warn_at(place(warning.pattern), warning.message);
                 }
-                Ok(Self { program, chosen: Vec::with_capacity(runtime::MAX_BATCH) })
+                let paths = (0..cx.n_outputs()).map(|output| program.path_to(output)).collect();
+                Ok(Self { program, usual: 0, paths, chosen: Vec::with_capacity(runtime::MAX_BATCH) })
             }
             Err(Errors(errors)) => {
                 let mut first = None;
@@ -82,16 +87,40 @@ impl Engine {
     pub(crate) fn push_ip(&mut self, batch: Batch, cx: &mut Cx<'_>) {
         self.chosen.clear();
         for packet in batch.iter() {
-            let network = packet.network_header().unwrap_or_else(|| packet.data());
-            let parts =
-                IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) };
-            self.chosen.push(self.program.match_parts(&parts));
+            self.chosen.push(self.choose_by_ip(packet));
         }
         self.distribute(batch, cx);
     }
 
+    fn choose_by_ip(&self, packet: &Packet) -> usize {
+        self.program.match_parts(&ip_parts(packet))
+    }
+
+    fn usual_path(&self) -> Option<&Path> {
+        self.paths.get(self.usual)?.as_ref()
+    }
+
+    /// Whether a packet leaves by the usual output, chosen by its bytes from the first on.
+    #[inline]
+    pub(crate) fn is_usual_by_bytes(&self, packet: &Packet) -> bool {
+        let data = packet.data();
+        self.usual_path().is_some_and(|path| path.takes_bytes(data))
+            || self.program.match_bytes(data) == self.usual
+    }
+
+    /// Whether a packet leaves by the usual output, chosen by its IP header.
+    #[inline]
+    pub(crate) fn is_usual_by_ip(&self, packet: &Packet) -> bool {
+        let parts = ip_parts(packet);
+        self.usual_path().is_some_and(|path| path.takes_parts(&parts.regions()))
+            || self.program.match_parts(&parts) == self.usual
+    }
+
     fn distribute(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let outputs = cx.n_outputs();
+        if let Some(&last) = self.chosen.last().filter(|o| **o < outputs) {
+            self.usual = last;
+        }
         // Usually all packets of a batch have the same output; then the batch is not split.
         if let Some((&first, rest)) = self.chosen.split_first()
             && first < outputs
@@ -108,4 +137,11 @@ impl Engine {
         }
         cx.recycle(batch);
     }
+}
+
+/// The parts of an IP packet; without a marked header, the header is assumed to be at the packet's start.
+#[inline]
+fn ip_parts(packet: &Packet) -> IpParts<'_> {
+    let network = packet.network_header().unwrap_or_else(|| packet.data());
+    IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) }
 }

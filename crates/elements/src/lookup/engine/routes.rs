@@ -114,14 +114,19 @@ pub(in crate::lookup) struct Routes {
 
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
-/// The SIMD instructions for lookups: the widest ones, but no gathers on processors where microcode delays
-/// each gather to prevent a leak (Gather Data Sampling, CVE-2022-40982; Linux reports it in this file).
+/// The SIMD instructions for lookups: the best ones between other work, but no gathers on processors where
+/// microcode delays each gather to prevent a leak (Gather Data Sampling, CVE-2022-40982; Linux reports it in
+/// this file).
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
         let mitigation =
             std::fs::read_to_string("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling");
-        if mitigation.is_ok_and(|s| s.starts_with("Mitigation")) { Kernel::SCALAR } else { Kernel::widest() }
+        if mitigation.is_ok_and(|s| s.starts_with("Mitigation")) {
+            Kernel::SCALAR
+        } else {
+            Kernel::between_other_work()
+        }
     })
 }
 
