@@ -219,15 +219,17 @@ impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv4<B> {
     /// §5.3.1).
     #[inline(always)]
     pub fn decrement_ttl(&mut self) -> bool {
-        let ttl = self.ttl();
-        if ttl <= 1 {
+        // The TTL, the protocol and the checksum are one word.
+        let Some(bytes) = self.bytes_mut()[8..].first_chunk_mut() else { return false };
+        let word = u32::from_be_bytes(*bytes);
+        if word < 2 << 24 {
             return false;
         }
-        // The TTL is the high byte of its word, so the sum loses 0x0100 and its complement gains that, in
-        // one's complement, in which 0xffff is 0.
-        let check = u32::from(self.checksum()) + 0x0100;
-        self.set_ttl(ttl - 1);
-        self.set_checksum((check + u32::from(check >= 0xffff)) as u16);
+        // The TTL is the high byte of its word of the sum, so the sum loses 0x0100 and its complement gains
+        // that, in one's complement, in which 0xffff is 0.
+        let check = (word & 0xffff) + 0x0100;
+        let check = (check + u32::from(check >= 0xffff)) & 0xffff;
+        *bytes = ((word & 0xffff_0000) - (1 << 24) | check).to_be_bytes();
         true
     }
 
