@@ -165,6 +165,9 @@ impl Table {
     }
 }
 
+/// The length of a short line in a file with many routes.
+const SHORT_LINE: usize = 16;
+
 /// The most errors that are reported about one table: a large table may be wrong throughout.
 const MAX_ERRORS: usize = 20;
 
@@ -195,12 +198,18 @@ fn arguments<K: TableVariant>(
     }
     if let Some(Filename(path)) = file {
         let text = std::fs::read_to_string(&path).map_err(|e| args.error(format!("{path}: {e}")))?;
+        // The shortest line has about as many characters, so that the list need not move while it grows.
+        routes.reserve(text.len() / SHORT_LINE);
         for (i, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
+            // Most lines are nothing but a route; these are not searched for comments.
+            let (line, route) = match Route::parse_plain(line) {
+                Some(route) => (line, Some(route)),
+                None => (line.split('#').next().unwrap_or_default().trim(), None),
+            };
             if line.is_empty() {
                 continue;
             }
-            let wrong = match Route::parse(line, &names, false) {
+            let wrong = match route.or_else(|| Route::parse(line, &names, false)) {
                 Some(route) => match route.next_hop(outputs) {
                     Some(hop) => {
                         routes.push((route.prefix, hop));

@@ -1,6 +1,7 @@
 //! Next hops by number: workers read them without a lock; one writer allocates and frees the numbers.
 
-use std::collections::HashMap;
+use super::fold::Fold;
+use hashbrown::HashTable;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -78,7 +79,8 @@ const NONE: u32 = u32::MAX;
 
 /// The writer's side: which number a next hop has, and how many routes use it.
 pub(in crate::lookup) struct Numbers {
-    by_value: HashMap<u64, u32>,
+    by_value: HashTable<u32>,
+    fold: Fold,
     used: Vec<Use>,
     /// The free numbers that cannot be reused yet, each once, in the order in which they lost their last
     /// routes.
@@ -98,7 +100,13 @@ struct Use {
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { by_value: HashMap::new(), used: Vec::new(), oldest: NONE, newest: NONE }
+        Self {
+            by_value: HashTable::new(),
+            fold: Fold::default(),
+            used: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
     }
 }
 
@@ -107,7 +115,10 @@ impl Numbers {
     /// another next hop. `None`: there are too many.
     pub(in crate::lookup) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
         let packed = hop.pack();
-        if let Some(&number) = self.by_value.get(&packed) {
+        let hash = self.fold.hash(packed);
+        let used = &self.used;
+        let value = |n: u32| used.get(n as usize).map(|u: &Use| u.packed);
+        if let Some(&number) = self.by_value.find(hash, |&n| value(n) == Some(packed)) {
             return Some(number);
         }
         let number = match self.rested() {
@@ -117,12 +128,15 @@ impl Numbers {
         let entry = Use { packed, routes: 0, since: None, older: NONE, newer: NONE };
         match self.used.get_mut(number as usize) {
             Some(old) => {
-                self.by_value.remove(&old.packed);
+                let hash = self.fold.hash(old.packed);
+                self.by_value.find_entry(hash, |&n| n == number).into_iter().for_each(|e| drop(e.remove()));
                 *old = entry;
             }
             None => self.used.push(entry),
         }
-        self.by_value.insert(packed, number);
+        let (fold, used) = (&self.fold, &self.used);
+        let hash_of = |&n: &u32| used.get(n as usize).map_or(0, |u| fold.hash(u.packed));
+        self.by_value.insert_unique(hash, number, hash_of);
         hops.set(number, packed);
         Some(number)
     }
