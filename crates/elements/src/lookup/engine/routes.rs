@@ -254,7 +254,11 @@ impl Routes {
             let Some(hop) = control.numbers.number(&self.hops, hop) else {
                 // The place is not filled yet, so its entry is found by number.
                 let hash = control.fold.hash(key(prefix));
-                control.by_prefix.find_entry(hash, |&p| p == place).into_iter().for_each(|e| drop(e.remove()));
+                control
+                    .by_prefix
+                    .find_entry(hash, |&p| p == place)
+                    .into_iter()
+                    .for_each(|e| drop(e.remove()));
                 done = Err(TOO_MANY.to_owned());
                 break;
             };
