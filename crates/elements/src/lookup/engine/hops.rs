@@ -129,7 +129,9 @@ impl Numbers {
         match self.used.get_mut(number as usize) {
             Some(old) => {
                 let hash = self.fold.hash(old.packed);
-                self.by_value.find_entry(hash, |&n| n == number).into_iter().for_each(|e| drop(e.remove()));
+                if let Ok(there) = self.by_value.find_entry(hash, |&n| n == number) {
+                    there.remove();
+                }
                 *old = entry;
             }
             None => self.used.push(entry),

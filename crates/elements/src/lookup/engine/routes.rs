@@ -141,7 +141,9 @@ impl Control {
         let place = self.next_place();
         match self.entry(slot.prefix) {
             Entry::Occupied(mut there) => *there.get_mut() = place,
-            Entry::Vacant(vacant) => drop(vacant.insert(place)),
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
         }
         self.fill(place, slot);
         if let Some(old) = old {
@@ -254,11 +256,9 @@ impl Routes {
             let Some(hop) = control.numbers.number(&self.hops, hop) else {
                 // The place is not filled yet, so its entry is found by number.
                 let hash = control.fold.hash(key(prefix));
-                control
-                    .by_prefix
-                    .find_entry(hash, |&p| p == place)
-                    .into_iter()
-                    .for_each(|e| drop(e.remove()));
+                if let Ok(there) = control.by_prefix.find_entry(hash, |&p| p == place) {
+                    there.remove();
+                }
                 done = Err(TOO_MANY.to_owned());
                 break;
             };
