@@ -23,7 +23,8 @@
 //! different next hops (pairs of gateway and output). A configuration, a swap or a change that needs more is
 //! refused with an error, and the table is unchanged. A table reserves 2 GB of virtual address space, not of
 //! memory. If that is limited (`ulimit -v`), it reserves an eighth of the limit, at least 128 MB, which is
-//! enough for 65,536 of those /24s.
+//! enough for 65,536 of those /24s. A million routes with prefixes as on the Internet take about 90 MB of
+//! memory, a few routes less than 0.1 MB.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. The destination is the packet's destination annotation (set by
