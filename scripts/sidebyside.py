@@ -466,16 +466,37 @@ def read_tables(paths):
         sys.exit(f"cannot read the data: {problem}")
 
 
+def add_small_pages(parser):
+    """The option of a benchmark for `pages`."""
+    parser.add_argument("--small-pages", action="store_true", help="4 KB pages for all programs, not hugepages")
+
+
+def pages(small, megabytes):
+    """Memory for programs while they run: hugepages, or 4 KB pages, of which there are always enough."""
+    return contextlib.nullcontext() if small else hugepages(megabytes)
+
+
+@contextlib.contextmanager
+def ended_by_terminate():
+    """SIGTERM ends this program as an error does, so that what it has changed is restored."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 @contextlib.contextmanager
 def hugepages(megabytes):
     """Reserves this much memory in hugepages of 2 MB while programs run, unless enough is free, and mounts them if they are not:
-    otherwise DPDK's own programs do not find them. Afterwards everything is restored."""
+    otherwise DPDK's own programs do not find them. Afterwards everything is restored, also after a failure."""
     reserve = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     free = reserve.with_name("free_hugepages")
     if not reserve.exists():
         sys.exit("this kernel has no hugepages of 2 MB")
     before, wanted = int(reserve.read_text()), -(-megabytes // 2)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(ended_by_terminate())
         missing = wanted - int(free.read_text())
         if missing > 0:
             command = f"sysctl -w vm.nr_hugepages={before + missing}"
@@ -490,7 +511,7 @@ def hugepages(megabytes):
                     pathlib.Path("/proc/sys/vm/compact_memory").write_text("1")
             if int(free.read_text()) < wanted:
                 sys.exit(f"{megabytes} MB in hugepages are needed, and {2 * int(free.read_text())} MB are free: {command}, as root, on a "
-                         "machine with enough free memory; or choose fewer cases (--only), or none with --keep")
+                         "machine with enough free memory; or choose fewer cases, or 4 KB pages (--small-pages)")
         if not hugepage_mounts():
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hugepages-"))
             done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)

@@ -202,14 +202,14 @@ fn money(dollars: f64) -> String {
 }
 
 /// Why the cluster is not smaller.
-fn binds(wanted: &Wanted, p: &Plan) -> String {
+fn limited_by(wanted: &Wanted, p: &Plan) -> String {
     let s = p.ports_per_server;
     let (c, rate) = (wanted.matrix.c(), Bps(wanted.rate_bps));
     let link = Bps(p.link_bps);
     match p.binding {
         Binding::Nothing => "nothing: one server has all ports".to_owned(),
         Binding::Processing => format!(
-            "processing: a server of {} can process {} at {c} x {rate} each",
+            "processing: a server processes {}, enough for {} of {rate} whose traffic is processed {c} times",
             Bps(wanted.server.rate_bps),
             times(s, "port")
         ),
@@ -220,7 +220,7 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
             )
         }
         Binding::FanOut if matches!(p.topology, Topology::Fly { .. }) => format!(
-            "fan-out: a mesh needs {} for each server, its NICs give {} at {link}",
+            "fan-out: a mesh needs {} for each server, its NICs have room for {} of {link}",
             times(p.io_servers - 1, "link"),
             p.fan_out
         ),
@@ -304,7 +304,7 @@ fn plan_text(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Strin
         ),
     );
     line("topology", p.topology.to_string());
-    line("binds", binds(wanted, p));
+    line("limited by", limited_by(wanted, p));
     line(
         "servers",
         format!(
@@ -396,7 +396,7 @@ fn plan_json(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Value
     json!({
         "ports": wanted.ports, "rate_bps": wanted.rate_bps, "c": wanted.matrix.c(),
         "topology": {"kind": kind, "k": k, "n": n},
-        "binds": {"assumption": p.binding.name(), "why": binds(wanted, p)},
+        "binds": {"assumption": p.binding.name(), "why": limited_by(wanted, p)},
         "ports_per_server": p.ports_per_server,
         "servers": p.servers(), "io_servers": p.io_servers, "intermediate_servers": p.intermediate_servers,
         "links": p.links, "links_per_server": p.degree, "fan_out": p.fan_out, "nic_ports_per_link": p.ports_per_link,

@@ -234,7 +234,7 @@ struct Drawing {
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Linear,
-    Decades,
+    Log,
 }
 
 #[derive(Deserialize)]
@@ -290,7 +290,7 @@ impl TryFrom<Drawing> for Chart {
         };
         let axis = |scale: &Scale, (low, high): (f64, f64)| match scale.scale {
             Kind::Linear => Axis::linear(&scale.label, low, high),
-            Kind::Decades => Axis::decades(&scale.label, low, high),
+            Kind::Log => Axis::decades(&scale.label, low, high),
         };
         let (x, y) = (axis(&drawing.x, ends(|p| p.x)), axis(&drawing.y, ends(|p| p.y)));
         let point = |p: Place| Point { x: p.x, y: p.y, filled: p.filled, title: p.title };
@@ -304,11 +304,35 @@ impl TryFrom<Drawing> for Chart {
     }
 }
 
+/// What is wrong with a description, in the words of JSON and not of this program's types.
+fn in_words(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let (what, _) = text.rsplit_once(" at line ").unwrap_or((&text, ""));
+    let mut what = what.to_owned();
+    for (its, ours) in [
+        ("unknown variant", "unknown value"),
+        ("unknown field", "unknown name"),
+        ("missing field", "missing name"),
+        ("struct Drawing", "an object"),
+        ("struct Scale", "an object"),
+        ("struct Line", "an object"),
+        ("struct Place", "an object"),
+        ("enum Kind", "`linear` or `log`"),
+        ("string or map", "string"),
+        ("f64", "a number"),
+        ("EOF while parsing", "the end inside"),
+    ] {
+        what = what.replace(its, ours);
+    }
+    let kind = if error.is_data() { "" } else { "no JSON: " };
+    format!("line {}, column {}: {kind}{what}", error.line(), error.column())
+}
+
 /// `valiant chart`: draws the curves that standard input describes.
 pub(crate) fn draw() -> ExitCode {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text).map_err(|e| launch::reason(&e));
-    let drawing = read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string()));
+    let drawing = read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| in_words(&e)));
     match drawing.and_then(Chart::try_from) {
         Ok(chart) => {
             print(&chart.svg());
@@ -347,7 +371,7 @@ mod tests {
 
     #[test]
     fn scripts_describe_what_is_drawn() {
-        let drawing = r#"{"title": "t", "x": {"label": "ms", "scale": "decades"},
+        let drawing = r#"{"title": "t", "x": {"label": "ms", "scale": "log"},
             "y": {"label": "%", "scale": "linear"}, "curves": [
             {"name": "c", "points": [{"x": 1, "y": 0, "title": "none"}, {"x": 100, "y": 6, "filled": true, "title": "most"}]},
             {"name": "level", "dashed": true, "points": [{"x": 1, "y": 3}, {"x": 100, "y": 3}]}]}"#;
@@ -361,8 +385,49 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_about_the_description() {
+        let axis = |scale: &str| format!("{{\"label\": \"x\", \"scale\": {scale}}}");
+        let drawing = |scale: &str, points: &str| {
+            let axis = axis(scale);
+            format!(
+                "{{\"title\": \"t\",\n\"x\": {axis}, \"y\": {axis},\n\"curves\": [{{\"name\": \"c\", \"points\": {points}}}]}}"
+            )
+        };
+        let error = |text: &str| in_words(&serde_json::from_str::<Drawing>(text).err().unwrap());
+        let right = "\"log\"";
+        assert!(serde_json::from_str::<Drawing>(&drawing(right, "[]")).is_ok());
+        for (text, line, wrong) in [
+            (drawing("\"decades\"", "[]"), 2, "unknown value `decades`, expected `linear` or `log`"),
+            (drawing(right, "[{\"x\": 1}]"), 3, "missing name `y`"),
+            (drawing(right, "[{\"x\": \"1\"}]"), 3, "invalid type: string \"1\", expected a number"),
+            ("{".to_owned(), 1, "no JSON: the end inside an object"),
+        ] {
+            let error = error(&text);
+            assert!(
+                error.starts_with(&format!("line {line}, column ")) && error.ends_with(&format!(": {wrong}")),
+                "{error}"
+            );
+        }
+        for wrong in [
+            "7",
+            "[]",
+            "\"a\"",
+            "{\"x\": 3}",
+            "{\"x\": {\"scale\": 3}}",
+            "{\"curves\": [3]}",
+            "{\"curves\": 3}",
+            "nonsense",
+        ] {
+            let error = error(wrong);
+            let words =
+                ["struct", "enum", "variant", "f64", "Drawing", "Scale", "Kind", "Line", "Place", "field"];
+            assert!(!words.iter().any(|word| error.contains(word)), "{error}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_drawn_is_an_error() {
-        for scale in ["linear", "decades"] {
+        for scale in ["linear", "log"] {
             let chart = |points: &[(f64, f64)]| {
                 let drawing = serde_json::json!({"title": "t", "curves": [],
                     "x": {"label": "", "scale": scale}, "y": {"label": "", "scale": scale}});

@@ -147,7 +147,7 @@ fn crypto_words(c: &Crypto) -> Option<String> {
                 .collect();
             // A device in software has any number of queues.
             let how = match (able.info.hardware, able.info.synchronous) {
-                (true, _) => format!("hardware, {} queues", able.info.max_queues),
+                (true, _) => format!("hardware, {}", count(able.info.max_queues, "queue")),
                 (_, true) => "called directly".to_owned(),
                 _ => "through queues".to_owned(),
             };
@@ -199,16 +199,22 @@ fn crypto_json(m: &Machine) -> Value {
     m.crypto.iter().map(one).collect()
 }
 
+/// So many, with the word in the right form.
+fn count(n: impl Into<u64>, one: &str) -> String {
+    let n = n.into();
+    format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+}
+
 fn ports_text(m: &Machine) -> String {
     let mut t = String::new();
     for p in &m.interfaces {
         let i = &p.interface;
         let _ = writeln!(
             t,
-            "port        {:15} {:9} {} queues, MTU {}, {}, driver {}{}",
+            "port        {:15} {:9} {}, MTU {}, {}, driver {}{}",
             i.name,
             kind(p.kind),
-            i.rx_queues,
+            count(i.rx_queues, "queue"),
             i.mtu,
             if i.up { "up" } else { "down" },
             if i.driver.is_empty() { "-" } else { &i.driver },

@@ -372,8 +372,7 @@ fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights
     } else if let Err(reason) = af_xdp_fits(&interface, interface.mtu) {
         (Some(PortKind::AfPacket), reason)
     } else {
-        let queues = interface.rx_queues;
-        (Some(PortKind::AfXdp), format!("{queues} queue{}", if queues == 1 { "" } else { "s" }))
+        (Some(PortKind::AfXdp), String::new())
     };
     InterfacePort { interface, kind, reason }
 }

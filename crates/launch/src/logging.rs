@@ -6,7 +6,8 @@
 use crate::limit::{Limit, PER_SECOND};
 use crate::progress;
 use crate::relay::{Entry, Relay};
-use clap::builder::TypedValueParser;
+use clap::builder::{EnumValueParser, PossibleValue, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, Command, ValueEnum};
 use dpdk::{LogLevel, LogLine};
@@ -39,6 +40,10 @@ const LOG: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
 
+/// The environment variables for the options.
+const FILTER: &str = "VALIANT_LOG";
+const FORMAT: &str = "VALIANT_LOG_FORMAT";
+
 /// How many lines of DPDK's log may wait to be printed,
 const DPDK_LINES: usize = 16_384;
 /// and for how long at the end.
@@ -52,15 +57,16 @@ pub struct LogArgs {
     /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `configuration`, `command`,
     /// `cluster`, `etcd`, `traffic`, `log`, and `dpdk` for DPDK's own log, which is off by default;
     /// `dpdk::pmd.net` is a part of it. Errors of configurations are always printed [default: info].
-    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = Filter, global = true)]
+    #[arg(long = "log", value_name = "FILTER", env = FILTER, hide_env_values = true, value_parser = Filter, global = true)]
     filter: Option<String>,
     /// How to log: lines of text, or a JSON object on each line, with errors of configurations too.
     #[arg(
         long = "log-format",
         value_name = "FORMAT",
-        env = "VALIANT_LOG_FORMAT",
+        env = FORMAT,
         hide_env_values = true,
         default_value = "text",
+        value_parser = Format,
         global = true
     )]
     format: LogFormat,
@@ -95,9 +101,54 @@ impl TypedValueParser for Filter {
         value: &OsStr,
         source: ValueSource,
     ) -> Result<String, clap::Error> {
-        let read = move |text: &str| checked(text, source == ValueSource::CommandLine);
+        if source == ValueSource::EnvVariable {
+            let text = value.to_str().ok_or_else(|| "not UTF-8".to_owned());
+            return text.and_then(|text| checked(text, false)).map_err(|e| of_variable(command, FILTER, &e));
+        }
+        let read = move |text: &str| checked(text, true);
         read.parse_ref(command, arg, value)
     }
+}
+
+/// Reads a format. What is wrong in the environment is reported under the name of the variable.
+#[derive(Clone)]
+struct Format;
+
+impl TypedValueParser for Format {
+    type Value = LogFormat;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<LogFormat, clap::Error> {
+        self.parse_ref_(command, arg, value, ValueSource::CommandLine)
+    }
+    fn parse_ref_(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+        source: ValueSource,
+    ) -> Result<LogFormat, clap::Error> {
+        let read = EnumValueParser::<LogFormat>::new().parse_ref(command, arg, value);
+        if source != ValueSource::EnvVariable {
+            return read;
+        }
+        read.map_err(|_| {
+            let message = format!("'{}' is neither text nor json", value.to_string_lossy());
+            of_variable(command, FORMAT, &message)
+        })
+    }
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(LogFormat::value_variants().iter().filter_map(LogFormat::to_possible_value)))
+    }
+}
+
+/// An error in an environment variable, not in the option that it stands for.
+fn of_variable(command: &Command, name: &str, message: &str) -> clap::Error {
+    command.clone().error(ErrorKind::ValueValidation, format!("environment variable {name}: {message}"))
 }
 
 /// The text of a filter, if it is valid; with `known`, if all of its targets exist too.
@@ -163,9 +214,9 @@ pub(crate) fn is_json() -> bool {
 #[must_use]
 pub fn environment() -> Vec<(&'static str, String)> {
     let Some(options) = OPTIONS.get() else { return Vec::new() };
-    let filter = options.filter.iter().map(|filter| ("VALIANT_LOG", filter.clone()));
+    let filter = options.filter.iter().map(|filter| (FILTER, filter.clone()));
     let json = options.format == LogFormat::Json;
-    filter.chain(json.then(|| ("VALIANT_LOG_FORMAT", "json".to_owned()))).collect()
+    filter.chain(json.then(|| (FORMAT, "json".to_owned()))).collect()
 }
 
 /// Reports that the command has failed, and why. As text, this message is printed whatever the filter is.
@@ -243,7 +294,7 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     // If the process has a subscriber already, that one stays.
     let _ = tracing::subscriber::set_global_default(all);
     // On the command line they are errors.
-    unknown(&named).for_each(|message| tracing::warn!(target: LOG, "VALIANT_LOG: {message}"));
+    unknown(&named).for_each(|message| tracing::warn!(target: LOG, "{FILTER}: {message}"));
     Logging { limit }
 }
 
@@ -396,9 +447,12 @@ impl<S: Subscriber> Layer<S> for Limited {
             None => false,
             Some(0) => true,
             Some(left_out) => {
+                let mut from = MessageFrom(String::new());
+                event.record(&mut from);
+                let from = from.0;
                 tracing::warn!(
                     target: LOG,
-                    "messages left out that are like the next one, more than {PER_SECOND} a second: {left_out}"
+                    "messages left out that are like the next one{from}, more than {PER_SECOND} a second: {left_out}"
                 );
                 true
             }
@@ -421,10 +475,58 @@ impl Visit for MessageOrigin<'_> {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
+/// Where a message comes from, in words; nothing if it says that itself.
+struct MessageFrom(String);
+
+impl Visit for MessageFrom {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "element" => self.0 = format!(", from element '{value}'"),
+            "log.target" => self.0 = format!(", from {value}"),
+            _ => {}
+        }
+    }
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn errors_name_the_variable() {
+        use std::os::unix::ffi::OsStrExt;
+        let command = Command::new("valiant");
+        let filter = |value: &[u8], from| Filter.parse_ref_(&command, None, OsStr::from_bytes(value), from);
+        let format = |value: &[u8], from| Format.parse_ref_(&command, None, OsStr::from_bytes(value), from);
+        let line = |e: clap::Error| e.to_string().lines().next().unwrap_or_default().to_owned();
+        let of = ValueSource::EnvVariable;
+        assert_eq!(
+            line(filter(b"bogus", of).unwrap_err()),
+            "error: environment variable VALIANT_LOG: 'bogus' is not a level, such as warn, nor TARGET=LEVEL, such as dpdk=debug"
+        );
+        assert_eq!(
+            line(filter(b"\xff", of).unwrap_err()),
+            "error: environment variable VALIANT_LOG: not UTF-8"
+        );
+        assert!(filter(b"warn,nobody=info", of).is_ok() && filter(b"", of).is_ok());
+        assert_eq!(
+            line(format(b"yaml", of).unwrap_err()),
+            "error: environment variable VALIANT_LOG_FORMAT: 'yaml' is neither text nor json"
+        );
+        assert!(line(format(b"\xff", of).unwrap_err()).contains("VALIANT_LOG_FORMAT"));
+        assert_eq!(
+            (format(b"json", of).unwrap(), format(b"", of).unwrap()),
+            (LogFormat::Json, LogFormat::Unset)
+        );
+        for wrong in [
+            filter(b"bogus", ValueSource::CommandLine).err(),
+            format(b"yaml", ValueSource::CommandLine).err(),
+        ] {
+            assert!(!line(wrong.unwrap()).contains("environment"));
+        }
+    }
 
     #[test]
     fn filters() {
@@ -457,6 +559,28 @@ mod tests {
             assert!(error(wrong).ends_with(", log, dpdk and dpdk::TYPE"), "{wrong}");
             assert!(checked(wrong, false).is_ok(), "{wrong}");
         }
+    }
+
+    /// Collects where messages come from.
+    struct Origins(Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> Layer<S> for Origins {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let mut from = MessageFrom(String::new());
+            event.record(&mut from);
+            self.0.lock().unwrap().push(from.0);
+        }
+    }
+
+    #[test]
+    fn messages_that_were_left_out_have_an_element() {
+        let origins = Arc::default();
+        let all = tracing_subscriber::registry().with(Origins(Arc::clone(&origins)));
+        tracing::subscriber::with_default(all, || {
+            runtime::Hub::default().log(Level::WARN, "check", "a bad packet");
+            runtime::Hub::default().log(Level::WARN, "", "something else");
+        });
+        assert_eq!(*origins.lock().unwrap(), [", from element 'check'", ""]);
     }
 
     /// Counts messages.

@@ -5,7 +5,8 @@
 //! byte order), loads the routes and looks every address up, in bursts of 64 with a fence and a reading of
 //! the processor's cycle counter before and after each burst, as that program does. `--updates` then looks up
 //! for some seconds while another thread changes that many routes a second, alternating with periods without
-//! changes. The result is one line of JSON: times in milliseconds, lookups in cycles of the counter.
+//! changes. The result is one line of JSON: times in milliseconds, memory in MB, lookups
+//! in cycles of the counter.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -112,6 +113,13 @@ fn under_updates(
     [median(&mut peace), median(&mut trouble), done.load(Relaxed) as f64 / troubled]
 }
 
+/// The memory of this process that lies in RAM.
+fn resident_kb() -> Result<f64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
 fn main() -> Result<(), Failure> {
     let mut files = Vec::new();
     let (mut swapped, mut kernel, mut passes, mut updates, mut seconds) = (false, Kernel::widest(), 1, 0, 2);
@@ -143,10 +151,18 @@ fn main() -> Result<(), Failure> {
         destinations.push(if swapped { addr.swap_bytes() } else { addr });
     }
 
+    // What reading the files has left behind is no part of the table.
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call only touches memory that is free.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+    let before = resident_kb()?;
     let table = Lpm::new()?;
     let start = Instant::now();
     table.load(list.iter().copied())?;
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
+    let memory_mb = (resident_kb()? - before) / 1024.0;
     let reader = table.reader_with(kernel);
     let costs: Vec<String> = (0..passes).map(|_| format!("{:.2}", pass(&reader, &destinations))).collect();
     let mut sum = 0u64;
@@ -163,7 +179,7 @@ fn main() -> Result<(), Failure> {
             format!(", \"peace\": {peace:.2}, \"trouble\": {trouble:.2}, \"updates_per_second\": {rate:.0}");
     }
     println!(
-        "{{\"routes\": {}, \"groups\": {}, \"kernel\": \"{}\", \"load_ms\": {load_ms:.1}, \"cycles\": [{}], \
+        "{{\"routes\": {}, \"groups\": {}, \"kernel\": \"{}\", \"load_ms\": {load_ms:.1}, \"memory_mb\": {memory_mb:.1}, \"cycles\": [{}], \
          \"sum_of_hops\": {sum}{more}}}",
         table.len(),
         table.groups(),

@@ -60,6 +60,11 @@ impl Epochs {
         EpochReader { slot }
     }
 
+    /// Whether there is a reader, or may be.
+    pub fn has_readers(&self) -> bool {
+        lock(&self.slots).iter().any(|slot| Arc::strong_count(slot) > 1)
+    }
+
     /// The stamp for what was unlinked before this call. One writer at a time.
     pub fn stamp(&self) -> u64 {
         let stamp = self.now.load(Relaxed);

@@ -1,7 +1,8 @@
-//! The two loads of a route lookup, for many addresses at once.
+//! The loads of a route lookup, for many addresses at once.
 //!
-//! The first pass starts the load of every address's entry in the upper level, the second that of every entry
-//! which is a group's number. Within a pass no load depends on another, so the processor has as many cache
+//! The first pass starts the load of the header of every address's line, the second that of its entry in the
+//! line or in a block, and the third those of the entries that are a group's number, and of the short
+//! prefixes where there is none. Within a pass no load depends on another, so the processor has as many cache
 //! misses in flight as it can; apart from that, wide registers save instructions. Which instructions there
 //! are is found out once, at run time.
 //!
@@ -16,8 +17,23 @@ use crate::mem::Zeroed;
 
 /// Bit 31 of an entry: the other bits are the number of the group of 256 entries that has the next hop.
 pub(crate) const GROUP: u32 = 1 << 31;
-/// The next hop in an entry that is final; an entry of zero stands for the default route.
+/// The next hop in an entry that is final; an entry of zero stands for a short prefix or the default route.
 pub(crate) const HOP_MASK: u32 = (1 << 25) - 1;
+
+/// The /24s of a line: those of a /19.
+pub(crate) const SLOTS: usize = 32;
+/// A line fills a cache line: its header, then the entries of its runs. Bits 1 to 31 of the header say at
+/// which slots a run begins, in addition to slot 0. With `EXPANDED`, the entries are in a block, one for each
+/// slot, and the other bits are the block's number.
+pub(crate) const LINE_LEN: usize = 16;
+/// The header's bit for a line whose entries are in a block.
+pub(crate) const EXPANDED: u32 = 1;
+/// The table begins with the lines of all addresses.
+const LINES: usize = 1 << 19;
+/// Then follow entries for the prefixes of at most this many bits, one for each value of these bits.
+pub(crate) const SHORT_BITS: u32 = 12;
+/// Where those begin.
+pub(crate) const SHORT: usize = LINES * LINE_LEN;
 
 /// Addresses that are looked up together.
 pub(crate) const BLOCK: usize = 64;
@@ -48,7 +64,7 @@ impl Kernel {
             if is_x86_feature_detected!("avx2") {
                 kernels.push(Self(Width::Avx2));
             }
-            if is_x86_feature_detected!("avx512f") {
+            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
                 kernels.push(Self(Width::Avx512));
             }
         }
@@ -82,45 +98,44 @@ impl Kernel {
         }
     }
 
-    /// Fills `entries`, as long as `addrs`, with the entries of the upper level; whether any of them is a
-    /// group.
+    /// Fills `entries`, as long as `addrs`, with the headers of the lines.
     #[inline]
-    pub(crate) fn first<const LEAST: usize, const MOST: usize>(
+    pub(crate) fn headers<const LEAST: usize, const MOST: usize>(
         self,
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
-    ) -> bool {
+    ) {
         const { assert!(LEAST >= 1 << 24 && MOST <= 1 << 31) };
         match self.0 {
-            Width::Scalar => scalar::first(table, addrs, entries),
+            Width::Scalar => scalar::headers(table, addrs, entries),
             // SAFETY: the kernel exists, so the processor has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx2 => unsafe { avx2::first(table, addrs, entries) },
+            Width::Avx2 => unsafe { avx2::headers(table, addrs, entries) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx512 => unsafe { avx512::first(table, addrs, entries) },
+            Width::Avx512 => unsafe { avx512::headers(table, addrs, entries) },
         }
     }
 
-    /// Turns what [`Kernel::first`] found, for at most [`BLOCK`] addresses, into next hops.
+    /// Turns these headers, of at most [`BLOCK`] addresses, into next hops.
     #[inline]
-    pub(crate) fn second<const LEAST: usize, const MOST: usize>(
+    pub(crate) fn hops<const LEAST: usize, const MOST: usize>(
         self,
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
-        const { assert!(MOST <= 1 << 31) };
+        const { assert!(LEAST >= 1 << 24 && MOST <= 1 << 31) };
         match self.0 {
-            Width::Scalar => scalar::second(table, addrs, entries, default),
+            Width::Scalar => scalar::hops(table, addrs, entries, default),
             // SAFETY: the kernel exists, so the processor has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx2 => unsafe { avx2::second(table, addrs, entries, default) },
+            Width::Avx2 => unsafe { avx2::hops(table, addrs, entries, default) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx512 => unsafe { avx512::second(table, addrs, entries, default) },
+            Width::Avx512 => unsafe { avx512::hops(table, addrs, entries, default) },
         }
     }
 }
@@ -140,6 +155,28 @@ fn slower_after_avx512() -> bool {
     false
 }
 
+/// The index of the header of an address's line.
+#[inline(always)]
+pub(crate) fn line(addr: u32) -> usize {
+    (addr >> 13) as usize * LINE_LEN
+}
+
+/// The index of the entry of an address's /24, by the header of its line.
+#[inline(always)]
+pub(crate) fn place(header: u32, addr: u32) -> usize {
+    let slot = addr >> 8 & 31;
+    // The run with the slot is the one that begins last, there or before.
+    let run = (header & (2u32 << slot).wrapping_sub(1)).count_ones();
+    let in_block = (header >> 1 << 5 | slot) as usize;
+    if header & EXPANDED == 0 { line(addr) + 1 + run as usize } else { in_block }
+}
+
+/// The index of the entry of an address's short prefixes.
+#[inline(always)]
+pub(crate) fn in_short(addr: u32) -> usize {
+    SHORT + (addr >> (32 - SHORT_BITS)) as usize
+}
+
 /// The index of an address's entry in a group. Bit 31 of the group's entry and other bits without meaning are
 /// still set in it.
 #[inline(always)]
@@ -154,50 +191,88 @@ pub(crate) fn hop(entry: u32, default: u32) -> u32 {
 }
 
 mod scalar {
-    use super::{BLOCK, GROUP, Zeroed, hop, in_group};
+    use super::{BLOCK, GROUP, HOP_MASK, Zeroed, hop, in_group, in_short, line, place};
+    use std::sync::atomic::{Ordering::Acquire, fence};
 
     #[inline]
-    pub(super) fn first<const LEAST: usize, const MOST: usize>(
+    pub(super) fn headers<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
-    ) -> bool {
-        let mut all = 0;
+    ) {
         for (addr, entry) in addrs.iter().zip(entries) {
-            *entry = table.load((addr >> 8) as usize);
-            all |= *entry;
+            *entry = table.load(line(*addr));
         }
-        all & GROUP != 0
     }
 
-    #[inline]
-    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+    #[inline(always)]
+    fn each<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
-        // No branch depends on what was loaded.
-        let mut deep = [0u8; BLOCK];
-        let mut deep_len = 0;
-        for (i, entry) in entries.iter_mut().enumerate() {
-            deep[deep_len % BLOCK] = i as u8;
-            deep_len += (*entry >> 31) as usize;
-            *entry = if *entry & GROUP != 0 { *entry } else { hop(*entry, default) };
+        // No branch depends on what was loaded. Entries that are not final, groups and zero, are not
+        // positive.
+        let mut open = [0u8; BLOCK];
+        let mut open_len = 0;
+        for (i, (addr, entry)) in addrs.iter().zip(entries.iter_mut()).enumerate() {
+            let e = table.load_masked(place(*entry, *addr));
+            open[open_len % BLOCK] = i as u8;
+            open_len += usize::from(e as i32 <= 0);
+            *entry = if e as i32 <= 0 { e } else { e & HOP_MASK };
         }
-        for &i in deep.iter().take(deep_len) {
-            if let (Some(&addr), Some(entry)) = (addrs.get(usize::from(i)), entries.get_mut(usize::from(i))) {
-                *entry = hop(table.load_masked(in_group(*entry, addr)), default);
+        fence(Acquire);
+        for &i in open.iter().take(open_len) {
+            let (Some(&addr), Some(entry)) = (addrs.get(usize::from(i)), entries.get_mut(usize::from(i)))
+            else {
+                return;
+            };
+            let mut e = *entry;
+            if e & GROUP != 0 {
+                e = table.load_masked(in_group(e, addr));
             }
+            if e == 0 {
+                e = table.load(in_short(addr));
+            }
+            *entry = hop(e, default);
         }
+    }
+
+    /// [`each`] with an instruction that counts bits.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[target_feature(enable = "popcnt")]
+    fn each_popcnt<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+        default: u32,
+    ) {
+        each(table, addrs, entries, default);
+    }
+
+    #[inline]
+    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+        default: u32,
+    ) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if is_x86_feature_detected!("popcnt") {
+            // SAFETY: the processor has the instruction.
+            return unsafe { each_popcnt(table, addrs, entries, default) };
+        }
+        each(table, addrs, entries, default);
     }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx512 {
-    use super::{HOP_MASK, Zeroed};
+    use super::{EXPANDED, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed};
     use std::arch::asm;
     use std::arch::x86_64::*;
+    use std::sync::atomic::{Ordering::Acquire, fence};
 
     const LANES: usize = 16;
 
@@ -242,49 +317,103 @@ mod avx512 {
         }
     }
 
+    /// The number of ones in each lane, in whose bytes at most four bits of each half are counted.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn count_ones(bits: __m512i) -> __m512i {
+        let counts = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+        let low_half = _mm512_set1_epi8(15);
+        let low = _mm512_shuffle_epi8(counts, _mm512_and_si512(bits, low_half));
+        let high = _mm512_shuffle_epi8(counts, _mm512_and_si512(_mm512_srli_epi32::<4>(bits), low_half));
+        let bytes = _mm512_maddubs_epi16(_mm512_add_epi8(low, high), _mm512_set1_epi8(1));
+        _mm512_madd_epi16(bytes, _mm512_set1_epi16(1))
+    }
+
+    /// The index of the header of each address's line.
+    #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) fn first<const LEAST: usize, const MOST: usize>(
+    fn line(addr: __m512i) -> __m512i {
+        const { assert!(LINE_LEN == 16) };
+        _mm512_slli_epi32::<4>(_mm512_srli_epi32::<13>(addr))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn headers<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
-    ) -> bool {
-        let mut all = _mm512_setzero_si512();
+    ) {
         lanes(addrs, entries, |addrs, lanes, out| {
             // SAFETY: `lanes` has a bit for each of `addrs` and of `out`, no more; others are not touched. An
-            // index of 24 bits is below the length.
+            // index of a line has 23 bits and is below the length.
             unsafe {
                 let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
-                let e = gather(table, _mm512_srli_epi32::<8>(addr), lanes, _mm512_setzero_si512());
-                all = _mm512_or_si512(all, e);
+                let header = gather(table, line(addr), lanes, _mm512_setzero_si512());
+                _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, header);
+            }
+        });
+    }
+
+    /// Replaces the headers by the entries of the addresses' /24s.
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn entries<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) {
+        let mask = _mm512_set1_epi32(table.mask() as i32);
+        let one = _mm512_set1_epi32(1);
+        lanes(addrs, entries, |addrs, lanes, out| {
+            // SAFETY: `lanes` as in `headers`. The indices are cut to the table's mask.
+            unsafe {
+                let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
+                let header = _mm512_maskz_loadu_epi32(lanes, out.as_ptr().cast());
+                let slot = _mm512_and_si512(_mm512_srli_epi32::<8>(addr), _mm512_set1_epi32(31));
+                let upto = _mm512_sub_epi32(_mm512_sllv_epi32(_mm512_set1_epi32(2), slot), one);
+                let run = count_ones(_mm512_and_si512(header, upto));
+                let in_line = _mm512_add_epi32(_mm512_add_epi32(line(addr), run), one);
+                const { assert!(EXPANDED == 1 && SLOTS == 32) };
+                let in_block = _mm512_or_si512(_mm512_slli_epi32::<5>(_mm512_srli_epi32::<1>(header)), slot);
+                let place = _mm512_mask_mov_epi32(in_line, _mm512_test_epi32_mask(header, one), in_block);
+                let e = gather(table, _mm512_and_si512(place, mask), lanes, _mm512_setzero_si512());
                 _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
             }
         });
-        _mm512_cmplt_epi32_mask(all, _mm512_setzero_si512()) != 0
     }
 
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
+        self::entries(table, addrs, entries);
+        fence(Acquire);
         let default = _mm512_set1_epi32(default as i32);
         let mask = _mm512_set1_epi32(table.mask() as i32);
         let zero = _mm512_setzero_si512();
         lanes(addrs, entries, |addrs, lanes, out| {
-            // SAFETY: `lanes` as in `first`. The indices are cut to the table's mask.
+            // SAFETY: `lanes` as in `headers`. The indices of groups are cut to the table's mask, those of
+            // short prefixes have less than 24 bits.
             unsafe {
                 let mut e = _mm512_maskz_loadu_epi32(lanes, out.as_ptr().cast());
+                let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                 let groups = _mm512_cmplt_epi32_mask(e, zero);
                 if groups != 0 {
-                    let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                     let low = _mm512_and_si512(addr, _mm512_set1_epi32(0xff));
                     let index = _mm512_or_si512(_mm512_slli_epi32::<8>(e), low);
                     e = gather(table, _mm512_and_si512(index, mask), groups, e);
                 }
+                let none = _mm512_mask_cmpeq_epi32_mask(lanes, e, zero);
+                let mut defaults = 0;
+                if none != 0 {
+                    let short = _mm512_srli_epi32::<{ 32 - SHORT_BITS }>(addr);
+                    e = gather(table, _mm512_add_epi32(short, _mm512_set1_epi32(SHORT as i32)), none, e);
+                    defaults = _mm512_cmpeq_epi32_mask(e, zero);
+                }
                 let hops = _mm512_and_si512(e, _mm512_set1_epi32(HOP_MASK as i32));
-                let hops = _mm512_mask_mov_epi32(hops, _mm512_cmpeq_epi32_mask(e, zero), default);
+                let hops = _mm512_mask_mov_epi32(hops, defaults, default);
                 _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, hops);
             }
         });
@@ -293,9 +422,10 @@ mod avx512 {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2 {
-    use super::{GROUP, HOP_MASK, Zeroed, scalar};
+    use super::{EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed, scalar};
     use std::arch::asm;
     use std::arch::x86_64::*;
+    use std::sync::atomic::{Ordering::Acquire, fence};
 
     const LANES: usize = 8;
 
@@ -327,31 +457,76 @@ mod avx2 {
         entries
     }
 
+    /// The number of ones in each lane.
+    #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn first<const LEAST: usize, const MOST: usize>(
-        table: &Zeroed<LEAST, MOST>,
-        addrs: &[u32],
-        entries: &mut [u32],
-    ) -> bool {
-        let (many, rest) = addrs.as_chunks::<LANES>();
-        let (out, out_rest) = entries.as_chunks_mut::<LANES>();
-        let mut all = _mm256_setzero_si256();
-        for (addrs, out) in many.iter().zip(out) {
-            // SAFETY: eight addresses, eight places. An index of 24 bits is below the length.
-            unsafe {
-                let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
-                let index = _mm256_srli_epi32::<8>(addr);
-                let e = gather(table, index, _mm256_set1_epi32(-1), _mm256_setzero_si256());
-                all = _mm256_or_si256(all, e);
-                _mm256_storeu_si256(out.as_mut_ptr().cast(), e);
-            }
-        }
-        let rest = scalar::first(table, rest, out_rest);
-        _mm256_movemask_ps(_mm256_castsi256_ps(all)) != 0 || rest
+    fn count_ones(bits: __m256i) -> __m256i {
+        let counts =
+            _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+        let low_half = _mm256_set1_epi8(15);
+        let low = _mm256_shuffle_epi8(counts, _mm256_and_si256(bits, low_half));
+        let high = _mm256_shuffle_epi8(counts, _mm256_and_si256(_mm256_srli_epi32::<4>(bits), low_half));
+        let bytes = _mm256_maddubs_epi16(_mm256_add_epi8(low, high), _mm256_set1_epi8(1));
+        _mm256_madd_epi16(bytes, _mm256_set1_epi16(1))
+    }
+
+    /// The index of the header of each address's line.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn line(addr: __m256i) -> __m256i {
+        const { assert!(LINE_LEN == 16) };
+        _mm256_slli_epi32::<4>(_mm256_srli_epi32::<13>(addr))
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+    pub(super) fn headers<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) {
+        let (many, rest) = addrs.as_chunks::<LANES>();
+        let (out, out_rest) = entries.as_chunks_mut::<LANES>();
+        for (addrs, out) in many.iter().zip(out) {
+            // SAFETY: eight addresses, eight places. An index of a line has 23 bits and is below the length.
+            unsafe {
+                let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
+                let header = gather(table, line(addr), _mm256_set1_epi32(-1), _mm256_setzero_si256());
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), header);
+            }
+        }
+        scalar::headers(table, rest, out_rest);
+    }
+
+    /// Replaces the headers by the entries of the addresses' /24s.
+    #[target_feature(enable = "avx2")]
+    fn entries<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[[u32; LANES]],
+        entries: &mut [[u32; LANES]],
+    ) {
+        let mask = _mm256_set1_epi32(table.mask() as i32);
+        let (zero, one) = (_mm256_setzero_si256(), _mm256_set1_epi32(1));
+        for (addrs, out) in addrs.iter().zip(entries) {
+            // SAFETY: eight addresses, eight places. The indices are cut to the table's mask.
+            unsafe {
+                let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
+                let header = _mm256_loadu_si256(out.as_ptr().cast());
+                let slot = _mm256_and_si256(_mm256_srli_epi32::<8>(addr), _mm256_set1_epi32(31));
+                let upto = _mm256_sub_epi32(_mm256_sllv_epi32(_mm256_set1_epi32(2), slot), one);
+                let run = count_ones(_mm256_and_si256(header, upto));
+                let in_line = _mm256_add_epi32(_mm256_add_epi32(line(addr), run), one);
+                const { assert!(EXPANDED == 1 && SLOTS == 32) };
+                let in_block = _mm256_or_si256(_mm256_slli_epi32::<5>(_mm256_srli_epi32::<1>(header)), slot);
+                let expanded = _mm256_cmpeq_epi32(_mm256_and_si256(header, one), one);
+                let place = _mm256_blendv_epi8(in_line, in_block, expanded);
+                let e = gather(table, _mm256_and_si256(place, mask), _mm256_set1_epi32(-1), zero);
+                _mm256_storeu_si256(out.as_mut_ptr().cast(), e);
+            }
+        }
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -359,25 +534,34 @@ mod avx2 {
     ) {
         let (many, rest) = addrs.as_chunks::<LANES>();
         let (out, out_rest) = entries.as_chunks_mut::<LANES>();
+        self::entries(table, many, out);
+        fence(Acquire);
         let default_hops = _mm256_set1_epi32(default as i32);
         let mask = _mm256_set1_epi32(table.mask() as i32);
-        for (addrs, out) in many.iter().zip(out) {
-            // SAFETY: eight addresses, eight places. The indices are cut to the table's mask.
+        let zero = _mm256_setzero_si256();
+        for (addrs, out) in many.iter().zip(out.iter_mut()) {
+            // SAFETY: eight addresses, eight places. The indices of groups are cut to the table's mask, those
+            // of short prefixes have less than 24 bits.
             unsafe {
+                let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
                 let mut e = _mm256_loadu_si256(out.as_ptr().cast());
                 if _mm256_movemask_ps(_mm256_castsi256_ps(e)) != 0 {
-                    let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
                     let low = _mm256_and_si256(addr, _mm256_set1_epi32(0xff));
                     let index = _mm256_or_si256(_mm256_slli_epi32::<8>(e), low);
                     // Bit 31 of an entry says that it is a group: the entries are their own mask.
                     const { assert!(GROUP == 1 << 31) };
                     e = gather(table, _mm256_and_si256(index, mask), e, e);
                 }
+                let none = _mm256_cmpeq_epi32(e, zero);
+                if _mm256_movemask_ps(_mm256_castsi256_ps(none)) != 0 {
+                    let short = _mm256_srli_epi32::<{ 32 - SHORT_BITS as i32 }>(addr);
+                    e = gather(table, _mm256_add_epi32(short, _mm256_set1_epi32(SHORT as i32)), none, e);
+                }
                 let hops = _mm256_and_si256(e, _mm256_set1_epi32(HOP_MASK as i32));
-                let none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());
+                let none = _mm256_cmpeq_epi32(e, zero);
                 _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_blendv_epi8(hops, default_hops, none));
             }
         }
-        scalar::second(table, rest, out_rest, default);
+        scalar::hops(table, rest, out_rest, default);
     }
 }

@@ -1,19 +1,26 @@
 //! IPv4 longest prefix match.
 //!
-//! Two levels, as in Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds" (INFOCOM
-//! 1998): one entry for each of the 2^24 values of an address's upper 24 bits, and a group of 256 entries for
-//! each /24 that holds a longer prefix. A lookup is one load, or two. What is added here:
+//! Two levels: one entry for each /24, and a group of 256 entries for each /24 that holds a longer prefix, as
+//! in Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds" (INFOCOM 1998). Here the
+//! upper level is compressed so that it still costs one cache miss: the 32 entries of a /19 are a *line* of
+//! 64 bytes, which holds a bit for each of them that differs from the one before, and the first entry of each
+//! run of equal ones (bitmaps as in Degermark et al., "Small forwarding tables for fast routing lookups",
+//! SIGCOMM 1997). A line with more than 15 runs has its 32 entries in a *block* elsewhere. What is added
+//! here:
 //!
 //! - **Batches.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all
 //!   second loads, with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
 //! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes
-//!   from, so a route is inserted or removed by overwriting just the entries that it owns. A lookup that runs
-//!   meanwhile returns what was right before or after, nothing else. A group is used for another /24 only
-//!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per batch.
-//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, or less if the address space of the
-//!   process is limited. The default route is kept beside the table rather than in 2^24 entries, and pages
-//!   that no route uses are never allocated, nor are groups that are not needed. Huge pages are requested
-//!   when there are many routes.
+//!   from, so a route is inserted or removed by overwriting just the entries that it owns. Where these are
+//!   not whole runs, the line's entries first move into a block, with one store to the line's header; they
+//!   may return when no reader knows what was in the line before (`epoch`). A lookup that runs meanwhile
+//!   returns what was right before or after, nothing else. Groups and blocks are used again only after a
+//!   grace period; only lookups in tables that have some pay for that, one fence per batch.
+//! - **Little memory.** The lines are 32 MB. Prefixes of at most 12 bits are in a table of their own, 16 KB,
+//!   where the lines have no route, and the default route is beside the tables: pages that no route uses are
+//!   never allocated, and a route of more bits uses at most one. Everything lies in one piece, 2 GB of
+//!   addresses, or less if the address space of the process is limited. Huge pages are requested when there
+//!   are many routes.
 //!
 //! The routes themselves are in an ordered map under a lock, which only writers and the control thread take.
 //!
@@ -37,13 +44,13 @@ mod tests;
 use locks::IgnorePoison;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Arc, Mutex};
 
 use crate::epoch::{EpochReader, Epochs};
-use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
-use crate::mem::Zeroed;
+use crate::gather::{self, BLOCK, EXPANDED, GROUP, HOP_MASK, Kernel};
+use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 use control::Control;
 use shared::{Shared, TOP, groups_of};
@@ -95,6 +102,8 @@ impl Lpm {
 
     /// A view for one more thread that uses these instructions.
     pub fn reader_with(&self, kernel: Kernel) -> LpmReader {
+        // No table is built while somebody begins to read it.
+        let _control = self.control();
         let epoch = self.shared.epochs.register();
         LpmReader { shared: self.shared.clone(), epoch, kernel, _one_thread: PhantomData }
     }
@@ -140,7 +149,7 @@ impl Lpm {
             }
             packed.push(u64::from(prefix.first()) << 31 | u64::from(prefix.len()) << 25 | u64::from(hop));
         }
-        packed.sort_by_key(|p| p >> 25); // stable: the later of two equal prefixes stays behind the earlier
+        sort(&mut packed);
         let unpack = |p: u64| {
             let prefix = Prefix::new((p >> 31) as u32, (p >> 25 & 63) as u8).unwrap_or(Prefix::DEFAULT);
             (prefix, p as u32 & HOP_MASK)
@@ -156,7 +165,7 @@ impl Lpm {
         control.want_huge(shared, control.routes.len() + packed.len());
         // A table without routes has no groups, and reading it would map its pages as small ones.
         let has_group =
-            |control: &Control, top: usize| !control.routes.is_empty() && shared.table.load(top) & GROUP != 0;
+            |control: &Control, top: usize| !control.routes.is_empty() && shared.top(top) & GROUP != 0;
         let mut needed = 0;
         let mut previous = None;
         for (prefix, _) in last_of_equals.clone().filter(|(p, _)| p.len() > 24) {
@@ -169,13 +178,14 @@ impl Lpm {
             return Err(LpmError::TooManyLongPrefixes(control.limit));
         }
 
-        if control.routes.is_empty() {
+        if control.routes.is_empty() && !shared.epochs.has_readers() {
+            control.build(shared, last_of_equals.clone())?;
             // Sorted input makes the map in one pass.
-            for (prefix, hop) in last_of_equals.clone() {
-                control.paint(shared, prefix, hop)?;
-                control.count_long(shared, prefix);
-            }
             control.routes = last_of_equals.collect();
+            if packed.len() >= MANY {
+                drop(packed);
+                mem::give_back();
+            }
         } else {
             for (prefix, hop) in last_of_equals {
                 control.paint(shared, prefix, hop)?;
@@ -201,15 +211,7 @@ impl Lpm {
                 continue; // inside a prefix that is gone already, or in its /24
             }
             done = Some(prefix.last() | 0xff);
-            for e in shared.top((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize) {
-                let old = e.load(Relaxed);
-                e.store(0, Release);
-                if old & GROUP != 0 {
-                    let group = old & !GROUP;
-                    control.long_routes[Shared::ordinal(group)] = 0;
-                    control.retired.push_back((shared.epochs.stamp(), group));
-                }
-            }
+            control.wipe(shared, prefix);
         }
     }
 
@@ -246,8 +248,40 @@ impl Lpm {
 
     /// Number of /24s that hold prefixes longer than 24 bits; each takes 1 KB.
     pub fn groups(&self) -> usize {
-        let control = self.control();
-        control.long_routes.len() - control.free.len() - control.retired.len()
+        self.control().groups()
+    }
+}
+
+/// What is allocated while so many routes are loaded is worth giving back.
+const MANY: usize = 1 << 16;
+
+/// Sorts routes in one word by address and length (bits 25 to 62); of two for the same prefix the later one
+/// stays behind the earlier. Many are sorted by 11 bits at a time, which is several times as fast as
+/// comparing.
+fn sort(packed: &mut Vec<u64>) {
+    const DIGITS: [u32; 4] = [25, 36, 47, 58];
+    const VALUES: usize = 1 << 11;
+    if packed.len() < 4 * VALUES || packed.is_sorted_by_key(|p| p >> 25) {
+        return packed.sort_by_key(|p| p >> 25);
+    }
+    let mut counts = [[0usize; VALUES]; DIGITS.len()];
+    for p in &*packed {
+        for (count, shift) in counts.iter_mut().zip(DIGITS) {
+            count[(p >> shift) as usize % VALUES] += 1;
+        }
+    }
+    let mut other = vec![0; packed.len()];
+    for (places, shift) in counts.iter_mut().zip(DIGITS) {
+        let mut next = 0;
+        for place in places.iter_mut() {
+            next += std::mem::replace(place, next);
+        }
+        for p in &*packed {
+            let place = &mut places[(p >> shift) as usize % VALUES];
+            other[*place] = *p;
+            *place += 1;
+        }
+        std::mem::swap(packed, &mut other);
     }
 }
 
@@ -267,37 +301,53 @@ impl LpmReader {
     /// The next hop for `addr` (in host order), or [`NO_ROUTE`].
     #[inline]
     pub fn lookup(&self, addr: u32) -> u32 {
-        let shared = &*self.shared;
-        let top = (addr >> 8) as usize;
-        let mut e = shared.table.load(top);
-        if e & GROUP != 0 {
-            let _entered = self.epoch.enter(&shared.epochs);
-            e = shared.table.load(top);
+        let mut hop = [NO_ROUTE];
+        self.reading(|shared, default| {
+            let header = shared.table.load(gather::line(addr));
+            if header & EXPANDED != 0 {
+                fence(Acquire);
+            }
+            let mut e = shared.table.load_masked(gather::place(header, addr));
             if e & GROUP != 0 {
                 fence(Acquire);
                 e = shared.table.load_masked(gather::in_group(e, addr));
             }
-        }
-        gather::hop(e, shared.default.load(Relaxed))
+            if e == 0 {
+                e = shared.table.load(gather::in_short(addr));
+            }
+            hop = [gather::hop(e, default)];
+        });
+        hop[0]
     }
 
     /// The next hop for each of `addrs` (in host order), or [`NO_ROUTE`]; as many as the shorter slice holds.
     #[inline]
     pub fn lookup_many(&self, addrs: &[u32], hops: &mut [u32]) {
+        let n = addrs.len().min(hops.len());
+        self.reading(|shared, default| {
+            for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
+                self.kernel.headers(&shared.table, addrs, hops);
+                fence(Acquire);
+                self.kernel.hops(&shared.table, addrs, hops, default);
+            }
+        });
+    }
+
+    /// Reads; once more if the table's first group or block was made meanwhile, for it may already be out of
+    /// use again.
+    #[inline(always)]
+    fn reading(&self, mut read: impl FnMut(&Shared, u32)) {
         let shared = &*self.shared;
         let default = shared.default.load(Relaxed);
-        let mut entered = shared.deep.load(Relaxed).then(|| self.epoch.enter(&shared.epochs));
-        let n = addrs.len().min(hops.len());
-        for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
-            if self.kernel.first(&shared.table, addrs, hops) {
-                if entered.is_none() {
-                    // The table's first group was made just now, and may already be out of use again.
-                    entered = Some(self.epoch.enter(&shared.epochs));
-                    self.kernel.first(&shared.table, addrs, hops);
-                }
-                fence(Acquire);
+        if !shared.deep.load(Relaxed) {
+            read(shared, default);
+            // Whoever saw an entry that was stored after that sees it.
+            fence(Acquire);
+            if !shared.deep.load(Relaxed) {
+                return;
             }
-            self.kernel.second(&shared.table, addrs, hops, default);
         }
+        let _entered = self.epoch.enter(&shared.epochs);
+        read(shared, default);
     }
 }

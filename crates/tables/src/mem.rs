@@ -92,6 +92,15 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     }
 }
 
+/// Gives freed memory back to the system, which the allocator may otherwise keep for ever.
+pub(crate) fn give_back() {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    // SAFETY: the call only touches memory that is free.
+    unsafe {
+        libc::malloc_trim(0)
+    };
+}
+
 /// The limit of the process's address space in bytes (`ulimit -v`), if there is one.
 #[cfg(not(miri))]
 fn address_limit() -> Option<u64> {

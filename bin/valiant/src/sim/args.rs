@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub(crate) const EXAMPLES: &str = "\
 Matrices: uniform (R/N from each input to each output), permutation (each input sends everything to the next output), hot-spot (one output is fully loaded, half of it by one input), worst (the permutation that loads one link most), transpose (a permutation that exchanges the two halves of a port's number), random (random permutations), pair (one input sends everything to one output), overload (all inputs send to one output, at different rates). A file has a line for each input with the fractions of R for the outputs, separated by commas; the number of lines is the number of ports.
 
+In the results, c is the work of all servers in relation to what enters the cluster: a packet that goes directly is worked on by two servers (c = 2), one that goes via an intermediate node by three (c = 3).
+
 Examples:
   valiant sim --ports 8                          uniform traffic at 90 % of line rate
   valiant sim -n 64 -m permutation -l 1          c, links against 2R/N, loss, latency, fairness

@@ -72,7 +72,7 @@ impl Element for IPFragmenter {
     const DROPS: &'static [DropCase] = &[
         FRAGMENTATION_NEEDED.when("the packet is longer than the MTU and must not be fragmented"),
         drops::BAD_IP_LENGTH.when(
-            "also of a fragment that is to be cut and would end behind the 65,535th byte of its \
+            "also of a fragment that is to be cut and would end after byte 65,535 of its \
              datagram",
         ),
         drops::NO_WHOLE_IP_HEADER,

@@ -74,7 +74,7 @@ impl Element for IPReassembler {
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
     const DROPS: &'static [DropCase] = &[
         BAD_FRAGMENT
-            .when("its length or place is impossible: no multiple of eight, or behind the 65,535th byte"),
+            .when("its length is no multiple of eight, or it would end after byte 65,535, the last that a datagram can have"),
         OVERLAPPING_FRAGMENTS.when(
             "it overlaps another fragment, and so its datagram is given up; all later fragments of that too",
         ),

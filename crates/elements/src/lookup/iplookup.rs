@@ -23,7 +23,8 @@
 //! different next hops (pairs of gateway and output). A configuration, a swap or a change that needs more is
 //! refused with an error, and the table is unchanged. A table reserves 2 GB of virtual address space, not of
 //! memory. If that is limited (`ulimit -v`), it reserves an eighth of the limit, at least 128 MB, which is
-//! enough for 65,536 of those /24s.
+//! enough for 65,536 of those /24s. A million routes with prefixes as on the Internet take about 90 MB of
+//! memory, a few routes less than 0.1 MB.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. The destination is the packet's destination annotation (set by
@@ -165,6 +166,9 @@ impl Table {
     }
 }
 
+/// The length of a short line in a file with many routes.
+const SHORT_LINE: usize = 16;
+
 /// The most errors that are reported about one table: a large table may be wrong throughout.
 const MAX_ERRORS: usize = 20;
 
@@ -195,12 +199,18 @@ fn arguments<K: TableVariant>(
     }
     if let Some(Filename(path)) = file {
         let text = std::fs::read_to_string(&path).map_err(|e| args.error(format!("{path}: {e}")))?;
+        // The shortest line has about as many characters, so that the list need not move while it grows.
+        routes.reserve(text.len() / SHORT_LINE);
         for (i, line) in text.lines().enumerate() {
-            let line = line.split('#').next().unwrap_or_default().trim();
+            // Most lines are nothing but a route; these are not searched for comments.
+            let (line, route) = match Route::parse_plain(line) {
+                Some(route) => (line, Some(route)),
+                None => (line.split('#').next().unwrap_or_default().trim(), None),
+            };
             if line.is_empty() {
                 continue;
             }
-            let wrong = match Route::parse(line, &names, false) {
+            let wrong = match route.or_else(|| Route::parse(line, &names, false)) {
                 Some(route) => match route.next_hop(outputs) {
                     Some(hop) => {
                         routes.push((route.prefix, hop));

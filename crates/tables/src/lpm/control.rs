@@ -1,23 +1,34 @@
 //! The writer's side: its record of the routes, and how it overwrites the table's entries that a route owns.
 
-use super::shared::{FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, Shared, entry, entry_len};
-use crate::gather::GROUP;
+use super::shared::{
+    BLOCKS_END, FIRST_BLOCK, FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, RUNS, Shared, entry, entry_len,
+    lines, runs,
+};
+use crate::gather::{self, EXPANDED, GROUP, LINE_LEN, SHORT_BITS, SLOTS};
 use crate::mem;
 use crate::prefix::Prefix;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Groups are made 2 MB at a time.
 const GROUPS_PER_STEP: usize = 2048;
-/// Entries of the upper level in one huge page.
+/// Entries in one huge page.
 const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
 /// From this many routes on, huge pages are used: at this number they cost at most a quarter of a 2 MB page
 /// per route, and less with more routes.
 const HUGE_FROM: usize = 4096;
 
-/// The writer's record of routes and groups.
+/// Routes of at most this many bits have whole lines.
+const WHOLE_LINES: u8 = 32 - 13;
+/// This many lines may stay in blocks although they may fit into themselves: a line that changes once soon
+/// changes again.
+const WAITING: usize = 1024;
+/// Retired blocks are looked at when there are this many.
+const RETIRED: usize = 256;
+
+/// The writer's record of routes, groups and blocks.
 pub(super) struct Control {
     pub(super) routes: BTreeMap<Prefix, u32>,
     /// Number of routes longer than 24 bits in each group that was ever used.
@@ -27,9 +38,28 @@ pub(super) struct Control {
     pub(super) retired: VecDeque<(u64, u32)>,
     /// The most groups.
     pub(super) limit: usize,
+    blocks: Blocks,
     huge: bool,
-    /// The page of the upper level that was last made a huge page.
+    /// The page of lines that was last made a huge page.
     touched: usize,
+}
+
+/// The blocks, for lines with more runs than have room in them, and for lines that change.
+struct Blocks {
+    free: Vec<u32>,
+    /// Blocks out of use that a reader may still read, with their stamps, oldest first.
+    retired: VecDeque<(u64, u32)>,
+    next: usize,
+    end: usize,
+    /// Groups that were made blocks because there were no others left.
+    groups: usize,
+    /// Lines in blocks that may fit into themselves, oldest first, each with its stamp; once no reader is
+    /// that old, none knows what was in the line before.
+    waiting: VecDeque<(u64, usize)>,
+    /// Their stamps. Elements of `waiting` with another stamp are out of date.
+    since: HashMap<usize, u64>,
+    /// The most that wait.
+    keep: usize,
 }
 
 impl Control {
@@ -41,6 +71,16 @@ impl Control {
             free: Vec::new(),
             retired: VecDeque::new(),
             limit,
+            blocks: Blocks {
+                free: Vec::new(),
+                retired: VecDeque::new(),
+                next: FIRST_BLOCK,
+                end: BLOCKS_END,
+                groups: 0,
+                waiting: VecDeque::new(),
+                since: HashMap::new(),
+                keep: WAITING,
+            },
             huge: false,
             touched: usize::MAX,
         }
@@ -63,10 +103,30 @@ impl Control {
 
     /// The entry that replaces that of `prefix` when the prefix is removed.
     fn covering_entry(&self, prefix: Prefix) -> u32 {
+        let least = if prefix.len() > SHORT_BITS as u8 { SHORT_BITS as u8 } else { 0 };
         match self.covering(prefix) {
-            Some((route, hop)) if route.len() > 0 => entry(route.len(), hop),
+            Some((route, hop)) if route.len() > least => entry(route.len(), hop),
             _ => 0,
         }
+    }
+
+    /// Groups in use for routes.
+    pub(super) fn groups(&self) -> usize {
+        self.long_routes.len() - self.free.len() - self.retired.len() - self.blocks.groups
+    }
+
+    /// Fewer blocks, and fewer lines that wait, for tests.
+    #[cfg(test)]
+    pub(super) fn set_blocks(&mut self, blocks: usize, keep: usize) {
+        self.blocks.end = (FIRST_BLOCK + blocks).min(BLOCKS_END);
+        self.blocks.keep = keep;
+    }
+
+    /// How many blocks are in use.
+    #[cfg(test)]
+    pub(super) fn blocks(&self) -> usize {
+        let made = self.blocks.next - FIRST_BLOCK + self.blocks.groups * (GROUP_LEN / SLOTS);
+        made - self.blocks.free.len() - self.blocks.retired.len()
     }
 
     /// Groups that could be used now.
@@ -89,33 +149,146 @@ impl Control {
         }
     }
 
-    /// A group for the /24 number `top`, made of its present entry, and in use from now on.
-    fn attach_group(&mut self, shared: &Shared, top: usize) -> Result<u32, LpmError> {
+    /// A group that nobody uses.
+    fn take_group(&mut self, shared: &Shared) -> Result<u32, LpmError> {
         if self.free.is_empty() {
             self.recycle(shared);
         }
-        let group = match self.free.pop() {
-            Some(group) => group,
-            None => {
-                let next = self.long_routes.len();
-                if next >= self.limit {
-                    return Err(LpmError::TooManyLongPrefixes(self.limit));
-                }
-                if next.is_multiple_of(GROUPS_PER_STEP)
-                    && !shared.table.grow((FIRST_GROUP + next + GROUPS_PER_STEP) * GROUP_LEN)
-                {
-                    return Err(LpmError::OutOfMemory);
-                }
-                shared.deep.store(true, Relaxed);
-                self.long_routes.push(0);
-                (FIRST_GROUP + next) as u32
-            }
-        };
-        let before = shared.table.load(top);
+        if let Some(group) = self.free.pop() {
+            return Ok(group);
+        }
+        let next = self.long_routes.len();
+        if next >= self.limit {
+            return Err(LpmError::TooManyLongPrefixes(self.limit));
+        }
+        if next.is_multiple_of(GROUPS_PER_STEP)
+            && !shared.table.grow((FIRST_GROUP + next + GROUPS_PER_STEP) * GROUP_LEN)
+        {
+            return Err(LpmError::OutOfMemory);
+        }
+        shared.deep.store(true, Relaxed);
+        self.long_routes.push(0);
+        Ok((FIRST_GROUP + next) as u32)
+    }
+
+    /// A group with this entry everywhere.
+    fn make_group(&mut self, shared: &Shared, before: u32) -> Result<u32, LpmError> {
+        let group = self.take_group(shared)?;
         for e in shared.group(group) {
             e.store(before, Relaxed);
         }
-        shared.publish(top, GROUP | group);
+        Ok(group)
+    }
+
+    /// A block that nobody uses.
+    fn take_block(&mut self, shared: &Shared) -> Result<u32, LpmError> {
+        let blocks = &mut self.blocks;
+        if blocks.free.is_empty() && (blocks.retired.len() >= RETIRED || blocks.next == blocks.end) {
+            let oldest = shared.epochs.oldest();
+            while let Some(&(stamp, block)) = blocks.retired.front()
+                && stamp < oldest
+            {
+                blocks.retired.pop_front();
+                blocks.free.push(block);
+            }
+        }
+        if let Some(block) = blocks.free.pop() {
+            return Ok(block);
+        }
+        shared.deep.store(true, Relaxed);
+        if blocks.next < blocks.end {
+            blocks.next += 1;
+            return Ok(blocks.next as u32 - 1);
+        }
+        // Groups lie behind the blocks and are made of the same entries.
+        let group = self.take_group(shared).map_err(|_| LpmError::OutOfMemory)?;
+        let first = group * (GROUP_LEN / SLOTS) as u32;
+        self.blocks.groups += 1;
+        self.blocks.free.extend(first + 1..first + (GROUP_LEN / SLOTS) as u32);
+        Ok(first)
+    }
+
+    /// A block with these entries.
+    fn make_block(&mut self, shared: &Shared, slots: &[u32; SLOTS]) -> Result<u32, LpmError> {
+        let block = self.take_block(shared)?;
+        for (e, slot) in shared.block(block).iter().zip(slots) {
+            e.store(*slot, Relaxed);
+        }
+        Ok(block)
+    }
+
+    /// Sees to it that the entries of these slots can be overwritten without touching others: unless they are
+    /// whole runs, the line's entries go into a block.
+    fn set_apart(&mut self, shared: &Shared, line: usize, low: usize, high: usize) -> Result<(), LpmError> {
+        if !shared.is_apart(line, low, high) {
+            let block = self.make_block(shared, &shared.slots(line))?;
+            shared.publish(line, block << 1 | EXPANDED);
+            self.wait(shared, line);
+        }
+        Ok(())
+    }
+
+    /// Notes a line in a block, of which no reader that begins from now on knows what was in the line before.
+    fn wait(&mut self, shared: &Shared, line: usize) {
+        let stamp = shared.epochs.stamp();
+        self.blocks.waiting.push_back((stamp, line));
+        self.blocks.since.insert(line, stamp);
+    }
+
+    /// Brings lines back that wait, if they are many.
+    pub(super) fn tidy(&mut self, shared: &Shared) {
+        if self.blocks.waiting.len() <= self.blocks.keep {
+            return;
+        }
+        let oldest = shared.epochs.oldest();
+        while let Some(&(stamp, line)) = self.blocks.waiting.front()
+            && stamp < oldest
+            && self.blocks.waiting.len() > self.blocks.keep / 2
+        {
+            self.blocks.waiting.pop_front();
+            if self.blocks.since.get(&line) == Some(&stamp) {
+                self.blocks.since.remove(&line);
+                self.bring_back(shared, line);
+            }
+        }
+    }
+
+    /// Moves a line's entries from their block into the line, if they have room there. No reader knows what
+    /// was in the line before.
+    fn bring_back(&mut self, shared: &Shared, line: usize) {
+        let slots = shared.slots(line);
+        let (header, count) = runs(&slots);
+        if count > RUNS {
+            return;
+        }
+        let block = shared.header(line) >> 1;
+        fill_line(shared, line, &slots, header);
+        shared.publish(line, header);
+        self.blocks.retired.push_back((shared.epochs.stamp(), block));
+    }
+
+    /// A line has lost entries: if it is in a block and fits into itself now, it waits for that.
+    fn shrunk(&mut self, shared: &Shared, line: usize) {
+        if shared.header(line) & EXPANDED != 0
+            && !self.blocks.since.contains_key(&line)
+            && runs(&shared.slots(line)).1 <= RUNS
+        {
+            self.wait(shared, line);
+        }
+    }
+
+    /// The group of the /24 number `top`, made of its present entry if there was none.
+    fn group_at(&mut self, shared: &Shared, top: usize) -> Result<u32, LpmError> {
+        let before = shared.top(top);
+        if before & GROUP != 0 {
+            return Ok(before & !GROUP);
+        }
+        let (line, slot) = (top / SLOTS, top % SLOTS);
+        self.set_apart(shared, line, slot, slot)?;
+        let group = self.make_group(shared, before)?;
+        for e in shared.entries(line, slot, slot) {
+            e.store(GROUP | group, Release);
+        }
         Ok(group)
     }
 
@@ -125,15 +298,19 @@ impl Control {
             shared.default.store(hop, Relaxed);
             return Ok(());
         }
-        self.touch(shared, prefix);
+        if prefix.len() > SHORT_BITS as u8 {
+            self.touch(shared, prefix);
+        }
         if prefix.len() > 24 {
-            let top = (prefix.first() >> 8) as usize;
-            if shared.table.load(top) & GROUP == 0 {
-                self.attach_group(shared, top)?;
+            self.group_at(shared, (prefix.first() >> 8) as usize)?;
+        } else if prefix.len() > SHORT_BITS as u8 {
+            for (line, low, high) in lines(prefix) {
+                self.set_apart(shared, line, low, high)?;
             }
         }
         let new = entry(prefix.len(), hop);
         shared.repaint_prefix(prefix, |old| (entry_len(old) <= prefix.len()).then_some(new));
+        self.tidy(shared);
         Ok(())
     }
 
@@ -144,34 +321,137 @@ impl Control {
             return;
         }
         let instead = self.covering_entry(prefix);
+        // The entries of a prefix are whole runs, so they are changed where they are.
         shared.repaint_prefix(prefix, |old| (entry_len(old) == prefix.len()).then_some(instead));
+        let top = (prefix.first() >> 8) as usize;
         if prefix.len() > 24 {
-            let top = (prefix.first() >> 8) as usize;
-            let group = shared.table.load(top) & !GROUP;
+            let group = shared.top(top) & !GROUP;
             let count = &mut self.long_routes[Shared::ordinal(group)];
             *count -= 1;
             if *count == 0 {
                 // Every entry of the group now comes from the same prefix of at most 24 bits, or from none.
-                shared.publish(top, shared.group(group)[0].load(Relaxed));
+                let all = shared.group(group)[0].load(Relaxed);
+                for e in shared.entries(top / SLOTS, top % SLOTS, top % SLOTS) {
+                    e.store(all, Release);
+                }
                 self.retired.push_back((shared.epochs.stamp(), group));
             }
         }
+        if prefix.len() > SHORT_BITS as u8 {
+            for (line, ..) in lines(prefix) {
+                self.shrunk(shared, line);
+            }
+        }
+        self.tidy(shared);
+    }
+
+    /// Takes everything out of the table that lies in `prefix`, of at least one bit.
+    pub(super) fn wipe(&mut self, shared: &Shared, prefix: Prefix) {
+        if prefix.len() <= SHORT_BITS as u8 {
+            Shared::repaint(shared.short(prefix), |old| (old != 0).then_some(0));
+        }
+        for (line, low, high) in lines(prefix) {
+            for e in shared.entries(line, low, high) {
+                let old = e.load(Relaxed);
+                if old != 0 {
+                    e.store(0, Release);
+                }
+                if old & GROUP != 0 {
+                    self.long_routes[Shared::ordinal(old & !GROUP)] = 0;
+                    self.retired.push_back((shared.epochs.stamp(), old & !GROUP));
+                }
+            }
+            self.shrunk(shared, line);
+        }
+        self.tidy(shared);
     }
 
     pub(super) fn count_long(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() > 24 {
-            let group = shared.table.load((prefix.first() >> 8) as usize) & !GROUP;
+            let group = shared.top((prefix.first() >> 8) as usize) & !GROUP;
             self.long_routes[Shared::ordinal(group)] += 1;
         }
     }
 
-    /// Makes the pages with the prefix's entries huge pages, if huge pages are used and these pages were
-    /// never used.
+    /// Puts routes, in order, into a table that has none, and that nobody reads.
+    pub(super) fn build(
+        &mut self,
+        shared: &Shared,
+        routes: impl Iterator<Item = (Prefix, u32)>,
+    ) -> Result<(), LpmError> {
+        // The line that is being filled: routes in order come line by line, shorter ones first. So runs begin
+        // where a route does, and behind its end.
+        let (mut current, mut slots, mut header) = (None, [0; SLOTS], 0u64);
+        for (prefix, hop) in routes {
+            let new = entry(prefix.len(), hop);
+            if prefix.len() <= SHORT_BITS as u8 {
+                self.paint(shared, prefix, hop)?;
+                continue;
+            }
+            self.touch(shared, prefix);
+            let [first, last] = [prefix.first(), prefix.last()].map(|addr| (addr >> 8) as usize);
+            let line = first / SLOTS;
+            if current != Some(line) {
+                if let Some(line) = current.take() {
+                    self.write_line(shared, line, &slots, header as u32 & !EXPANDED)?;
+                }
+                if prefix.len() <= WHOLE_LINES {
+                    for line in line..=last / SLOTS {
+                        self.write_line(shared, line, &[new; SLOTS], 0)?;
+                    }
+                    continue;
+                }
+                // Nothing, or a route that has all of the line.
+                (current, slots, header) = (Some(line), [shared.top(first); SLOTS], 0);
+            }
+            let (low, high) = (first % SLOTS, last % SLOTS);
+            header |= 1 << low | 1 << (high + 1);
+            if prefix.len() <= 24 {
+                slots[low..=high].fill(new);
+                continue;
+            }
+            let slot = &mut slots[low];
+            if *slot & GROUP == 0 {
+                *slot = GROUP | self.make_group(shared, *slot)?;
+            }
+            let group = *slot & !GROUP;
+            let (low, high) = ((prefix.first() & 0xff) as usize, (prefix.last() & 0xff) as usize);
+            Shared::repaint(&shared.group(group)[low..=high], |_| Some(new));
+            self.long_routes[Shared::ordinal(group)] += 1;
+        }
+        current.map_or(Ok(()), |line| self.write_line(shared, line, &slots, header as u32 & !EXPANDED))
+    }
+
+    /// Writes a line that nobody reads.
+    fn write_line(
+        &mut self,
+        shared: &Shared,
+        line: usize,
+        slots: &[u32; SLOTS],
+        header: u32,
+    ) -> Result<(), LpmError> {
+        let before = shared.header(line);
+        if before & EXPANDED != 0 {
+            for (e, slot) in shared.block(before >> 1).iter().zip(slots) {
+                e.store(*slot, Relaxed);
+            }
+        } else if (header.count_ones() as usize) < RUNS {
+            fill_line(shared, line, slots, header);
+            shared.publish(line, header);
+        } else {
+            let block = self.make_block(shared, slots)?;
+            shared.publish(line, block << 1 | EXPANDED);
+        }
+        Ok(())
+    }
+
+    /// Makes the pages with the prefix's lines huge pages, if huge pages are used and these pages were never
+    /// used.
     fn touch(&mut self, shared: &Shared, prefix: Prefix) {
         if !self.huge {
             return;
         }
-        let (first, last) = ((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize);
+        let [first, last] = [prefix.first(), prefix.last()].map(gather::line);
         for page in first / PAGE_LEN..=last / PAGE_LEN {
             if page != self.touched {
                 self.touched = page;
@@ -185,5 +465,18 @@ impl Control {
             self.huge = true;
             shared.table.advise_huge();
         }
+    }
+}
+
+/// Writes the entries of a line's runs, which no reader finds yet.
+fn fill_line(shared: &Shared, line: usize, slots: &[u32; SLOTS], header: u32) {
+    // The first run begins at slot 0 (the header's bit 0 has another meaning).
+    let mut starts = header | 1;
+    for e in shared.table.slice(line * LINE_LEN + 1, RUNS) {
+        if starts == 0 {
+            return;
+        }
+        e.store(slots[starts.trailing_zeros() as usize], Relaxed);
+        starts &= starts - 1;
     }
 }

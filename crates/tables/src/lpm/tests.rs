@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Release;
 
 fn p(text: &str) -> Prefix {
     text.parse().unwrap()
@@ -186,6 +187,106 @@ fn groups_come_back() {
 }
 
 #[test]
+fn lines_return_from_blocks() {
+    let t = Lpm::new().unwrap();
+    let r = t.reader();
+    t.control().set_blocks(4, 0);
+    let lines = if cfg!(miri) { 6 } else { 3000u32 };
+    for i in 0..lines {
+        t.insert(Prefix::new(i << 13 | 5 << 8, 24).unwrap(), i).unwrap();
+    }
+    assert!(t.control().blocks() <= 1);
+    assert_eq!(t.groups(), 0);
+    for i in 0..lines {
+        let at = |slot: u32| r.lookup(i << 13 | slot << 8);
+        assert_eq!([at(4), at(5), at(6)], [NO_ROUTE, i, NO_ROUTE]);
+    }
+}
+
+#[test]
+fn a_line_with_many_runs_stays_in_its_block() {
+    let t = Lpm::new().unwrap();
+    t.load((0..32).map(|i| (Prefix::new(7 << 13 | i << 8, 24).unwrap(), i))).unwrap();
+    let r = t.reader();
+    t.control().set_blocks(64, 0);
+    let block = |t: &Lpm| (t.shared.header(7), t.control().blocks());
+    let before = block(&t);
+    assert_eq!((before.0 & EXPANDED, before.1), (EXPANDED, 1));
+    t.insert(p("10.0.0.0/24"), 1).unwrap();
+    t.insert(p("11.0.0.0/24"), 1).unwrap();
+    assert_eq!(block(&t), before);
+    assert_eq!((0..32).map(|i| r.lookup(7 << 13 | i << 8)).collect::<Vec<_>>(), (0..32).collect::<Vec<_>>());
+    // Half of the routes fit into the line again.
+    for i in 10..32 {
+        t.remove(Prefix::new(7 << 13 | i << 8, 24).unwrap());
+    }
+    t.insert(p("12.0.0.0/24"), 1).unwrap();
+    t.insert(p("13.0.0.0/24"), 1).unwrap();
+    assert_eq!(t.shared.header(7) & EXPANDED, 0);
+    assert_eq!([9, 10, 31].map(|i| r.lookup(7 << 13 | i << 8)), [9, NO_ROUTE, NO_ROUTE]);
+}
+
+/// A route can be removed where it is even if its neighbors have the same next hop.
+#[test]
+fn equal_neighbors_are_removed_alone() {
+    let t = Lpm::new().unwrap();
+    t.load((0..8).map(|i| (Prefix::new(i << 9, 23).unwrap(), 6))).unwrap();
+    let (r, header) = (t.reader(), t.shared.header(0));
+    t.remove(p("0.0.4.0/23"));
+    assert_eq!((t.shared.header(0), t.control().blocks()), (header, 0));
+    assert_eq!([3, 4, 5, 6].map(|i| r.lookup(i << 8)), [6, NO_ROUTE, NO_ROUTE, 6]);
+}
+
+#[test]
+fn many_routes_are_sorted_as_few_are() {
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut routes: Vec<u64> = (0..if cfg!(miri) { 100 } else { 50_000u64 })
+        .map(|i| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Many are for the same prefixes.
+            (x >> 33 & 0xff_ff00_000f) << 25 | i
+        })
+        .collect();
+    let mut wanted = routes.clone();
+    wanted.sort_by_key(|p| p >> 25);
+    sort(&mut routes);
+    assert!(routes == wanted);
+    sort(&mut routes);
+    assert!(routes == wanted);
+}
+
+/// The memory of the table's pages.
+#[cfg(not(miri))]
+fn kilobytes(table: &Lpm) -> usize {
+    use std::os::unix::fs::FileExt;
+    let first = table.shared.table.as_ptr() as usize / 4096;
+    let mut pages = vec![0; (table.shared.table.mask() + 1) * 4 / 4096 * 8];
+    std::fs::File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut pages, first as u64 * 8).unwrap();
+    let (pages, _) = pages.as_chunks::<8>();
+    pages.iter().filter(|page| u64::from_le_bytes(**page) >> 63 == 1).count() * 4
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_small_table_is_small() {
+    let texts = "0.0.0.0/0 0.0.0.0/1 128.0.0.0/1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 10.1.0.0/16 10.1.2.0/24 10.1.2.3/32 \
+                 203.0.113.0/24";
+    let routes: Vec<_> = texts.split(' ').filter(|t| !t.is_empty()).map(p).zip(1..).collect();
+    for at_once in [true, false] {
+        let t = Lpm::new().unwrap();
+        if at_once {
+            t.load(routes.clone()).unwrap();
+        } else {
+            for &(prefix, hop) in &routes {
+                t.insert(prefix, hop).unwrap();
+            }
+        }
+        let used = kilobytes(&t);
+        assert!((16..=64).contains(&used), "{used} KB");
+    }
+}
+
+#[test]
 fn a_reader_inside_holds_groups_back() {
     let t = Lpm::new().unwrap();
     let r = t.reader();
@@ -216,9 +317,11 @@ fn prefix() -> impl Strategy<Value = Prefix> {
 }
 
 fn addr() -> impl Strategy<Value = u32> {
-    (0u32..4, 0u32..4, 0u32..3, any::<u32>()).prop_map(|(hi, mid, low, any)| match low {
+    (0u32..4, 0u32..4, 0u32..5, any::<u32>()).prop_map(|(hi, mid, low, any)| match low {
         0 => hi << 30 | mid << 8 | any & 0xff,
         1 => hi << 30 | mid << 7 | any & 1,
+        // Different /24s of one or two lines.
+        2 | 3 => (hi & 1) << 13 | any & 0x1f01,
         _ => hi << 30 | (any & 3) << 22 | mid << 14 | any & 0x81,
     })
 }
@@ -239,11 +342,15 @@ proptest! {
 
     #[test]
     fn same_as_naive(
+        blocks in 0..12usize, waiting in 0..4usize,
         ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 80 }),
         addrs in prop::collection::vec(addr(), if cfg!(miri) { 4 } else { 40 })
     ) {
         let table = Lpm::new().unwrap();
-        let readers: Vec<_> = Kernel::usable().into_iter().map(|k| table.reader_with(k)).collect();
+        table.control().set_blocks(blocks, waiting);
+        let kernels = || Kernel::usable().into_iter().map(|k| table.reader_with(k)).collect::<Vec<_>>();
+        // A table that nobody reads is loaded in another way.
+        let mut readers = if blocks % 2 == 0 { kernels() } else { Vec::new() };
         let mut naive = Naive::default();
         let mut used = Vec::new();
         for op in ops {
@@ -269,6 +376,9 @@ proptest! {
                     naive.0.clear();
                 }
             }
+            if readers.is_empty() {
+                readers = kernels();
+            }
             let ends = used.iter().flat_map(|p| [p.first(), p.last(), p.first().wrapping_sub(1), p.last().wrapping_add(1)]);
             let probe: Vec<u32> = addrs.iter().copied().chain(ends).collect();
             let routes: Vec<_> = probe.iter().map(|a| naive.route(*a)).collect();
@@ -288,6 +398,13 @@ proptest! {
             let tops: std::collections::BTreeSet<u32> =
                 naive.0.iter().filter(|r| r.0.len() > 24).map(|r| r.0.first() >> 8).collect();
             prop_assert_eq!(table.groups(), tops.len());
+            // Every block is that of a line.
+            let all: std::collections::BTreeSet<u32> = used.iter().map(|p| p.first() >> 13).collect();
+            let in_blocks = all.iter().filter(|l| table.shared.header(**l as usize) & EXPANDED != 0).count();
+            prop_assert_eq!(table.control().blocks(), in_blocks);
+            if blocks % 3 == 0 {
+                readers.clear();
+            }
         }
     }
 }
@@ -321,6 +438,8 @@ fn readers_are_never_wrong() {
     table
         .load(prefixes.iter().enumerate().filter(|(_, p)| p.len() == stay).map(|(i, &p)| (p, i as u32)))
         .unwrap();
+    // Blocks come and go quickly.
+    table.control().set_blocks(64, 2);
     let changing: Vec<(Prefix, u32)> =
         prefixes.iter().enumerate().filter(|(_, p)| p.len() != stay).map(|(i, &p)| (p, i as u32)).collect();
     let stop = AtomicBool::new(false);
@@ -396,6 +515,7 @@ fn every_answer_was_right_at_some_moment() {
         tables.push(now);
     }
     let table = Lpm::new().unwrap();
+    table.control().set_blocks(8, 1);
     // The numbers of changes that have begun and that have finished.
     let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {

@@ -121,8 +121,12 @@ impl Program {
                 out.write_all(result.as_bytes()).and_then(|()| out.flush())
             }
         };
-        if let (Err(e), Some((name, _))) = (written, &file) {
-            log.error(None, &format!("{name}: {}", runtime::reason(&e)));
+        let name = file.as_ref().map_or("standard output", |(name, _)| name);
+        match written {
+            // A reader of standard output that has gone needs no more.
+            Err(e) if file.is_none() && e.kind() == std::io::ErrorKind::BrokenPipe => {}
+            Err(e) => log.error(None, &format!("{name}: {}", runtime::reason(&e))),
+            Ok(()) => {}
         }
     }
 

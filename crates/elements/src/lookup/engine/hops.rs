@@ -1,6 +1,7 @@
 //! Next hops by number: workers read them without a lock; one writer allocates and frees the numbers.
 
-use std::collections::HashMap;
+use super::fold::Fold;
+use hashbrown::HashTable;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -27,8 +28,10 @@ impl NextHop {
     }
 }
 
-const CHUNK: usize = 4096;
-const CHUNKS: usize = (MAX_HOP as usize + 1) / CHUNK;
+/// The numbers in the first chunk. The second has as many, and each further one as many as all before it
+/// together, so that a table with few next hops is small.
+const FIRST: usize = 1024;
+const CHUNKS: usize = ((MAX_HOP as usize + 1) / FIRST).ilog2() as usize + 1;
 /// The minimum time between the removal of a number's last route and the reuse of the number: no worker
 /// processes a batch for so long.
 const REST: Duration = Duration::from_secs(10);
@@ -37,15 +40,26 @@ const REST: Duration = Duration::from_secs(10);
 ///
 /// A number read from a route table is looked up here after an acquire fence; the writer stores the next hop
 /// before a release fence and then the route. So a reader that sees the route sees its next hop.
-pub(in crate::lookup) struct Hops(Box<[OnceLock<Box<[AtomicU64]>>]>);
+pub(in crate::lookup) struct Hops([OnceLock<Box<[AtomicU64]>>; CHUNKS]);
+
+/// The chunk of a number, and its place there.
+#[inline]
+fn chunk_of(number: u32) -> (usize, usize) {
+    let number = number as usize;
+    match number / FIRST {
+        0 => (0, number),
+        times => (times.ilog2() as usize + 1, number - (FIRST << times.ilog2())),
+    }
+}
 
 impl Hops {
     pub(in crate::lookup) fn new() -> Self {
-        Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
+        Self([const { OnceLock::new() }; CHUNKS])
     }
     #[inline]
     fn place(&self, number: u32) -> Option<&AtomicU64> {
-        self.0.get(number as usize / CHUNK)?.get()?.get(number as usize % CHUNK)
+        let (chunk, place) = chunk_of(number);
+        self.0.get(chunk)?.get()?.get(place)
     }
     /// Those with the first numbers, which a loop over many packets finds with fewer loads.
     #[inline]
@@ -65,9 +79,11 @@ impl Hops {
         self.place(number).map(|p| NextHop::unpack(p.load(Relaxed)))
     }
     fn set(&self, number: u32, packed: u64) {
-        if let Some(chunk) = self.0.get(number as usize / CHUNK) {
-            let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect());
-            if let Some(place) = chunk.get(number as usize % CHUNK) {
+        let (index, place) = chunk_of(number);
+        if let Some(chunk) = self.0.get(index) {
+            let len = FIRST << index.saturating_sub(1);
+            let chunk = chunk.get_or_init(|| (0..len).map(|_| AtomicU64::new(0)).collect());
+            if let Some(place) = chunk.get(place) {
                 place.store(packed, Relaxed);
             }
         }
@@ -78,7 +94,8 @@ const NONE: u32 = u32::MAX;
 
 /// The writer's side: which number a next hop has, and how many routes use it.
 pub(in crate::lookup) struct Numbers {
-    by_value: HashMap<u64, u32>,
+    by_value: HashTable<u32>,
+    fold: Fold,
     used: Vec<Use>,
     /// The free numbers that cannot be reused yet, each once, in the order in which they lost their last
     /// routes.
@@ -98,7 +115,13 @@ struct Use {
 
 impl Default for Numbers {
     fn default() -> Self {
-        Self { by_value: HashMap::new(), used: Vec::new(), oldest: NONE, newest: NONE }
+        Self {
+            by_value: HashTable::new(),
+            fold: Fold::default(),
+            used: Vec::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
     }
 }
 
@@ -107,7 +130,10 @@ impl Numbers {
     /// another next hop. `None`: there are too many.
     pub(in crate::lookup) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
         let packed = hop.pack();
-        if let Some(&number) = self.by_value.get(&packed) {
+        let hash = self.fold.hash(packed);
+        let used = &self.used;
+        let value = |n: u32| used.get(n as usize).map(|u: &Use| u.packed);
+        if let Some(&number) = self.by_value.find(hash, |&n| value(n) == Some(packed)) {
             return Some(number);
         }
         let number = match self.rested() {
@@ -117,12 +143,17 @@ impl Numbers {
         let entry = Use { packed, routes: 0, since: None, older: NONE, newer: NONE };
         match self.used.get_mut(number as usize) {
             Some(old) => {
-                self.by_value.remove(&old.packed);
+                let hash = self.fold.hash(old.packed);
+                if let Ok(there) = self.by_value.find_entry(hash, |&n| n == number) {
+                    there.remove();
+                }
                 *old = entry;
             }
             None => self.used.push(entry),
         }
-        self.by_value.insert(packed, number);
+        let (fold, used) = (&self.fold, &self.used);
+        let hash_of = |&n: &u32| used.get(n as usize).map_or(0, |u| fold.hash(u.packed));
+        self.by_value.insert_unique(hash, number, hash_of);
         hops.set(number, packed);
         Some(number)
     }
@@ -189,7 +220,7 @@ mod tests {
         let (a, b) = (number(hop(1)), number(hop(2)));
         assert_eq!((number(hop(1)), a == b), (a, false));
         assert_eq!((hops.get(a), hops.get(b)), (Some(hop(1)), Some(hop(2))));
-        assert_eq!(hops.get(a + CHUNK as u32), None);
+        assert_eq!(hops.get(a + FIRST as u32), None);
         numbers.release(b);
         assert_ne!(numbers.number(&hops, hop(3)), Some(b));
         assert_eq!(hops.get(b), Some(hop(2)));
@@ -197,6 +228,23 @@ mod tests {
         numbers.used[b as usize].since = Instant::now().checked_sub(REST);
         assert_eq!(numbers.number(&hops, hop(4)), Some(b));
         assert_eq!(hops.get(b), Some(hop(4)));
+    }
+
+    #[test]
+    fn every_number_has_a_place() {
+        let first = FIRST as u32;
+        assert_eq!([0, first - 1].map(chunk_of), [(0, 0), (0, FIRST - 1)]);
+        assert_eq!([first, 2 * first - 1].map(chunk_of), [(1, 0), (1, FIRST - 1)]);
+        assert_eq!([2 * first, 4 * first - 1].map(chunk_of), [(2, 0), (2, 2 * FIRST - 1)]);
+        assert_eq!(chunk_of(MAX_HOP), (CHUNKS - 1, (FIRST << (CHUNKS - 2)) - 1));
+        let hops = Hops::new();
+        let numbers: Vec<u32> = (0..6).flat_map(|times| [first << times, (first << times) - 1]).collect();
+        numbers.iter().for_each(|&number| hops.set(number, NextHop { gateway: None, port: number }.pack()));
+        for number in numbers {
+            let hop = Some(NextHop { gateway: None, port: number });
+            assert_eq!((hops.get(number), hops.get_after(hops.first(), number)), (hop, hop));
+        }
+        assert_eq!(hops.get(u32::MAX), None);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! The routing table behind every lookup element: Click's transactions and listings over
 //! [`tables::Lpm`].
 
+use super::fold::Fold;
 use super::hops::{Hops, NextHop, Numbers};
 use super::text::{Command, Route, address, line};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use lang::args::NameDb;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
+use tables::lpm::MAX_HOP;
 use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
 
 /// The position of a new route in the listing.
@@ -34,21 +37,64 @@ struct Slot {
     added: bool,
 }
 
+/// A position of the listing in 8 bytes: address (32 bits), length (6), `added` (1) and next hop (25). All
+/// ones is an empty position, for no length is 63.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Position(u64);
+
+impl Position {
+    const EMPTY: Self = Self(u64::MAX);
+
+    fn new(slot: Slot) -> Self {
+        let Slot { prefix, hop, added } = slot;
+        let low = u64::from(prefix.len()) << 26 | u64::from(added) << 25 | u64::from(hop & MAX_HOP);
+        Self(u64::from(prefix.first()) << 32 | low)
+    }
+    fn slot(self) -> Option<Slot> {
+        let prefix = Prefix::new((self.0 >> 32) as u32, (self.0 >> 26 & 63) as u8)?;
+        Some(Slot { prefix, hop: self.0 as u32 & MAX_HOP, added: self.0 >> 25 & 1 == 1 })
+    }
+    /// What identifies the route: address and length.
+    fn key(self) -> u64 {
+        self.0 >> 26
+    }
+}
+
+fn key(prefix: Prefix) -> u64 {
+    u64::from(prefix.first()) << 6 | u64::from(prefix.len())
+}
+
 /// State that only the writers use.
 struct Control {
-    slots: Vec<Option<Slot>>,
+    positions: Vec<Position>,
     free: Free,
-    by_prefix: HashMap<Prefix, u32>,
+    /// The positions of the routes, by prefix.
+    by_prefix: HashTable<u32>,
+    fold: Fold,
     numbers: Numbers,
 }
 
 impl Control {
+    fn key_at(positions: &[Position], place: u32) -> u64 {
+        positions.get(place as usize).map_or(u64::MAX, |p| p.key())
+    }
+    fn place(&self, prefix: Prefix) -> Option<u32> {
+        let key = key(prefix);
+        self.by_prefix.find(self.fold.hash(key), |&p| Self::key_at(&self.positions, p) == key).copied()
+    }
     fn slot(&self, prefix: Prefix) -> Option<Slot> {
-        self.slots.get(*self.by_prefix.get(&prefix)? as usize).copied().flatten()
+        self.positions.get(self.place(prefix)? as usize)?.slot()
+    }
+    /// The routes in the order of the listing.
+    fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.positions.iter().filter_map(|p| p.slot())
     }
     fn vacate(&mut self, place: u32) {
-        if let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) {
-            self.numbers.release(slot.hop);
+        if let Some(position) = self.positions.get_mut(place as usize) {
+            if let Some(slot) = position.slot() {
+                self.numbers.release(slot.hop);
+            }
+            *position = Position::EMPTY;
         }
         match &mut self.free {
             Free::First(heap) => heap.push(Reverse(place)),
@@ -61,40 +107,52 @@ impl Control {
             Free::First(heap) => heap.peek().map(|r| r.0),
             Free::Last(stack) => stack.last().copied(),
         };
-        free.unwrap_or(self.slots.len() as u32)
+        free.unwrap_or(self.positions.len() as u32)
     }
     /// Fills the position that `next_place` returned.
     fn fill(&mut self, place: u32, slot: Slot) {
-        match self.slots.get_mut(place as usize) {
+        match self.positions.get_mut(place as usize) {
             Some(empty) => {
-                *empty = Some(slot);
+                *empty = Position::new(slot);
                 match &mut self.free {
                     Free::First(heap) => drop(heap.pop()),
                     Free::Last(stack) => drop(stack.pop()),
                 }
             }
-            None => self.slots.push(Some(slot)),
+            None => self.positions.push(Position::new(slot)),
         }
+    }
+    /// The entry of a prefix among the positions of all routes.
+    fn entry(&mut self, prefix: Prefix) -> Entry<'_, u32> {
+        let (key, fold, positions) = (key(prefix), &self.fold, &self.positions);
+        let same = |&place: &u32| Self::key_at(positions, place) == key;
+        self.by_prefix.entry(fold.hash(key), same, |&p| fold.hash(Self::key_at(positions, p)))
     }
     fn put(&mut self, slot: Slot) {
         self.numbers.hold(slot.hop);
-        let old = self.by_prefix.get(&slot.prefix).copied();
+        let old = self.place(slot.prefix);
         if let (Free::First(_), Some(place)) = (&self.free, old) {
-            if let Some(Some(there)) = self.slots.get_mut(place as usize) {
-                let hop = std::mem::replace(there, slot).hop;
-                self.numbers.release(hop);
+            if let Some(there) = self.positions.get_mut(place as usize) {
+                let before = std::mem::replace(there, Position::new(slot)).slot();
+                before.into_iter().for_each(|before| self.numbers.release(before.hop));
             }
             return;
         }
         let place = self.next_place();
+        match self.entry(slot.prefix) {
+            Entry::Occupied(mut there) => *there.get_mut() = place,
+            Entry::Vacant(vacant) => {
+                vacant.insert(place);
+            }
+        }
         self.fill(place, slot);
-        self.by_prefix.insert(slot.prefix, place);
         if let Some(old) = old {
             self.vacate(old);
         }
     }
     fn take_out(&mut self, prefix: Prefix) {
-        if let Some(place) = self.by_prefix.remove(&prefix) {
+        if let Entry::Occupied(there) = self.entry(prefix) {
+            let (place, _) = there.remove();
             self.vacate(place);
         }
     }
@@ -137,8 +195,13 @@ impl Routes {
             Order::FirstFree => Free::First(BinaryHeap::new()),
             Order::LastFreed => Free::Last(Vec::new()),
         };
-        let control =
-            Control { slots: Vec::new(), free, by_prefix: HashMap::new(), numbers: Numbers::default() };
+        let control = Control {
+            positions: Vec::new(),
+            free,
+            by_prefix: HashTable::new(),
+            fold: Fold::default(),
+            numbers: Numbers::default(),
+        };
         Ok(Self {
             lpm: Lpm::new()?,
             hops: Hops::new(),
@@ -183,21 +246,27 @@ impl Routes {
 
     fn bulk(&self, routes: &[(Prefix, NextHop)], added: bool) -> Result<usize, String> {
         let control = &mut *self.control();
-        control.by_prefix.reserve(routes.len());
-        control.slots.reserve(routes.len());
+        let (fold, positions) = (&control.fold, &control.positions);
+        control.by_prefix.reserve(routes.len(), |&p| fold.hash(Control::key_at(positions, p)));
+        control.positions.reserve(routes.len());
         let mut numbered = Vec::with_capacity(routes.len());
         let mut done = Ok(0);
         for &(prefix, hop) in routes {
             let place = control.next_place();
-            let Entry::Vacant(vacant) = control.by_prefix.entry(prefix) else {
+            let Entry::Vacant(vacant) = control.entry(prefix) else {
                 done = done.map(|twice| twice + 1);
                 continue;
             };
+            vacant.insert(place);
             let Some(hop) = control.numbers.number(&self.hops, hop) else {
+                // The place is not filled yet, so its entry is found by number.
+                let hash = control.fold.hash(key(prefix));
+                if let Ok(there) = control.by_prefix.find_entry(hash, |&p| p == place) {
+                    there.remove();
+                }
                 done = Err(TOO_MANY.to_owned());
                 break;
             };
-            vacant.insert(place);
             control.numbers.hold(hop);
             control.fill(place, Slot { prefix, hop, added });
             numbered.push((prefix, hop));
@@ -222,8 +291,8 @@ impl Routes {
         self.adopted.call_once(|| {
             let added: Vec<_> = {
                 let control = old.control();
-                let slots = control.slots.iter().flatten().filter(|s| s.added);
-                slots.filter_map(|s| Some((s.prefix, old.hop(s.hop)?))).collect()
+                let added = control.slots().filter(|s| s.added);
+                added.filter_map(|s| Some((s.prefix, old.hop(s.hop)?))).collect()
             };
             let outputs = self.outputs();
             let fit: Vec<_> = added.into_iter().filter(|(_, hop)| hop.port < outputs).collect();
@@ -234,7 +303,7 @@ impl Routes {
     /// Whether the output of every configured route is one of this many.
     pub(in crate::lookup) fn configured_fit(&self, outputs: u32) -> bool {
         let control = self.control();
-        control.slots.iter().flatten().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
+        control.slots().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
     }
     /// Sets another number of outputs: routes to outputs that no longer exist are removed.
     pub(in crate::lookup) fn set_outputs(&self, outputs: u32) {
@@ -243,9 +312,7 @@ impl Routes {
         }
         let control = &mut *self.control();
         let gone: Vec<_> = control
-            .slots
-            .iter()
-            .flatten()
+            .slots()
             .filter(|s| self.hop(s.hop).is_none_or(|h| h.port >= outputs))
             .map(|s| s.prefix)
             .collect();
@@ -378,10 +445,10 @@ impl Routes {
     pub(in crate::lookup) fn flush(&self) {
         let control = &mut *self.control();
         self.lpm.clear();
-        for (_, place) in std::mem::take(&mut control.by_prefix) {
+        for place in std::mem::take(&mut control.by_prefix) {
             control.vacate(place);
         }
-        control.slots.clear();
+        control.positions.clear();
         match &mut control.free {
             Free::First(heap) => heap.clear(),
             Free::Last(stack) => stack.clear(),
@@ -392,7 +459,7 @@ impl Routes {
     pub(in crate::lookup) fn table(&self) -> String {
         let control = self.control();
         let mut text = String::new();
-        for slot in control.slots.iter().flatten() {
+        for slot in control.slots() {
             if let Some(hop) = self.hop(slot.hop) {
                 text += &line(slot.prefix, hop.gateway, hop.port as i32, '\t');
                 text.push('\n');

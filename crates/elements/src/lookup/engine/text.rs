@@ -43,6 +43,11 @@ impl Route {
         words.next().is_none().then_some(Self { prefix, gateway, output })
     }
 
+    /// Parses the most common form quickly; `None` does not mean that [`Route::parse`] cannot read it.
+    pub(in crate::lookup) fn parse_plain(text: &str) -> Option<Self> {
+        plain(text.as_bytes())
+    }
+
     /// The route's next hop, if its output is one of `outputs`.
     pub(in crate::lookup) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
         let port = u32::try_from(self.output?).ok().filter(|p| *p < outputs)?;
@@ -58,18 +63,19 @@ impl Route {
 /// is then read word by word. Large tables are read several times as fast.
 fn plain(text: &[u8]) -> Option<Route> {
     /// Reads a number of at most `digits` digits without leading zero; returns it and the rest.
+    #[inline(always)]
     fn number(text: &[u8], digits: usize) -> Option<(u32, &[u8])> {
-        let end = text
-            .iter()
-            .take(digits + 1)
-            .position(|c| !c.is_ascii_digit())
-            .unwrap_or(text.len().min(digits + 1));
-        let (word, rest) = text.split_at_checked(end).filter(|(w, _)| (1..=digits).contains(&w.len()))?;
-        if word.len() > 1 && word.first() == Some(&b'0') {
-            return None;
+        let (mut value, mut rest) = (0, text);
+        while let Some((digit @ b'0'..=b'9', behind)) = rest.split_first() {
+            if text.len() - rest.len() == digits {
+                return None;
+            }
+            (value, rest) = (value * 10 + u32::from(digit - b'0'), behind);
         }
-        Some((word.iter().fold(0, |n, c| n * 10 + u32::from(c - b'0')), rest))
+        let length = text.len() - rest.len();
+        (length == 1 || length > 1 && text.first() != Some(&b'0')).then_some((value, rest))
     }
+    #[inline(always)]
     fn quad(mut text: &[u8]) -> Option<(u32, &[u8])> {
         let mut address = 0;
         for i in 0..4 {
