@@ -1,21 +1,27 @@
-"""TCP from host to host through three forwarders in turn: Valiant, dpdk-testpmd and the Linux kernel.
+"""TCP and small packets from host to host through three forwarders in turn: Valiant, dpdk-testpmd and the Linux kernel.
 
 All three use the same cables, the same hosts and the same offload settings (off), and take turns, so that what disturbs
 the machine disturbs all of them. Valiant and testpmd use the same AF_XDP ports on the router's ends of the cables.
 """
 
 import json
+import os
 import pathlib
 import shutil
 import statistics
 import time
 
 import lab as lab_module
-from lab import LabError, cpu_seconds, sh, wait_for
+from lab import ROOT, LabError, cpu_seconds, sh, wait_for
 
 # busy_budget=0: the driver's preferred busy polling needs a tuned NIC queue and makes veth ports slower and uneven.
 AF_XDP = "net_af_xdp{i},iface={dev},busy_budget=0"
 FLAT = ("10.9.0.1", "10.9.0.2")
+LOADER = ROOT / "tests" / "lab" / "udpload.py"
+# The loads at which the processor time of a packet is measured: packets a second, and how many the host sends at a time.
+LOADS = ((50_000, 1), (200_000, 8))
+TRIES = 4
+NAMES = {"valiant": "Valiant (IP router)", "testpmd": "dpdk-testpmd (io)", "kernel": "Linux kernel (IP)"}
 
 
 class Placement:
@@ -46,7 +52,6 @@ class Comparison:
     def prepare(self):
         for host, address in zip((self.client, self.server), FLAT):
             host.ip("addr", "add", address + "/24", "dev", "eth0", check=False)
-        self.iperf = self.server.popen("taskset", "-c", self.place.server, "iperf3", "-s", "-p", "5300")
 
     # Each start_* returns the address to send to, the forwarder's process or None, and a function that undoes the start.
 
@@ -80,7 +85,10 @@ class Comparison:
 
     def measure(self, start, seconds):
         address, process, undo = start()
+        # A server of its own: one whose last client was cut off would remain busy with it.
+        server = self.server.popen("taskset", "-c", self.place.server, "iperf3", "-s", "-1", "-p", "5300")
         try:
+            wait_for("iperf3 -s", lambda: "5300" in self.server.sh("ss", "-Hltn"), 3)
             wait_for(f"{address} through {start.__name__}", lambda: self._ping(address), 15)
             before, cpu = busy(), cpu_seconds(process.pid) if process else 0.0
             began = time.monotonic()
@@ -98,17 +106,80 @@ class Comparison:
                 "forwarder_cpu": (cpu_seconds(process.pid) - cpu) / took if process else None,
             }
         finally:
+            self.lab.stop(server)
             undo()
+
+    def processor_time(self, start, load, seconds):
+        """The processor time of everything that a packet meets from host to host, at a given load of 64-byte packets."""
+        address, _, undo = start()
+        pps, group = load
+        try:
+            wait_for(f"{address} through {start.__name__}", lambda: self._ping(address), 15)
+            for _ in range(TRIES):
+                sender = self.client.popen("taskset", "-c", self.place.client, LOADER, "send", address, pps, group, seconds + 1)
+                time.sleep(0.5)
+                before, began = (self._counts(), self._spent()), time.monotonic()
+                time.sleep(seconds)
+                after, took = (self._counts(), self._spent()), time.monotonic() - began
+                sender.wait(seconds + 20)
+                sent, packets = (b - a for a, b in zip(before[0], after[0]))
+                # A machine that was stopped meanwhile has not even sent.
+                if sent > 0.9 * pps * took and packets > 0:
+                    break
+            else:
+                raise LabError(f"{start.__name__}: {sent:,} packets sent and {packets:,} arrived in {took:.1f} s")
+            return {"pps": packets / took, "ns": (after[1] - before[1]) / packets * 1e9}
+        finally:
+            undo()
+
+    def _counts(self):
+        """Packets that the client has sent and the server has received."""
+        return [int(host.sh("cat", f"/sys/class/net/eth0/statistics/{what}_packets"))
+                for host, what in ((self.client, "tx"), (self.server, "rx"))]
+
+    def _spent(self):
+        """Seconds that the machine's processors have worked, without what processes outside the lab have used. Where the
+        kernel handles packets is not always known (softirqs run in anybody's time), so hosts and forwarder are not separated."""
+        tick = os.sysconf("SC_CLK_TCK")
+        fields = [int(x) for x in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        worked = (sum(fields) - fields[3] - fields[4] - fields[7]) / tick
+        ours = {int(p) for space in self.lab.spaces.values() for p in sh("ip", "netns", "pids", space.name).split()}
+        for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                text = path.read_text()
+            except OSError:
+                continue
+            if int(path.parent.name) not in ours and "(ksoftirqd" not in text:
+                # With what children that have ended had used.
+                worked -= sum(map(int, text.rpartition(")")[2].split()[11:15])) / tick
+        return worked
+
+    def run_loads(self, rounds, seconds, say, with_valiant=True):
+        """Rounds of all forwarders at each load; returns load -> name -> list of measurements."""
+        sink = self.server.popen("taskset", "-c", self.place.server, LOADER, "sink")
+        starts = self._starts(with_valiant)
+        names = list(starts)
+        results: dict[tuple[int, int], dict[str, list[dict[str, float]]]] = {load: {n: [] for n in names} for load in LOADS}
+        for i in range(rounds):
+            for load in LOADS:
+                for name in names[i % len(names):] + names[: i % len(names)]:
+                    got = self.processor_time(starts[name], load, seconds)
+                    results[load][name].append(got)
+                    say(f"round {i + 1}  {name:8}  {got['pps']:8,.0f} packets/s   {got['ns']:7,.0f} ns of processor time each")
+        self.lab.stop(sink)
+        return results
 
     def _ping(self, address):
         return " 0% packet loss" in self.client.sh("ping", "-c", "1", "-W", "0.2", address, check=False)
 
+    def _starts(self, with_valiant):
+        starts = {"testpmd": self.start_testpmd, "kernel": self.start_kernel}
+        return {"valiant": self.start_router, **starts} if with_valiant else starts
+
     def run(self, rounds, seconds, say, with_valiant=True):
         """Rounds of all forwarders; returns name -> list of measurements."""
         self.prepare()
-        starts = {"testpmd": self.start_testpmd, "kernel": self.start_kernel}
-        if with_valiant:
-            starts = {"valiant": self.start_router, **starts}
+        starts = self._starts(with_valiant)
         results: dict[str, list[dict[str, float]]] = {name: [] for name in starts}
         names = list(starts)
         for i in range(rounds):
@@ -117,7 +188,6 @@ class Comparison:
                 got = self.measure(starts[name], seconds)
                 results[name].append(got)
                 say(f"round {i + 1}  {name:8}  {got['gbps']:6.2f} Gbit/s   {got['retransmits']:5} retransmits")
-        self.lab.stop(self.iperf)
         return results
 
 
@@ -143,9 +213,8 @@ def summary(results, place):
     for name, runs in results.items():
         rates = [r["gbps"] for r in runs]
         median[name] = statistics.median(rates)
-        what = {"valiant": "Valiant (IP router)", "testpmd": "dpdk-testpmd (io)", "kernel": "Linux kernel (IP)"}[name]
         ports = "no port: passes buffers" if name == "kernel" else "AF_XDP"
-        lines.append(f"{what:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
+        lines.append(f"{NAMES[name]:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
     ratio = median["valiant"] / median["testpmd"] if "valiant" in median else None
     if ratio is not None:
         # The measurements of one round are made in the same conditions; the figure is the median of the rounds' ratios.
@@ -153,12 +222,32 @@ def summary(results, place):
         ratio = statistics.median(pairs)
         lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
                      "target 0.95)")
+        of_kernel = [v["gbps"] / k["gbps"] for v, k in zip(results["valiant"], results["kernel"])]
+        lines.append(f"{'Valiant / kernel':22} {statistics.median(of_kernel):6.2f}          "
+                     f"(rounds: {', '.join(f'{p:.2f}' for p in of_kernel)})")
     runs = results.get("valiant", results["testpmd"])
     hosts = statistics.median(r["hosts_busy"] for r in runs)
     forwarder = statistics.median(r["forwarder_cpu"] or 0 for r in runs)
     lines.append(limit(hosts, forwarder))
     lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload off for all.")
     return lines, ratio
+
+
+def summary_of_loads(results):
+    """What `run_loads` has found, as lines of text."""
+    lines = []
+    for (pps, group), measured in results.items():
+        lines.append(f"{pps:,} packets of 64 bytes a second, {group} at a time: processor time of a packet")
+        for name, runs in measured.items():
+            times, rates = ([r[key] for r in runs] for key in ("ns", "pps"))
+            short = "" if statistics.median(rates) > 0.98 * pps else f", only {statistics.median(rates):,.0f} packets/s arrived"
+            lines.append(f"  {NAMES[name]:22} {statistics.median(times):7,.0f} ns   ({min(times):,.0f} to {max(times):,.0f}{short})")
+        if "valiant" in measured:
+            pairs = [v["ns"] / t["ns"] for v, t in zip(measured["valiant"], measured["testpmd"])]
+            lines.append(f"  {'Valiant / testpmd':22} {statistics.median(pairs):7.2f}      "
+                         f"(rounds: {', '.join(f'{p:.2f}' for p in pairs)})")
+    lines.append("All processors together, user, system and softirq, the hosts' part included, which is the same for all three.")
+    return lines
 
 
 def limit(hosts, forwarder):

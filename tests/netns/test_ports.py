@@ -32,6 +32,7 @@ from harness import (
 from lab import Lab, Namespace, cpu_seconds, the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
+LOADER = ROOT / "tests" / "lab" / "udpload.py"
 
 
 def iperf(client: Namespace, server: Namespace, to: str, seconds: float = 1, *options: str) -> float:
@@ -264,6 +265,24 @@ def an_idle_worker_sleeps_until_packets_come_on_af_xdp(lab: Lab) -> None:
 @case(Plain)
 def an_idle_worker_sleeps_until_packets_come_on_af_packet(lab: Lab) -> None:
     sleeps_until_packets_come(lab, "AF_PACKET")
+
+
+@case(RouterNet, 3)
+def a_router_sleeps_between_packets_that_come_singly(net: RouterNet) -> None:
+    a, pps = net.hosts[0], 10_000
+    net.hosts[1].popen(LOADER, "sink")
+    wait_for("a ping", lambda: ping(a, "10.0.2.2"), 3)
+    sender = a.popen(LOADER, "send", "10.0.2.2", pps, 1, 3)
+    time.sleep(0.5)
+    inlet = next(name for name in net.router.read("list").split() if name.startswith("FromDevice"))
+    received, before, began = int(net.router.read(f"{inlet}.count")), cpu_seconds(net.router.pid), time.monotonic()
+    time.sleep(2)
+    used = (cpu_seconds(net.router.pid) - before) / (time.monotonic() - began)
+    received = int(net.router.read(f"{inlet}.count")) - received
+    sender.wait(20)
+    check(received > pps / 2, f"{received} packets came in 2 s")
+    # Polling for 50 us after each packet would be half a core.
+    check(used < 0.4, f"used {used:.1%} of a core for {received} packets in 2 s")
 
 
 @case(Plain)

@@ -190,6 +190,19 @@ impl Control {
     }
 }
 
+/// Whether the interface has been set up for busy polling: its interrupts are deferred while somebody polls.
+///
+/// `/sys` may show another network namespace than the thread's, so the number is compared too.
+pub(crate) fn is_tuned_for_busy_polling(interface: &Interface) -> bool {
+    let number = |what: &str| -> u64 {
+        let text = std::fs::read_to_string(format!("/sys/class/net/{}/{what}", interface.name));
+        text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    number("ifindex") == u64::from(interface.index)
+        && number("napi_defer_hard_irqs") > 0
+        && number("gro_flush_timeout") > 0
+}
+
 /// The number of an interface; 0 when there is none of that name.
 pub(crate) fn index_of(name: &str) -> u32 {
     let Ok(name) = CString::new(name) else { return 0 };

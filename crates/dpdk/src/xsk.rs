@@ -96,6 +96,16 @@ pub(crate) fn lost(socket: RawFd) -> Option<u64> {
     statistics(socket).map(|s| s.rx_ring_full + s.rx_dropped)
 }
 
+/// Whether the device puts packets directly into the buffers of an AF_XDP socket, and takes them from there.
+pub(crate) fn is_zero_copy(socket: RawFd) -> bool {
+    let mut options = libc::xdp_options { flags: 0 };
+    let mut len = size_of_val(&options) as libc::socklen_t;
+    let value = (&raw mut options).cast();
+    // SAFETY: plain data, which the kernel fills up to `len`; it refuses what is no AF_XDP socket.
+    let status = unsafe { libc::getsockopt(socket, libc::SOL_XDP, libc::XDP_OPTIONS, value, &mut len) };
+    status == 0 && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+}
+
 fn statistics(socket: RawFd) -> Option<libc::xdp_statistics> {
     // SAFETY: plain data, which the kernel fills up to `len`; it refuses what is no AF_XDP socket.
     unsafe {

@@ -315,6 +315,13 @@ impl Cx<'_> {
         wakers.fds.extend_from_slice(fds);
         wakers.valid = true;
     }
+    /// Counts packets that have come in by a descriptor of [`Cx::idle_until_readable`]. A worker that has got
+    /// several since it last slept expects more: it then sleeps for a short fixed time, so that packets
+    /// gather and not each of them has to wake it.
+    #[inline]
+    pub fn count_arrivals(&mut self, packets: usize) {
+        self.core.arrived += packets as u64;
+    }
     /// Takes the element's task out of the run queue.
     pub fn unschedule(&mut self) {
         if self.core.running == Some(self.me) {

@@ -18,7 +18,7 @@ use crate::placement::{Lanes, PortUse};
 use crate::secrets::without_secrets;
 use crate::store::find_scoped;
 use crate::watchdog::Watchdog;
-use crate::worker::{LONGEST_NAP, Worker};
+use crate::worker::{LONGEST_NAP, Wait, Worker};
 use lang::{Config, Diagnostics, LoadOptions, Source};
 use std::any::Any;
 use std::sync::Arc;
@@ -329,7 +329,7 @@ impl Router {
                     return Duration::ZERO;
                 }
             }
-            limit = workers.iter_mut().map(|w| w.idle(false)).min().unwrap_or(limit);
+            limit = workers.iter_mut().map(|w| w.idle(Wait::Look)).min().unwrap_or(limit);
         }
         if let Some(at) = control_wake {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));

@@ -16,13 +16,16 @@ use std::time::{Duration, Instant};
 const TASKS_PER_ROUND: usize = 128;
 /// Batches from other workers that are processed between two checks of timers and messages.
 const HANDED_PER_ROUND: usize = 128;
-/// How long a worker polls after the last packet before it begins to sleep.
+/// How long a worker whose ports cannot wake it polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
 /// The shortest and the longest sleep of a worker that has polling tasks: the longest is the bound within
 /// which a packet that arrives at a quiet router is noticed.
 const NAP: Duration = Duration::from_micros(20);
 /// The bound within which a quiet worker that polls wakes up.
 pub const LONGEST_NAP: Duration = Duration::from_micros(500);
+/// The sleep of a worker whose ports can wake it, while packets come quickly. At 10 Gb/s of the smallest
+/// packets a fifth of a receive ring of 2048 fills meanwhile.
+const GATHER: Duration = Duration::from_micros(30);
 /// The longest sleep of a worker without anything to poll; messages, and packets from other workers, wake it
 /// at once.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -76,6 +79,17 @@ impl Mailbox {
             bell.ring();
         }
     }
+}
+
+/// How an idle worker finds out that there is work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// It looks again from time to time.
+    Look,
+    /// A descriptor becomes readable.
+    Readable,
+    /// It looks again after [`GATHER`], when several packets will have come.
+    Gather,
 }
 
 /// One replica of the router.
@@ -195,19 +209,17 @@ impl Worker {
         !self.core.run.is_empty()
     }
 
-    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, otherwise a time that
-    /// grows from zero, over short sleeps, to [`LONGEST_NAP`].
-    pub(crate) fn idle(&mut self, woken: bool) -> Duration {
-        let since = *self.idle_since.get_or_insert_with(Instant::now);
-        let mut limit = SLEEP;
-        if self.polls() {
+    /// How long an idle worker may sleep now. If it has to look for work, that is a time that grows from
+    /// zero, over short sleeps, to [`LONGEST_NAP`].
+    pub(crate) fn idle(&mut self, wait: Wait) -> Duration {
+        let mut limit = if wait == Wait::Gather { GATHER } else { SLEEP };
+        if wait == Wait::Look && self.polls() {
+            let since = *self.idle_since.get_or_insert_with(Instant::now);
             if since.elapsed() < SPIN {
                 return Duration::ZERO;
             }
-            if !woken {
-                limit = self.nap;
-                self.nap = (self.nap * 2).min(LONGEST_NAP);
-            }
+            limit = self.nap;
+            self.nap = (self.nap * 2).min(LONGEST_NAP);
         }
         if let Some(at) = self.next_wake() {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
@@ -250,7 +262,12 @@ impl Worker {
                 self.busy();
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
-                let nap = self.idle(waits);
+                let wait = match (waits, self.core.take_arrived()) {
+                    (false, _) => Wait::Look,
+                    (true, 0..=1) => Wait::Readable,
+                    (true, _) => Wait::Gather,
+                };
+                let nap = self.idle(wait);
                 self.in_vain = false;
                 if nap.is_zero() {
                     std::hint::spin_loop();
@@ -262,7 +279,7 @@ impl Worker {
                         self.busy();
                         bell.into_iter().for_each(Bell::get_up);
                     } else {
-                        self.sleep(nap, bell);
+                        self.sleep(nap, bell, wait);
                         self.core.rested();
                         self.slept += nap;
                     }
@@ -272,11 +289,12 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a descriptor of a task is readable, if `bell` is given, or until the worker is woken, at
-    /// most `limit`.
-    fn sleep(&mut self, limit: Duration, bell: Option<&Bell>) {
+    /// Sleeps until a descriptor of a task is readable, if `bell` is given and `wait` says so, or until the
+    /// worker is woken, at most `limit`.
+    fn sleep(&mut self, limit: Duration, bell: Option<&Bell>, wait: Wait) {
         match (bell, self.core.wakers()) {
             (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
+            (Some(bell), Some(_)) if wait == Wait::Gather => bell.nap(limit),
             (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
             // Messages or packets may have come between the check and the sleep; unpark then makes this
             // return at once.

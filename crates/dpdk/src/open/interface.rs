@@ -17,9 +17,12 @@ use crate::netdev::{self, Control, Interface};
 use crate::rights::{self, Capability};
 use crate::status::PortKind;
 use crate::watch;
+use crate::xsk;
 
 /// The largest AF_XDP frame.
 const XDP_FRAME_MAX: usize = PAGE_BUFFER - DEFAULT_HEADROOM - XDP_HEADROOM;
+/// Packets that the kernel may process in one busy poll, as DPDK's driver has it by default.
+const BUSY_BUDGET: u32 = 64;
 /// How long the kernel takes to release a queue after that.
 const XDP_RELEASE: Duration = Duration::from_millis(100);
 
@@ -61,12 +64,18 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
             opening.error("opening AF_XDP sockets", "the packet buffers are not one stretch of memory")
         );
     }
+    // By default the driver sets busy polling up: each poll that finds nothing, and each burst that is sent,
+    // makes the kernel look into the device. Unless the interface defers its interrupts meanwhile, this is
+    // done besides the interrupts' own work: it only costs a system call more.
+    let busy_polls = netdev::is_tuned_for_busy_polling(interface);
+    let budget = if busy_polls { BUSY_BUDGET } else { 0 };
     let mut members = Vec::new();
     for queue in 0..queues {
         // DPDK 22.11 takes several queues in one device only from drivers with combined channels, which veth
         // is not.
         let name = format!("net_af_xdp{}", watch::unique());
-        let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
+        let devargs =
+            format!("{name},iface={},start_queue={queue},queue_count=1,busy_budget={budget}", interface.name);
         let (id, new) = opening.plug(&devargs)?;
         let bus_device = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
         members.push(Member::new(id, bus_device));
@@ -82,7 +91,15 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         member.xdp = Some(Xdp { pool: reservation.pool, descriptors: member.rx_desc, failed });
         started?;
     }
-    let choice = format!("{}: AF_XDP, {}", interface.name, count(queues, "queue"));
+    let mut sockets = members.iter().flat_map(|member| &member.sockets).peekable();
+    let zero_copy = sockets.peek().is_some() && sockets.all(|&socket| xsk::is_zero_copy(socket));
+    let how = match (zero_copy, interface.driver.as_str()) {
+        (true, _) => "zero copy".to_owned(),
+        (false, "") => "copying packets".to_owned(),
+        (false, driver) => format!("copying packets because the driver {driver} has no zero copy"),
+    };
+    let polling = if busy_polls { ", busy polling" } else { "" };
+    let choice = format!("{}: AF_XDP, {}{polling}, {how}", interface.name, count(queues, "queue"));
     Ok(Opened {
         kind: PortKind::AfXdp,
         choice,

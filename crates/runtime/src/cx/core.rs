@@ -57,6 +57,8 @@ pub struct Core {
     /// For each task, the descriptors of which one must be readable before the task has work, if its last run
     /// has reported that.
     pub(super) wakers: Vec<Wakers>,
+    /// Packets that have come in by sockets since the worker last slept.
+    pub(super) arrived: u64,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
     pub(super) staged: Vec<Staged>,
@@ -121,6 +123,7 @@ impl Core {
             exact: batch_size <= 1,
             batch_size: batch_size.clamp(1, MAX_BATCH),
             wakers: vec![Wakers::default(); slots],
+            arrived: 0,
             nonempty: vec![false; slots],
             full: vec![false; slots],
             staged: Vec::with_capacity(64),
@@ -162,6 +165,11 @@ impl Core {
     pub(crate) fn wakers(&self) -> Option<impl Iterator<Item = RawFd> + '_> {
         let all = self.run.queued().all(|slot| self.wakers[slot as usize].valid);
         all.then(|| self.run.queued().flat_map(|slot| self.wakers[slot as usize].fds.iter().copied()))
+    }
+
+    /// The packets that have come in by sockets since the last call.
+    pub(crate) fn take_arrived(&mut self) -> u64 {
+        std::mem::take(&mut self.arrived)
     }
 
     /// Starts accounting for a run of `slot`'s task or timer.

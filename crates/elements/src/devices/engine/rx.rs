@@ -265,6 +265,7 @@ impl Receiver {
             return false;
         }
         self.count.add(n as u64);
+        cx.count_arrivals(n);
         self.batches.count(self.worker, n);
         let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
         if let Some(spreader) = &mut self.spreader {
