@@ -37,6 +37,7 @@
 //! ```
 
 mod control;
+mod occupied;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ use crate::gather::{self, BLOCK, EXPANDED, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 use control::Control;
+use occupied::Occupied;
 use shared::{Shared, TOP, groups_of};
 
 pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
@@ -86,6 +88,7 @@ impl Lpm {
             deep: AtomicBool::new(false),
             default: AtomicU32::new(NO_ROUTE),
             epochs: Epochs::new(),
+            occupied: Occupied::default(),
         };
         let control = Control::new(groups_of(shared.table.mask() + 1));
         Ok(Self { shared: Arc::new(shared), control: Mutex::new(control) })
@@ -213,6 +216,7 @@ impl Lpm {
             done = Some(prefix.last() | 0xff);
             control.wipe(shared, prefix);
         }
+        shared.occupied.clear();
     }
 
     /// The next hop of exactly this route.
@@ -326,11 +330,44 @@ impl LpmReader {
         let n = addrs.len().min(hops.len());
         self.reading(|shared, default| {
             for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
-                self.kernel.headers(&shared.table, addrs, hops);
-                fence(Acquire);
-                self.kernel.hops(&shared.table, addrs, hops, default);
+                match shared.occupied.are_few() {
+                    true => self.read_few(shared, addrs, hops, default),
+                    false => self.read_all(shared, addrs, hops, default),
+                }
             }
         });
+    }
+
+    /// The next hops of at most [`BLOCK`] addresses from the table.
+    #[inline(always)]
+    fn read_all(&self, shared: &Shared, addrs: &[u32], hops: &mut [u32], default: u32) {
+        self.kernel.headers(&shared.table, addrs, hops);
+        fence(Acquire);
+        self.kernel.hops(&shared.table, addrs, hops, default);
+    }
+
+    /// The same while few parts of the address space have routes: from the table only for addresses there.
+    #[inline(always)]
+    fn read_few(&self, shared: &Shared, addrs: &[u32], hops: &mut [u32], default: u32) {
+        // No branch depends on an address.
+        let (mut inside, mut places, mut found) = ([0; BLOCK], [0u8; BLOCK], 0);
+        for (i, (addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
+            *hop = default;
+            (inside[found % BLOCK], places[found % BLOCK]) = (*addr, i as u8);
+            found += usize::from(shared.occupied.has(*addr));
+        }
+        if found == 0 {
+            return;
+        }
+        let mut table_hops = [0; BLOCK];
+        if let (Some(inside), Some(table_hops)) = (inside.get(..found), table_hops.get_mut(..found)) {
+            self.read_all(shared, inside, table_hops, default);
+            for (place, table_hop) in places.iter().zip(table_hops) {
+                if let Some(hop) = hops.get_mut(usize::from(*place)) {
+                    *hop = *table_hop;
+                }
+            }
+        }
     }
 
     /// Reads; once more if the table's first group or block was made meanwhile, for it may already be out of

@@ -298,6 +298,7 @@ impl Control {
             shared.default.store(hop, Relaxed);
             return Ok(());
         }
+        shared.occupied.add(prefix);
         if prefix.len() > SHORT_BITS as u8 {
             self.touch(shared, prefix);
         }
@@ -388,6 +389,7 @@ impl Control {
                 self.paint(shared, prefix, hop)?;
                 continue;
             }
+            shared.occupied.add(prefix);
             self.touch(shared, prefix);
             let [first, last] = [prefix.first(), prefix.last()].map(|addr| (addr >> 8) as usize);
             let line = first / SLOTS;

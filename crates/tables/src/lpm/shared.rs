@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
+use super::occupied::Occupied;
 use crate::epoch::Epochs;
 use crate::gather::{self, EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem::Zeroed;
@@ -63,6 +64,7 @@ pub(super) struct Shared {
     /// Next hop of the default route, or `NO_ROUTE`.
     pub(super) default: AtomicU32,
     pub(super) epochs: Epochs,
+    pub(super) occupied: Occupied,
 }
 
 #[inline(always)]
