@@ -35,6 +35,10 @@
 //! No input, one push output. The MAC header annotation and the packet type annotation (host, broadcast,
 //! multicast, other host) are set.
 //!
+//! A port takes frames of at most the MTU. Hosts at the other end of a veth pair or a TAP send TCP segments
+//! of up to 64 KB, which are to be cut later (TSO), unless that is switched off there
+//! (`ethtool -K INTERFACE tso off gso off`): by AF_PACKET these are lost, by AF_XDP TCP is slow.
+//!
 //! Several routers may open one interface by AF_PACKET, such as one that only monitors: the kernel gives each
 //! of them every packet, so if two of them forward, everything is sent twice. Only a node of a cluster locks
 //! its interfaces (`valiant cluster run`): a node of another cluster does not start on them, and another
