@@ -229,7 +229,7 @@ impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv4<B> {
         // that, in one's complement, in which 0xffff is 0.
         let check = (word & 0xffff) + 0x0100;
         let check = (check + u32::from(check >= 0xffff)) & 0xffff;
-        *bytes = ((word & 0xffff_0000) - (1 << 24) | check).to_be_bytes();
+        *bytes = (((word & 0xffff_0000) - (1 << 24)) | check).to_be_bytes();
         true
     }
 
