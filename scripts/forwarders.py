@@ -222,9 +222,11 @@ def summary(results, place):
         ratio = statistics.median(pairs)
         lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
                      "target 0.95)")
-        of_kernel = [v["gbps"] / k["gbps"] for v, k in zip(results["valiant"], results["kernel"])]
-        lines.append(f"{'Valiant / kernel':22} {statistics.median(of_kernel):6.2f}          "
-                     f"(rounds: {', '.join(f'{p:.2f}' for p in of_kernel)})")
+        # A connection that stood still for all of its round has no rate to compare with.
+        of_kernel = [v["gbps"] / k["gbps"] for v, k in zip(results["valiant"], results["kernel"]) if k["gbps"] > 0]
+        if of_kernel:
+            lines.append(f"{'Valiant / kernel':22} {statistics.median(of_kernel):6.2f}          "
+                         f"(rounds: {', '.join(f'{p:.2f}' for p in of_kernel)})")
     runs = results.get("valiant", results["testpmd"])
     hosts = statistics.median(r["hosts_busy"] for r in runs)
     forwarder = statistics.median(r["forwarder_cpu"] or 0 for r in runs)

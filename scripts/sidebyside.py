@@ -473,7 +473,7 @@ def add_small_pages(parser):
 
 def pages(small, megabytes):
     """Memory for programs while they run: hugepages, or 4 KB pages, of which there are always enough."""
-    return contextlib.nullcontext() if small else hugepages(megabytes)
+    return ended_by_terminate() if small else hugepages(megabytes)
 
 
 @contextlib.contextmanager

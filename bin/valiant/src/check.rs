@@ -141,7 +141,10 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             Ok(router) => {
                 report(&router.config().warnings);
                 let mut text = router.config().unparse();
-                text += &format!("// with a fast path: {}\n", fast_paths(&router, registry).join(", "));
+                let fast = fast_paths(&router, registry);
+                if !fast.is_empty() {
+                    text += &format!("// with a fast path: {}\n", fast.join(", "));
+                }
                 if args.annotations {
                     text += &annotations(router.config(), registry);
                 }

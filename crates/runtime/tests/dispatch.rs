@@ -833,6 +833,7 @@ impl Element for Ear {
         if !self.wire.deaf.load(Ordering::Acquire) && (&self.wire.here).read(&mut byte).is_ok_and(|n| n == 1)
         {
             self.heard.add(1);
+            cx.count_arrivals(1);
             cx.output(0, Packet::from_bytes(&byte).unwrap());
             return true;
         }
@@ -872,6 +873,25 @@ fn an_idle_worker_sleeps_until_a_socket_is_readable() {
     assert!(runs < 5000, "{runs} runs");
     wire.deaf.store(false, Ordering::Release);
     assert!(until(|| number(&mut r, "s.count") == 21));
+}
+
+#[test]
+fn a_worker_that_lets_packets_gather_sleeps_when_none_come() {
+    let mut r = router("e :: Ear -> s :: Sink;", Options { threads: true, ..Options::default() });
+    let wire = r.shared::<Wire>("e").unwrap();
+    r.start();
+    let number = |r: &mut Router, handler: &str| r.read(handler, "").unwrap().parse::<u64>().unwrap();
+    for n in 1..=50 {
+        (&wire.there).write_all(&[0; 8]).unwrap();
+        assert!(until(|| number(&mut r, "s.count") == n * 8));
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let before = number(&mut r, "e.runs");
+    std::thread::sleep(Duration::from_millis(500));
+    let runs = number(&mut r, "e.runs") - before;
+    assert!(runs < 200, "{runs} runs");
+    (&wire.there).write_all(b"x").unwrap();
+    assert!(until(|| number(&mut r, "s.count") == 401));
 }
 
 #[test]

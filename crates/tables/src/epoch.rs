@@ -62,7 +62,10 @@ impl Epochs {
 
     /// Whether there is a reader, or may be.
     pub fn has_readers(&self) -> bool {
-        lock(&self.slots).iter().any(|slot| Arc::strong_count(slot) > 1)
+        let any = lock(&self.slots).iter().any(|slot| Arc::strong_count(slot) > 1);
+        // Whatever a dropped reader read, it read before that.
+        fence(Acquire);
+        any
     }
 
     /// The stamp for what was unlinked before this call. One writer at a time.

@@ -231,6 +231,7 @@ mod scalar {
             let mut e = *entry;
             if e & GROUP != 0 {
                 e = table.load_masked(in_group(e, addr));
+                fence(Acquire);
             }
             if e == 0 {
                 e = table.load(in_short(addr));

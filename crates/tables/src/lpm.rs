@@ -15,7 +15,9 @@
 //!   not whole runs, the line's entries first move into a block, with one store to the line's header; they
 //!   may return when no reader knows what was in the line before (`epoch`). A lookup that runs meanwhile
 //!   returns what was right before or after, nothing else. Groups and blocks are used again only after a
-//!   grace period; only lookups in tables that have some pay for that, one fence per batch.
+//!   grace period; only lookups in tables that have some pay for that, one fence per batch. A count of the
+//!   changes of the default route and of short prefixes (below), which are read at other moments than the
+//!   lines, tells a lookup when it has to read again: eight times at most, so that it never waits.
 //! - **Little memory.** The lines are 32 MB. Prefixes of at most 12 bits are in a table of their own, 16 KB,
 //!   where the lines have no route, and the default route is beside the tables: pages that no route uses are
 //!   never allocated, and a route of more bits uses at most one. Everything lies in one piece, 2 GB of
@@ -46,16 +48,16 @@ use locks::IgnorePoison;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU32, fence};
+use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Arc, Mutex};
 
 use crate::epoch::{EpochReader, Epochs};
-use crate::gather::{self, BLOCK, EXPANDED, GROUP, HOP_MASK, Kernel};
+use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 use control::Control;
 use occupied::Occupied;
-use shared::{Shared, TOP, groups_of};
+use shared::{DEEP, Shared, TOP, groups_of};
 
 pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
 
@@ -85,7 +87,7 @@ impl Lpm {
     pub fn new() -> Result<Self, LpmError> {
         let shared = Shared {
             table: Zeroed::new(TOP).ok_or(LpmError::OutOfMemory)?,
-            deep: AtomicBool::new(false),
+            state: AtomicU32::new(0),
             default: AtomicU32::new(NO_ROUTE),
             epochs: Epochs::new(),
             occupied: Occupied::default(),
@@ -207,7 +209,9 @@ impl Lpm {
         let mut done = None;
         for (&prefix, _) in std::mem::take(&mut control.routes).iter() {
             if prefix.len() == 0 {
-                shared.default.store(NO_ROUTE, Relaxed);
+                shared.set_default(NO_ROUTE);
+                // A lookup that still has the default route must not take it where another one is gone.
+                shared.announce();
                 continue;
             }
             if done.is_some_and(|last| prefix.last() <= last) {
@@ -255,6 +259,9 @@ impl Lpm {
         self.control().groups()
     }
 }
+
+/// How often a lookup is repeated because short prefixes or the default route change all the time.
+const TRIES: usize = 8;
 
 /// What is allocated while so many routes are loaded is worth giving back.
 const MANY: usize = 1 << 16;
@@ -308,15 +315,15 @@ impl LpmReader {
         let mut hop = [NO_ROUTE];
         self.reading(|shared, default| {
             let header = shared.table.load(gather::line(addr));
-            if header & EXPANDED != 0 {
-                fence(Acquire);
-            }
+            // The header of a line that has returned from a block comes after its entries, too.
+            fence(Acquire);
             let mut e = shared.table.load_masked(gather::place(header, addr));
             if e & GROUP != 0 {
                 fence(Acquire);
                 e = shared.table.load_masked(gather::in_group(e, addr));
             }
             if e == 0 {
+                fence(Acquire);
                 e = shared.table.load(gather::in_short(addr));
             }
             hop = [gather::hop(e, default)];
@@ -371,20 +378,28 @@ impl LpmReader {
     }
 
     /// Reads; once more if the table's first group or block was made meanwhile, for it may already be out of
-    /// use again.
+    /// use again, or if a short prefix or the default route has changed: a line's entry that was loaded
+    /// before and the route that was loaded after it may never have been right together.
     #[inline(always)]
     fn reading(&self, mut read: impl FnMut(&Shared, u32)) {
         let shared = &*self.shared;
-        let default = shared.default.load(Relaxed);
-        if !shared.deep.load(Relaxed) {
-            read(shared, default);
+        let before = shared.state.load(Acquire);
+        if before & DEEP == 0 {
+            read(shared, shared.default.load(Relaxed));
             // Whoever saw an entry that was stored after that sees it.
             fence(Acquire);
-            if !shared.deep.load(Relaxed) {
+            if shared.state.load(Relaxed) == before {
                 return;
             }
         }
         let _entered = self.epoch.enter(&shared.epochs);
-        read(shared, default);
+        for _ in 0..TRIES {
+            let before = shared.state.load(Acquire);
+            read(shared, shared.default.load(Relaxed));
+            fence(Acquire);
+            if shared.state.load(Relaxed) == before {
+                return;
+            }
+        }
     }
 }

@@ -96,7 +96,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
     let how = match (zero_copy, interface.driver.as_str()) {
         (true, _) => "zero copy".to_owned(),
         (false, "") => "copying packets".to_owned(),
-        (false, driver) => format!("copying packets because the driver {driver} has no zero copy"),
+        (false, driver) => format!("copying packets, without zero copy by the driver {driver}"),
     };
     let polling = if busy_polls { ", busy polling" } else { "" };
     let choice = format!("{}: AF_XDP, {}{polling}, {how}", interface.name, count(queues, "queue"));

@@ -166,7 +166,7 @@ impl Control {
         {
             return Err(LpmError::OutOfMemory);
         }
-        shared.deep.store(true, Relaxed);
+        shared.deepen();
         self.long_routes.push(0);
         Ok((FIRST_GROUP + next) as u32)
     }
@@ -195,7 +195,7 @@ impl Control {
         if let Some(block) = blocks.free.pop() {
             return Ok(block);
         }
-        shared.deep.store(true, Relaxed);
+        shared.deepen();
         if blocks.next < blocks.end {
             blocks.next += 1;
             return Ok(blocks.next as u32 - 1);
@@ -295,7 +295,7 @@ impl Control {
     /// Puts the route into the table; the map has it already, or will have it.
     pub(super) fn paint(&mut self, shared: &Shared, prefix: Prefix, hop: u32) -> Result<(), LpmError> {
         if prefix.len() == 0 {
-            shared.default.store(hop, Relaxed);
+            shared.set_default(hop);
             return Ok(());
         }
         shared.occupied.add(prefix);
@@ -318,7 +318,7 @@ impl Control {
     /// Takes a route out of the table; the map no longer has it.
     pub(super) fn unpaint(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() == 0 {
-            shared.default.store(NO_ROUTE, Relaxed);
+            shared.set_default(NO_ROUTE);
             return;
         }
         let instead = self.covering_entry(prefix);
@@ -349,6 +349,7 @@ impl Control {
     /// Takes everything out of the table that lies in `prefix`, of at least one bit.
     pub(super) fn wipe(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() <= SHORT_BITS as u8 {
+            shared.announce();
             Shared::repaint(shared.short(prefix), |old| (old != 0).then_some(0));
         }
         for (line, low, high) in lines(prefix) {

@@ -1,7 +1,7 @@
 //! The table that readers see: its entries, and how those of a prefix are overwritten.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicU32, fence};
 
 use super::occupied::Occupied;
 use crate::epoch::Epochs;
@@ -40,6 +40,10 @@ pub(super) const fn groups_of(entries: usize) -> usize {
     entries / GROUP_LEN - FIRST_GROUP
 }
 
+/// The bit of [`Shared::state`] that says that there was a group or a block at some time: readers must enter
+/// the epoch before they look up.
+pub(super) const DEEP: u32 = 1;
+
 /// Why a table could not be made or changed. A refused change leaves the table as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LpmError {
@@ -59,8 +63,8 @@ pub enum LpmError {
 pub(super) struct Shared {
     /// Lines, entries of short prefixes, blocks, groups.
     pub(super) table: Zeroed<LEAST, TABLE>,
-    /// There was a group or a block at some time: readers must enter the epoch before they look up.
-    pub(super) deep: AtomicBool,
+    /// `DEEP`, and above it a count of the changes of routes that are not in the lines.
+    pub(super) state: AtomicU32,
     /// Next hop of the default route, or `NO_ROUTE`.
     pub(super) default: AtomicU32,
     pub(super) epochs: Epochs,
@@ -78,6 +82,25 @@ pub(super) fn entry_len(entry: u32) -> u8 {
 }
 
 impl Shared {
+    /// There is a group or a block.
+    pub(super) fn deepen(&self) {
+        self.state.fetch_or(DEEP, Relaxed);
+    }
+
+    /// Announces a change of a short prefix or of the default route. A lookup takes these together with an
+    /// entry of a line that it has loaded at another moment; one that sees something of what follows sees the
+    /// new count, and one that sees the new count sees all that came before.
+    pub(super) fn announce(&self) {
+        self.state.fetch_add(DEEP << 1, Release);
+        fence(Release);
+    }
+
+    /// Sets the next hop of the default route.
+    pub(super) fn set_default(&self, hop: u32) {
+        self.announce();
+        self.default.store(hop, Release);
+    }
+
     /// Where in `long_routes` a group is counted.
     #[inline(always)]
     pub(super) fn ordinal(group: u32) -> usize {
@@ -147,12 +170,13 @@ impl Shared {
         header & EXPANDED != 0 || begins(low) && begins(high + 1)
     }
 
-    /// Overwrites, in `entries`, those that `change` claims.
+    /// Overwrites, in `entries`, those that `change` claims. Whoever sees that there is no entry any more
+    /// sees the short prefixes as they were then.
     #[inline(always)]
     pub(super) fn repaint(entries: &[AtomicU32], change: impl Fn(u32) -> Option<u32>) {
         for e in entries {
             if let Some(new) = change(e.load(Relaxed)) {
-                e.store(new, Relaxed);
+                e.store(new, Release);
             }
         }
     }
@@ -162,6 +186,7 @@ impl Shared {
     /// A prefix longer than 24 bits must have its group already, and one of fewer must be apart.
     pub(super) fn repaint_prefix(&self, prefix: Prefix, change: impl Fn(u32) -> Option<u32> + Copy) {
         if prefix.len() <= SHORT_BITS as u8 {
+            self.announce();
             return Self::repaint(self.short(prefix), change);
         }
         if prefix.len() > 24 {
@@ -175,7 +200,7 @@ impl Shared {
                 if old & GROUP != 0 {
                     Self::repaint(self.group(old & !GROUP), change);
                 } else if let Some(new) = change(old) {
-                    e.store(new, Relaxed);
+                    e.store(new, Release);
                 }
             }
         }

@@ -1,9 +1,10 @@
 //! Routes and lookups against a list that is searched from end to end, alone and while the table changes.
 
 use super::*;
+use crate::gather::EXPANDED;
 use proptest::prelude::*;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 fn p(text: &str) -> Prefix {
     text.parse().unwrap()
@@ -301,6 +302,80 @@ fn a_reader_inside_holds_groups_back() {
     assert_eq!((r.lookup(a("2.2.2.2")), r.lookup(a("3.3.3.3"))), (2, 3));
 }
 
+/// A lookup takes the default route, an entry of a line and a short prefix at three moments. Here the table
+/// changes before the moment `at`.
+fn lookup_while(table: &Lpm, addr: u32, at: usize, change: impl FnOnce(&Lpm)) -> u32 {
+    let mut change = Some(change);
+    let mut hop = NO_ROUTE;
+    table.reader().reading(|shared, default| {
+        let mut moment = |now| {
+            if now == at
+                && let Some(change) = change.take()
+            {
+                change(table);
+            }
+        };
+        moment(0);
+        let mut e = shared.top((addr >> 8) as usize);
+        moment(1);
+        if e & GROUP != 0 {
+            e = shared.table.load_masked(gather::in_group(e, addr));
+        }
+        moment(2);
+        if e == 0 {
+            e = shared.table.load(gather::in_short(addr));
+        }
+        hop = gather::hop(e, default);
+    });
+    hop
+}
+
+#[test]
+fn routes_of_different_moments_are_not_mixed() {
+    let addr = a("10.1.2.3");
+    let table = |routes: &[(&str, u32)]| {
+        let table = Lpm::new().unwrap();
+        table.load(routes.iter().map(|&(prefix, hop)| (p(prefix), hop))).unwrap();
+        table
+    };
+    for at in 0..3 {
+        let t = table(&[("0.0.0.0/0", 9), ("10.0.0.0/8", 1)]);
+        let hop = lookup_while(&t, addr, at, Lpm::clear);
+        assert!([1, NO_ROUTE].contains(&hop), "flushed before moment {at}: {hop}");
+
+        for long in ["10.0.0.0/12", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3/32"].map(p) {
+            let t = table(&[("0.0.0.0/0", 9)]);
+            t.insert(long, 1).unwrap();
+            let hop = lookup_while(&t, addr, at, |t| {
+                t.insert(Prefix::DEFAULT, 8).unwrap();
+                t.remove(long);
+            });
+            assert!([1, 8].contains(&hop), "{long} removed before moment {at}: {hop}");
+
+            if long.len() > 12 {
+                let t = table(&[("10.0.0.0/8", 1)]);
+                let hop = lookup_while(&t, addr, at, |t| {
+                    t.insert(long, 2).unwrap();
+                    t.insert(p("10.0.0.0/8"), 3).unwrap();
+                });
+                assert!([1, 2].contains(&hop), "{long} inserted before moment {at}: {hop}");
+            }
+        }
+    }
+}
+
+/// A writer that never rests does not keep lookups from ending.
+#[test]
+fn endless_changes_do_not_hold_a_lookup_up() {
+    let t = Lpm::new().unwrap();
+    let mut reads = 0;
+    t.reader().reading(|_, _| {
+        reads += 1;
+        t.insert(Prefix::DEFAULT, reads).unwrap();
+    });
+    assert_eq!(reads as usize, 1 + TRIES);
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(Prefix, u32),
@@ -501,16 +576,24 @@ fn every_answer_was_right_at_some_moment() {
     let answers = |naive: &Naive| addrs.iter().map(|a| naive.route(*a).map_or(NO_ROUTE, |r| r.1)).collect();
     tables.push(answers(&naive));
     for hop in 0..changes {
-        let len =
-            if cfg!(miri) { 23 + random(10) } else { [12 + random(21), 24 + random(9)][hop as usize % 2] };
-        let prefix = Prefix::new(addrs[random(probes) as usize], len as u8).unwrap();
-        let insert = random(5) < 3;
-        if insert {
-            naive.insert(prefix, hop)
-        } else {
-            naive.remove(prefix)
+        let len = match hop % 4 {
+            _ if cfg!(miri) => 23 + random(10),
+            0 => [0, 0, 8, 11, 12][random(5) as usize],
+            2 => 12 + random(21),
+            _ => 24 + random(9),
         };
-        ops.push((prefix, insert.then_some(hop)));
+        let prefix = Prefix::new(addrs[random(probes) as usize], len as u8).unwrap();
+        let op = match random(100) {
+            0 => Op::Clear,
+            1..60 => Op::Insert(prefix, hop),
+            _ => Op::Remove(prefix),
+        };
+        match op {
+            Op::Insert(prefix, hop) => drop(naive.insert(prefix, hop)),
+            Op::Remove(prefix) => drop(naive.remove(prefix)),
+            _ => naive.0.clear(),
+        }
+        ops.push(op);
         let now: Vec<u32> = answers(&naive);
         tables.push(now);
     }
@@ -539,12 +622,13 @@ fn every_answer_was_right_at_some_moment() {
                 }
             });
         }
-        for (i, (prefix, hop)) in ops.into_iter().enumerate() {
+        for (i, op) in ops.into_iter().enumerate() {
             begun.store(i + 1, Relaxed);
             fence(Release);
-            match hop {
-                Some(hop) => drop(table.insert(prefix, hop).unwrap()),
-                None => drop(table.remove(prefix)),
+            match op {
+                Op::Insert(prefix, hop) => drop(table.insert(prefix, hop).unwrap()),
+                Op::Remove(prefix) => drop(table.remove(prefix)),
+                _ => table.clear(),
             }
             done.store(i + 1, Release);
         }
