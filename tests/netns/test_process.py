@@ -126,7 +126,7 @@ def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab: Lab) 
             check(wanted in text, f"no `{wanted}` in\n{text}")
         check(KEY not in text and KEY[:32] not in text, "the key is in it")
         check(target != "worker-0" or "<- here" in text, text)
-        check(re.search("^instruction 0x[0-9a-f]+ /.*[+]0x", text, re.M), text)
+        check(re.search(r"^instruction 0x[0-9a-f]+ [/[].*[+]0x", text, re.M), text)
         check(not found or "#1 " in text, text)
         report.unlink()
 

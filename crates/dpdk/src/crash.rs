@@ -319,9 +319,7 @@ fn body(out: &mut Out) {
     out.number(unsafe { libc::getpid() } as u64, 10);
     out.text(b", thread ");
     out.number(thread() as u64, 10);
-    out.text(
-        b"\n\nWorkers, and the element that each one runs or has run last (of a chain, the first one):\n",
-    );
+    out.text(b"\n\nWorkers, and the element that each one runs or has run last:\n");
     let me = thread();
     for seat in &TABLE {
         let whose = seat.thread.load(Ordering::Acquire);

@@ -82,7 +82,8 @@ pub(super) fn put_frames(out: &mut Out, frames: &[*mut c_void]) {
 }
 
 /// Finds the module of an address in /proc/self/maps: each line is
-/// `START-END RIGHTS OFFSET DEVICE INODE PATH`.
+/// `START-END RIGHTS OFFSET DEVICE INODE PATH`. What the kernel has put there has a name instead, such as
+/// `[vdso]`, the kernel's code for reading the clock.
 pub(super) fn put_module(out: &mut Out, address: u64) {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.
@@ -114,7 +115,8 @@ pub(super) fn put_module(out: &mut Out, address: u64) {
             length = 0;
             let (start, rest) = hex(text);
             let (end, _) = hex(rest.get(1..).unwrap_or_default());
-            let path = text.iter().position(|b| *b == b'/').and_then(|at| text.get(at..)).unwrap_or_default();
+            let begins = |b: &u8| matches!(b, b'/' | b'[');
+            let path = text.iter().position(begins).and_then(|at| text.get(at..)).unwrap_or_default();
             let path = path.get(..path.len().min(module.len())).unwrap_or_default();
             if path.is_empty() || module.get(..module_length) != Some(path) {
                 base = start;
@@ -154,6 +156,27 @@ fn hex(text: &[u8]) -> (u64, &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_kernels_code_has_a_name() {
+        // SAFETY: cannot fail.
+        let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        assert_ne!(vdso, 0, "there is no such code");
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        put_module(&mut Out::new(ends[1]), vdso + 0x12);
+        let mut text = [0; 64];
+        // SAFETY: the kernel writes at most so many bytes; the descriptors are ours.
+        let n = unsafe {
+            let n = libc::read(ends[0], text.as_mut_ptr().cast(), text.len());
+            ends.iter().for_each(|end| {
+                libc::close(*end);
+            });
+            n
+        };
+        assert_eq!(std::str::from_utf8(&text[..n as usize]).unwrap(), "[vdso]+0x12");
+    }
 
     #[test]
     fn numbers_are_written_and_read() {
