@@ -208,8 +208,7 @@ impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv4<B> {
     /// Fills in the checksum of these 20 bytes. A header with options needs [`fill_header`].
     #[inline(always)]
     pub fn fill_checksum(&mut self) {
-        self.set_checksum(0);
-        let check = !checksum::sum_array(self.bytes());
+        let check = !checksum::sum_without_check(self.bytes());
         self.set_checksum(check);
     }
 
@@ -300,12 +299,10 @@ pub fn verify_header(header: &[u8]) -> bool {
 /// bytes.
 #[inline]
 pub fn fill_header(header: &mut [u8]) -> bool {
-    let Some(mut fixed) = Ipv4::new_mut(header) else { return false };
-    fixed.set_checksum(0);
-    let check = checksum::checksum(header);
-    if let Some(mut fixed) = Ipv4::new_mut(header) {
-        fixed.set_checksum(check);
-    }
+    let Some((fixed, options)) = header.split_first_chunk_mut() else { return false };
+    let sum = checksum::sum_without_check(fixed);
+    let sum = if options.is_empty() { sum } else { checksum::combine(sum, checksum::sum(options)) };
+    Ipv4::wrap(fixed).set_checksum(!sum);
     true
 }
 
@@ -590,6 +587,17 @@ mod tests {
             let updated = h.checksum();
             h.fill_checksum();
             prop_assert_eq!(updated, h.checksum());
+        }
+
+        #[test]
+        fn filling_in_is_the_checksum_with_a_zero_there(words in 5usize..16, bytes: [u8; 60], zeros: bool) {
+            let mut header = if zeros { vec![0; words * 4] } else { bytes[..words * 4].to_vec() };
+            header[10] = bytes[10];
+            let mut blank = header.clone();
+            blank[10..12].fill(0);
+            let wanted = checksum::checksum(&blank);
+            prop_assert!(fill_header(&mut header));
+            prop_assert_eq!(Ipv4::new(&header).unwrap().checksum(), wanted);
         }
 
         #[test]
