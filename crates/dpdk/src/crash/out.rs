@@ -158,6 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no code of the kernel")]
     fn the_kernels_code_has_a_name() {
         // SAFETY: cannot fail.
         let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
