@@ -111,10 +111,9 @@ mod tests {
         table.insert("0.0.0.0/0".parse().unwrap(), 1).unwrap();
         let few = look_up();
         assert_eq!(few.iter().filter(|hop| **hop == 3).count(), 2);
-        // A route that no address matches, in parts that are many.
-        for part in 0..4096u32 {
-            let prefix = crate::Prefix::new(part << 20 | 0xf_ff00, 24).unwrap();
-            table.insert(prefix, 9).unwrap();
+        // Routes that none of the addresses matches, in parts that are many.
+        for part in (0..4096u32).filter(|part| part % 32 != 0).take(FEW as usize + 1) {
+            table.insert(crate::Prefix::new(part << 20, 12).unwrap(), 9).unwrap();
         }
         assert!(!table.shared.occupied.are_few());
         assert_eq!(look_up(), few);
