@@ -97,6 +97,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "more than a thousand routes take Miri minutes")]
     fn a_table_answers_the_same_with_few_parts_and_with_many() {
         let table = Lpm::new().unwrap();
         let reader = table.reader();
