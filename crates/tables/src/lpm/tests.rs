@@ -338,7 +338,7 @@ fn routes_of_different_moments_are_not_mixed() {
         table.load(routes.iter().map(|&(prefix, hop)| (p(prefix), hop))).unwrap();
         table
     };
-    for at in 0..3 {
+    for at in 0..if cfg!(miri) { 1 } else { 3 } {
         let t = table(&[("0.0.0.0/0", 9), ("10.0.0.0/8", 1)]);
         let hop = lookup_while(&t, addr, at, Lpm::clear);
         assert!([1, NO_ROUTE].contains(&hop), "flushed before moment {at}: {hop}");
