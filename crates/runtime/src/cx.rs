@@ -17,8 +17,7 @@ use std::time::Duration;
 use tracing::Level;
 
 pub use self::core::{Core, MAX_BATCH};
-pub(crate) use self::graph::Passed;
-pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Reader, Slot, Writer, find};
+pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Passed, Reader, Slot, Writer, find};
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
 
 /// The most packets that one run of a task moves, which takes some milliseconds.

@@ -222,6 +222,7 @@ impl Element for CounterElement {
 }
 
 impl Step for CounterElement {
+    /// Every packet passes; `run` counts them, a batch at a time.
     fn step(&mut self, _packet: &mut Packet) -> bool {
         true
     }
