@@ -95,7 +95,7 @@ pub(crate) fn build(
         return Err(diags);
     }
 
-    let shape = connect(&config, classes, sides, &made.crossing);
+    let shape = connect(&config, classes, sides, &made.passing.crossing);
     let kinds = shape.classes.iter().zip(&shape.sides);
     let mut elements: Vec<ElementInfo> = config
         .elements
@@ -110,7 +110,7 @@ pub(crate) fn build(
         hub,
         shape: &shape,
         scheduling: &made.scheduling,
-        crossing: &made.crossing,
+        crossing: &made.passing.crossing,
         by_name: &by_name,
         store: &store,
         old: old.map(|old| &old.elements[..]),

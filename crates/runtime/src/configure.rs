@@ -86,6 +86,8 @@ pub struct ConfigCx<'a> {
     pub(crate) check_only: bool,
     pub(crate) click: bool,
     pub(crate) crossing: bool,
+    /// The workers that pull from the element, a bit each; 0 if none does.
+    pub(crate) pulling: u128,
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
     pub(crate) starters: &'a mut Vec<(usize, Starter)>,
@@ -151,6 +153,17 @@ impl ConfigCx<'_> {
     #[must_use]
     pub fn crosses_workers(&self) -> bool {
         self.crossing
+    }
+    /// This worker's place among the workers that pull from the element, and how many they are; `None` if it
+    /// does not pull. Where no task pulls, all workers count.
+    #[must_use]
+    pub fn pull_share(&self) -> Option<(usize, usize)> {
+        let worker = self.worker.0;
+        if self.pulling == 0 {
+            return Some((worker, self.workers));
+        }
+        let bit = 1u128.checked_shl(worker as u32).filter(|bit| self.pulling & bit != 0)?;
+        Some(((self.pulling & (bit - 1)).count_ones() as usize, self.pulling.count_ones() as usize))
     }
     /// The whole configuration, flat.
     #[must_use]

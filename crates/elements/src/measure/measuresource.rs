@@ -58,7 +58,7 @@
 //! - `reset` (write): starts again: the limit and the duration count from zero.
 //!
 //! ## Threads
-//! Each worker makes its share of the rate, the limit and the flows.
+//! Each worker that pulls makes its share of the rate, the limit and the flows.
 //!
 //! ## Example
 //! ```click
@@ -73,13 +73,15 @@ use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
+use locks::IgnorePoison;
 use measure::flows::{FlowSpec, Set};
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The shortest wait for which the worker sleeps; it wakes up this long before a frame is due.
@@ -93,6 +95,8 @@ pub struct MeasureSource {
     pacing: Pacing,
     /// The worker's number.
     worker: usize,
+    /// Its place among the workers that pull, and how many they are; `None` if it does not.
+    share: Option<(usize, usize)>,
     limit: u64,
     duration_ns: u64,
     active: bool,
@@ -107,10 +111,10 @@ pub struct MeasureSource {
     shared: Arc<Shared>,
 }
 
-/// State that the replicas share: how many of them have not finished, and the number that distinguishes this
+/// State that the replicas share: the workers that have not finished, and the number that distinguishes this
 /// run's frames from others.
 struct Shared {
-    busy: AtomicUsize,
+    busy: Mutex<BTreeSet<usize>>,
     run: u8,
 }
 
@@ -213,8 +217,11 @@ impl Element for MeasureSource {
             )));
         }
 
-        let share = (cx.worker().0, cx.workers());
-        let shared = cx.shared(|| Shared { busy: AtomicUsize::new(share.1), run: new_run() });
+        let worker = cx.worker().0;
+        let pulled = cx.pull_share();
+        // What nobody pulls makes nothing.
+        let share = pulled.unwrap_or((0, 1));
+        let shared = cx.shared(|| Shared { busy: Mutex::default(), run: new_run() });
         let (mut lengths, mut limit) = (
             (sizes.bounds().0, sizes.bounds().1, sizes.mean()),
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
@@ -241,7 +248,8 @@ impl Element for MeasureSource {
             frames,
             len,
             pacing: Pacing::new(asked, share, catchup_ns, lengths, len),
-            worker: share.0,
+            worker,
+            share: pulled,
             limit,
             duration_ns,
             active,
@@ -268,7 +276,7 @@ impl Element for MeasureSource {
         h.list("achieved", |e| format!("{:.0}\n", e.achieved().pps()));
         h.sum("missed", |e| e.pacing.missed());
         h.sum("flows", |e| e.flows());
-        h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
+        h.shared_read::<Shared>("done", |s, _| Ok(s.busy.lock().ignore_poison().is_empty().to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
             e.active = crate::plumbing::engine::text::value(v, "active parameter must be boolean")?;
@@ -292,7 +300,9 @@ impl Element for MeasureSource {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        cx.set_nonempty(self.active);
+        self.done = self.share.is_none();
+        self.tell_whether_done();
+        cx.set_nonempty(self.active && !self.done);
         Ok(())
     }
 
@@ -306,12 +316,13 @@ impl Element for MeasureSource {
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
         self.pacing.inherit(&old.pacing);
         // With the same arguments, the flows continue. With others, a new run begins.
-        if Arc::ptr_eq(&self.shared, &old.shared) {
+        if Arc::ptr_eq(&self.shared, &old.shared) && self.share == old.share {
             std::mem::swap(&mut self.frames, &mut old.frames);
             (self.len, self.done, self.active) = (old.len, old.done, old.active);
             // Values that a handler has set are kept, with the pacing state that belongs to them.
             std::mem::swap(&mut self.pacing, &mut old.pacing);
         }
+        self.tell_whether_done();
         cx.set_nonempty(self.active && !self.done);
     }
 }
@@ -369,8 +380,9 @@ impl MeasureSource {
         self.limit.saturating_sub(self.count.get())
     }
     fn flows(&self) -> u64 {
+        let Some((place, _)) = self.share else { return 0 };
         // The workers share the frames of a capture file.
-        if matches!(self.frames, Frames::Replay(_)) && self.worker > 0 {
+        if matches!(self.frames, Frames::Replay(_)) && place > 0 {
             return 0;
         }
         self.frames.flows() as u64
@@ -381,23 +393,30 @@ impl MeasureSource {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         if !self.done {
             self.done = true;
-            let last = self.shared.busy.fetch_sub(1, Ordering::Relaxed) == 1;
-            if last && self.stop {
+            if self.tell_whether_done() && self.stop {
                 cx.request_stop();
             }
         }
         cx.set_nonempty(false);
     }
-    fn restart(&mut self, cx: &mut Cx<'_>) {
+    /// Tells the other replicas; returns whether all are done.
+    fn tell_whether_done(&self) -> bool {
+        let mut busy = self.shared.busy.lock().ignore_poison();
         if self.done {
-            self.done = false;
-            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+            busy.remove(&self.worker);
+        } else {
+            busy.insert(self.worker);
         }
+        busy.is_empty()
+    }
+    fn restart(&mut self, cx: &mut Cx<'_>) {
+        self.done = self.share.is_none();
+        self.tell_whether_done();
         self.count.set(0);
         self.bytes.set(0);
         (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
         self.pacing.restart(self.len);
-        cx.set_nonempty(self.active);
+        cx.set_nonempty(self.active && !self.done);
     }
 }
 
@@ -497,6 +516,37 @@ mod tests {
             (bench.read("received"), bench.read("lost"), bench.read("s.done")),
             ("101".into(), "0".into(), "true".into())
         );
+    }
+
+    #[test]
+    fn only_workers_that_pull_have_a_share() {
+        let config = "s :: MeasureSource(max, FLOWS 5, LIMIT 101) -> u :: Unqueue -> e :: MeasureSink;
+            StaticThreadSched(u 1);";
+        let mut bench = Bench::workers(config, 3, 0, 0);
+        bench.turns(150);
+        assert_eq!((bench.read("s.count"), bench.read("s.flows")), ("101".into(), "5".into()));
+        assert_eq!((bench.read("lost"), bench.read("s.done")), ("0".into(), "true".into()));
+        bench.write("s.reset", "");
+        assert_eq!(bench.read("s.done"), "false");
+        bench.turns(150);
+        assert_eq!((bench.read("s.count"), bench.read("s.done")), ("101".into(), "true".into()));
+    }
+
+    #[test]
+    fn shares_follow_a_swap_that_changes_who_pulls() {
+        let text = "s :: MeasureSource(max, FLOWS 5, LIMIT 300) -> u :: Unqueue -> e :: MeasureSink;";
+        let pinned = format!("{text} StaticThreadSched(u 1);");
+        let mut bench = Bench::workers(&pinned, 3, 0, 0);
+        bench.turns(20);
+        let made = bench.read("s.count").parse::<u64>().unwrap();
+        assert!(made > 0 && made < 300, "{made}");
+        for config in [text, &pinned] {
+            bench.router().hotswap(lang::Source::new("next", config.to_owned())).unwrap();
+            bench.write("s.reset", "");
+            assert_eq!(bench.read("s.done"), "false");
+            bench.turns(400);
+            assert_eq!((bench.read("s.count"), bench.read("s.done")), ("300".into(), "true".into()));
+        }
     }
 
     #[test]

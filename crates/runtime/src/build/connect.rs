@@ -185,18 +185,26 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
     shape
 }
 
-/// Determines the elements where packets enter on one worker and leave on another: those between elements
-/// that are bound to different workers, or between a bound element and one that runs on all workers.
-pub(super) fn crossings(
+/// On which workers packets pass each element.
+#[derive(Default)]
+pub(super) struct Passing {
+    /// The elements where packets enter on one worker and leave on another: those between elements that are
+    /// bound to different workers, or between a bound element and one that runs on all workers.
+    pub(super) crossing: Vec<bool>,
+    /// The workers whose tasks pull from each element, a bit each; 0 if no task does.
+    pub(super) pulling: Vec<u128>,
+}
+
+pub(super) fn passing(
     config: &Config,
     classes: &[Class],
     sides: &[Sides],
     scheduling: &Scheduling,
     workers: usize,
-) -> Vec<bool> {
+) -> Passing {
     let count = classes.len();
     if workers < 2 {
-        return vec![false; count];
+        return Passing { crossing: vec![false; count], pulling: vec![0; count] };
     }
     let all: u128 = if workers >= 128 { u128::MAX } else { (1 << workers) - 1 };
     let own = |e: usize| -> u128 {
@@ -238,7 +246,7 @@ pub(super) fn crossings(
         }
         set
     };
-    (0..count)
+    let crossing = (0..count)
         .map(|e| {
             let boundary =
                 sides[e].inputs.contains(&Processing::Push) && sides[e].outputs.contains(&Processing::Pull);
@@ -248,5 +256,9 @@ pub(super) fn crossings(
             let (before, after) = (reach(e, true), reach(e, false));
             before != 0 && after != 0 && before != after
         })
-        .collect()
+        .collect();
+    let pulling = (0..count)
+        .map(|e| if sides[e].outputs.contains(&Processing::Pull) { reach(e, false) } else { 0 })
+        .collect();
+    Passing { crossing, pulling }
 }

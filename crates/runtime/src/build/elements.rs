@@ -1,6 +1,6 @@
 //! Makes the elements: configures them in the order of their phases, once for each worker.
 
-use super::connect::crossings;
+use super::connect::{Passing, passing};
 use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
@@ -40,8 +40,7 @@ pub(super) struct Made {
     /// By worker and by element; `None` where the element belongs to another worker.
     pub(super) nodes: Vec<Vec<Option<Box<dyn Node>>>>,
     pub(super) scheduling: Scheduling,
-    /// The elements that lie between two workers.
-    pub(super) crossing: Vec<bool>,
+    pub(super) passing: Passing,
     pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(super) warnings: Vec<(Option<Span>, String)>,
     pub(super) starters: Vec<(usize, Starter)>,
@@ -58,7 +57,7 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
     let count = config.elements.len();
     let mut made = Made {
         nodes: (0..workers).map(|_| (0..count).map(|_| None).collect()).collect(),
-        crossing: vec![false; count],
+        passing: Passing { crossing: vec![false; count], pulling: vec![0; count] },
         ..Made::default()
     };
     let mut names = names(config);
@@ -70,7 +69,7 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
     for &index in &order {
         if classes[index].phase != phase {
             phase = classes[index].phase;
-            made.crossing = crossings(config, classes, from.sides, &made.scheduling, workers);
+            made.passing = passing(config, classes, from.sides, &made.scheduling, workers);
         }
         made.add(from, index, &mut names, environment, diags);
     }
@@ -130,7 +129,8 @@ impl Made {
                 simulated: from.clock.is_simulated(),
                 check_only: options.check_only,
                 click: options.click,
-                crossing: self.crossing[index],
+                crossing: self.passing.crossing[index],
+                pulling: self.passing.pulling[index],
                 first,
                 starters: &mut self.starters,
                 acts: &mut self.acts,
