@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Tasks that run between two checks of timers and messages.
 const TASKS_PER_ROUND: usize = 128;
+/// How often tasks run between two checks even if there are fewer of them, as long as they find work: a
+/// worker with one port would otherwise check after each batch.
+const RUNS_PER_ROUND: usize = 4;
 /// Batches from other workers that are processed between two checks of timers and messages.
 const HANDED_PER_ROUND: usize = 128;
 /// How long a worker whose ports cannot wake it polls after the last packet before it begins to sleep.
@@ -133,11 +136,21 @@ impl Worker {
 
     /// Runs due timers and up to a round of tasks. Returns whether there was work.
     pub(crate) fn step(&mut self) -> bool {
+        self.round(0)
+    }
+
+    /// The same; while tasks find work, they run at least `least` times in all.
+    fn round(&mut self, least: usize) -> bool {
         let mut worked = self.take_handed();
-        // Tasks that are scheduled while the round runs wait for the next one, so timers cannot starve.
-        for _ in 0..self.core.run.len().min(TASKS_PER_ROUND) {
+        // The number is limited, so timers cannot starve.
+        let tasks = self.core.run.len().min(TASKS_PER_ROUND);
+        for n in 0..tasks.max(least) {
             let Some(slot) = self.core.run.next() else { break };
-            worked |= self.core.run_task(&self.graph, slot);
+            let found = self.core.run_task(&self.graph, slot);
+            worked |= found;
+            if !found && n + 1 >= tasks {
+                break;
+            }
             if self.core.exact && self.core.hub.stop_requests() > 0 {
                 return true;
             }
@@ -246,6 +259,8 @@ impl Worker {
         }
         hub.runs(me, bell.clone());
         let mut rounds = 0u64;
+        // One by one, packets keep Click's order also with timers.
+        let least = if self.core.exact { 0 } else { RUNS_PER_ROUND };
         loop {
             if mailbox.pending.load(Ordering::Acquire) {
                 self.read_mail();
@@ -258,7 +273,7 @@ impl Worker {
             if !self.running {
                 std::thread::park_timeout(SLEEP);
                 self.core.rested();
-            } else if self.step() {
+            } else if self.round(least) {
                 self.busy();
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();

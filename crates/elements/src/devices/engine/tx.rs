@@ -371,7 +371,8 @@ impl Sender {
         }
         if self.still_holds(cx) {
             cx.reschedule();
-            return moved > 0;
+            // An idle worker would pause, and the packets would wait for that too.
+            return true;
         }
         if self.has_work() {
             moved += self.send(cx);
