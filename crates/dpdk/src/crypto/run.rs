@@ -121,7 +121,8 @@ impl<'s> CryptoRun<'_, 's> {
         true
     }
 
-    /// Adds the work on the next packet of the batch, with this initialization vector; see [`CryptoRun::prepare`].
+    /// Adds the work on the next packet of the batch, with this initialization vector; see
+    /// [`CryptoRun::prepare`].
     ///
     /// False, and nothing added: the batch is full, or nothing was said about what to do.
     #[inline]
