@@ -15,7 +15,7 @@ const LIBRARIES: [&str; 7] =
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c"] {
+    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c", "ipsec_mb.h", "ipsec_mb.c"] {
         println!("cargo:rerun-if-changed=src/{source}");
     }
 
@@ -46,6 +46,7 @@ fn shims(include_paths: &[PathBuf]) {
     build
         .file("src/shims.c")
         .file("src/crypto.c")
+        .file("src/ipsec_mb.c")
         .opt_level(3)
         .flag(BASELINE)
         .flag("-include")

@@ -1,6 +1,8 @@
 /* Crypto devices; each function is described in crypto.h. */
 #include "shims.h"
 
+#include "ipsec_mb.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +21,13 @@
 /* Where a batch has fewer packets for each session than this, a device that works on several at once gets them together. */
 #define RUN_MIN 8
 
+/* Devices that are libipsec-mb, which is called without their driver. */
+static uint8_t direct[RTE_CRYPTO_MAX_DEVS];
+
 struct valiant_crypto_queue {
 	struct valiant_crypto_job jobs[VALIANT_CRYPTO_VECTOR];
+	/* NULL: the device's driver does the work. */
+	struct valiant_mb *mb;
 	uint8_t device;
 	uint8_t synchronous;
 	uint16_t index;
@@ -83,9 +90,12 @@ int valiant_crypto_start(uint8_t device, uint16_t queues, uint16_t descriptors, 
 	};
 	struct rte_cryptodev_qp_conf queue = { .nb_descriptors = descriptors };
 	char name[RTE_MEMPOOL_NAMESIZE];
+	struct rte_cryptodev_info info;
 	struct rte_mempool *pool;
 	int status;
 
+	rte_cryptodev_info_get(device, &info);
+	direct[device] = (uint8_t)valiant_mb_usable(info.driver_name);
 	if (config.socket_id < 0)
 		config.socket_id = 0;
 	status = rte_cryptodev_configure(device, &config);
@@ -160,6 +170,8 @@ void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool, const str
 	struct rte_crypto_sym_xform *cipher = &xforms[!t->encrypt], *auth = &xforms[t->encrypt != 0];
 	void *session;
 
+	if (direct[device])
+		return valiant_mb_session(t, rte_cryptodev_socket_id(device));
 	memset(xforms, 0, sizeof(xforms));
 	if (t->algorithm == VALIANT_CRYPTO_AES_GCM) {
 		xforms[0].type = RTE_CRYPTO_SYM_XFORM_AEAD;
@@ -194,8 +206,13 @@ void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool, const str
 
 void valiant_crypto_session_free(uint8_t device, void *session)
 {
-	size_t size = rte_mempool_from_obj(session)->elt_size;
+	size_t size;
 
+	if (direct[device]) {
+		valiant_mb_session_free(session);
+		return;
+	}
+	size = rte_mempool_from_obj(session)->elt_size;
 	rte_cryptodev_sym_session_free(device, session);
 	/* Drivers leave key schedules where they are until the memory is used again. */
 	explicit_bzero(session, size);
@@ -215,6 +232,14 @@ struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t i
 	queue->index = index;
 	queue->synchronous = synchronous != 0;
 	queue->free_heap = free_heap;
+	if (direct[device]) {
+		queue->mb = valiant_mb_new(numa_node);
+		if (queue->mb == NULL) {
+			rte_free(queue);
+			return NULL;
+		}
+		return queue;
+	}
 	snprintf(name, sizeof(name), "valiant_ops_%u_%u", device, index);
 	queue->pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, VALIANT_CRYPTO_VECTOR, 0,
 						IV_ROOM + AAD_ROOM, numa_node);
@@ -240,6 +265,11 @@ void valiant_crypto_queue_free(struct valiant_crypto_queue *queue)
 	/* What the device still has keeps the memory that it writes to. */
 	if (valiant_crypto_late(queue) > 0)
 		return;
+	if (queue->mb != NULL) {
+		valiant_mb_free(queue->mb);
+		rte_free(queue);
+		return;
+	}
 	rte_mempool_put_bulk(queue->pool, (void **)queue->ops, VALIANT_CRYPTO_VECTOR);
 	rte_mempool_free(queue->pool);
 	rte_free(queue);
@@ -450,6 +480,10 @@ uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, 
 	struct valiant_crypto_job *jobs = queue->jobs;
 	uint16_t runs = n > 0;
 
+	if (queue->mb != NULL) {
+		valiant_mb_process(queue->mb, jobs, n, gcm, trouble);
+		return n;
+	}
 	*trouble = 0;
 
 	if (queue->synchronous) {

@@ -3,7 +3,8 @@
 //! A call returns when the whole batch is done: no packets are in a device between two calls, so packets keep
 //! their order, none is dropped because a device is full, and none has to be collected when a router ends.
 //! Devices that are instructions of the processor (`crypto_aesni_gcm`, `crypto_aesni_mb`) are not slower that
-//! way, because their queues only delay the work. They are called directly if they allow it.
+//! way, because their queues only delay the work. They are called directly if they allow it;
+//! `crypto_aesni_gcm` and `crypto_aesni_mb`, which are libipsec-mb, even without DPDK's driver.
 //!
 //! A device gives each worker a queue and the sessions of that queue, because not every driver's sessions may
 //! be used by two threads at a time.

@@ -328,6 +328,17 @@ impl Packet {
         true
     }
 
+    /// Keeps `len` bytes from byte `front` on; false, and nothing changed, when there are fewer.
+    #[inline]
+    pub fn narrow(&mut self, front: usize, len: usize) -> bool {
+        let there = self.len();
+        if front > there || len > there - front {
+            return false;
+        }
+        self.set_data(self.data_off() + front, len);
+        true
+    }
+
     /// Prepends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that
     /// headroom.
     #[inline]

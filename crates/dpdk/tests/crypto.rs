@@ -132,3 +132,78 @@ fn devices_agree_and_find_forgeries() {
     let error = CryptoDevice::open("crypto_nonsense", 1, 1).unwrap_err().to_string();
     assert!(error.contains("apt-get install"), "{error}");
 }
+
+/// What one device makes of packets with sessions that differ in algorithm and in the length of the key, and
+/// which of them it finds forged.
+fn mixed(name: &str, encrypt: bool, input: &[Vec<u8>], kinds: &[Transform<'_>]) -> (Vec<Vec<u8>>, Vec<bool>) {
+    let device = CryptoDevice::open(name, 1, 16).unwrap();
+    let sessions: Vec<_> =
+        kinds.iter().map(|t| device.session(0, &Transform { encrypt, ..*t }).unwrap()).collect();
+    let mut batch: Batch = input.iter().map(|bytes| Packet::from_bytes(bytes).unwrap()).collect();
+    let mut run = device.queue(0).unwrap();
+    for (i, bytes) in input.iter().enumerate() {
+        // Runs of one, two and more packets of a kind.
+        let kind = (i / (1 + i % 3)) % kinds.len();
+        let span = packet(kinds[kind].algorithm, bytes.len() - 24 - 16).1;
+        assert!(run.add(&sessions[kind], &span, [i as u8; 16]));
+    }
+    let mut verdicts = Vec::new();
+    assert!(run.process(&mut batch, &mut verdicts));
+    verdicts.resize(input.len(), Verdict::Done);
+    let forged = verdicts.iter().map(|v| *v != Verdict::Done).collect();
+    (batch.iter().map(|p| p.data().to_vec()).collect(), forged)
+}
+
+#[test]
+fn sessions_of_all_kinds_share_a_batch() {
+    if !start() {
+        return;
+    }
+    let with =
+        |algorithm: Algorithm, key: usize| Transform { key: &KEY[..key], ..transform(algorithm, true) };
+    let cbc: Vec<_> = [Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256]
+        .into_iter()
+        .flat_map(|algorithm| [16, 24, 32].map(|key| with(algorithm, key)))
+        .collect();
+    let gcm: Vec<_> = [16, 24, 32].map(|key| with(Algorithm::AesGcm, key)).into();
+    for kinds in [&cbc, &gcm] {
+        let clear: Vec<Vec<u8>> =
+            (0..256).map(|i| (0..24 + 16 * (1 + i % 90) + 16).map(|b| (b ^ i) as u8).collect()).collect();
+        let (secret, forged) = mixed("crypto_openssl", true, &clear, kinds);
+        assert!(!forged.contains(&true));
+        let mut changed = secret.clone();
+        for i in [0, 77, 127, 128, 200] {
+            changed[i][30] ^= 4;
+        }
+        let opened = mixed("crypto_openssl", false, &changed, kinds);
+        for name in ["crypto_aesni_mb", "crypto_aesni_gcm"]
+            .into_iter()
+            .filter(|n| kinds[0].algorithm.drivers().contains(n))
+        {
+            assert_eq!(mixed(name, true, &clear, kinds).0, secret, "{name}");
+            let (text, forged) = mixed(name, false, &changed, kinds);
+            assert_eq!(forged, opened.1, "{name}");
+            assert_eq!(forged.iter().filter(|forged| **forged).count(), 5, "{name}");
+            for (i, (text, clear)) in text.iter().zip(&clear).enumerate() {
+                let end = clear.len() - 16;
+                assert!(forged[i] || text[..end] == clear[..end], "{name} {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_in_the_memory_of_another_has_its_own_keys() {
+    if !start() {
+        return;
+    }
+    let device = CryptoDevice::open("crypto_aesni_mb", 1, 1).unwrap();
+    let other = CryptoDevice::open("crypto_openssl", 1, 1).unwrap();
+    for algorithm in [Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256, Algorithm::AesCbcHmacSha1] {
+        for key in [16, 32] {
+            let t = Transform { key: &KEY[..key], ..transform(algorithm, true) };
+            let clear = vec![packet(algorithm, 64).0.data().to_vec(); 3];
+            assert_eq!(run(&device, &t, &clear, 1), run(&other, &t, &clear, 1), "{algorithm:?} {key}");
+        }
+    }
+}

@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, MutexGuard};
 
 use dpdk_sys::{
-    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, valiant_crypto_job,
-    valiant_crypto_queue,
+    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_REFUSED, VALIANT_CRYPTO_VECTOR,
+    valiant_crypto_job, valiant_crypto_queue,
 };
 use locks::IgnorePoison;
 
@@ -25,7 +25,7 @@ impl CryptoDevice {
         let guard = self.queues.get(queue)?.0.lock().ignore_poison();
         // SAFETY: the queue lives as long as the device, and the lock is held.
         let jobs = unsafe { NonNull::new(dpdk_sys::valiant_crypto_jobs(guard.as_ptr())) }?;
-        Some(CryptoRun { device: self, queue, guard, jobs, n: 0, gcm: false, last: None })
+        Some(CryptoRun { device: self, queue, guard, jobs, n: 0, gcm: false, last: None, job: NO_JOB })
     }
 }
 
@@ -40,6 +40,22 @@ pub enum Verdict {
     Refused,
 }
 
+/// What no packet gets.
+const NO_JOB: valiant_crypto_job = valiant_crypto_job {
+    session: std::ptr::null_mut(),
+    mbuf: std::ptr::null_mut(),
+    cipher_offset: 0,
+    cipher_len: 0,
+    auth_offset: 0,
+    auth_len: 0,
+    digest_offset: 0,
+    need: 0,
+    status: VALIANT_CRYPTO_REFUSED as u8,
+    extended: 0,
+    reserved: [0; 2],
+    iv: [0; 16],
+};
+
 /// A queue in use: [`CryptoRun::add`] for each packet, then [`CryptoRun::process`].
 pub struct CryptoRun<'q, 's> {
     device: &'q CryptoDevice,
@@ -48,8 +64,9 @@ pub struct CryptoRun<'q, 's> {
     jobs: NonNull<valiant_crypto_job>,
     n: usize,
     gcm: bool,
-    /// The session and the span of the last packet, and how long it must be for them.
-    last: Option<(&'s CryptoSession, Span, u16)>,
+    /// The session and the span of the next packets, and the job that they make.
+    last: Option<(&'s CryptoSession, Span)>,
+    job: valiant_crypto_job,
 }
 
 impl<'s> CryptoRun<'_, 's> {
@@ -65,47 +82,56 @@ impl<'s> CryptoRun<'_, 's> {
         self.n == 0
     }
 
-    /// Adds the work on the next packet of the batch. The first packet decides on GCM or CBC.
-    ///
-    /// False, and nothing added: the batch is full, the session is another queue's or another algorithm's,
-    /// or there is no packet that the span could fit.
+    /// Adds the work on the next packet of the batch: [`CryptoRun::prepare`] and [`CryptoRun::add_prepared`].
     #[inline]
     pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
-        if self.n >= MAX_JOBS {
+        self.n < MAX_JOBS && self.prepare(session, span) && self.add_prepared(iv)
+    }
+
+    /// Says what is to be done to the packets that are added next. The first packet decides on GCM or CBC.
+    ///
+    /// False, and nothing changed: the session is another queue's or another algorithm's, or there is no
+    /// packet that the span could fit.
+    #[inline]
+    pub fn prepare(&mut self, session: &'s CryptoSession, span: &Span) -> bool {
+        // Most packets use the same session and span as the packet before.
+        if self.last.is_some_and(|(of, known)| std::ptr::eq(of, session) && known == *span) {
+            return true;
+        }
+        let gcm = session.algorithm == Algorithm::AesGcm;
+        let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
+        let Some(need) = span.need(session.algorithm, session.aad) else { return false };
+        if !same || (gcm != self.gcm && self.n > 0) {
             return false;
         }
-        // Most packets use the same session and span as the packet before.
-        let need = match self.last {
-            Some((of, known, need)) if std::ptr::eq(of, session) && known == *span => need,
-            _ => {
-                let gcm = session.algorithm == Algorithm::AesGcm;
-                if self.n == 0 {
-                    self.gcm = gcm;
-                }
-                let same =
-                    std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
-                let Some(need) = span.need(session.algorithm, session.aad) else { return false };
-                if !same || gcm != self.gcm {
-                    return false;
-                }
-                self.last = Some((session, *span, need));
-                need
-            }
+        self.gcm = gcm;
+        self.last = Some((session, *span));
+        self.job = valiant_crypto_job {
+            session: session.session.as_ptr().cast(),
+            cipher_offset: span.cipher_offset,
+            cipher_len: span.cipher_len,
+            auth_offset: span.auth_offset,
+            auth_len: span.auth_len,
+            digest_offset: span.tag_offset,
+            need,
+            status: VALIANT_CRYPTO_DONE as u8,
+            extended: (session.aad == Aad::Extended).into(),
+            ..NO_JOB
         };
-        // SAFETY: `n` is below the number of jobs; the queue's lock is held.
-        unsafe {
-            let job = self.jobs.as_ptr().add(self.n);
-            (*job).session = session.session.as_ptr().cast();
-            (*job).cipher_offset = span.cipher_offset;
-            (*job).cipher_len = span.cipher_len;
-            (*job).auth_offset = span.auth_offset;
-            (*job).auth_len = span.auth_len;
-            (*job).digest_offset = span.tag_offset;
-            (*job).need = need;
-            (*job).status = VALIANT_CRYPTO_DONE as u8;
-            (*job).extended = (session.aad == Aad::Extended).into();
-            (*job).iv = iv;
+        true
+    }
+
+    /// Adds the work on the next packet of the batch, with this initialization vector; see
+    /// [`CryptoRun::prepare`].
+    ///
+    /// False, and nothing added: the batch is full, or nothing was said about what to do.
+    #[inline]
+    pub fn add_prepared(&mut self, iv: [u8; 16]) -> bool {
+        if self.n >= MAX_JOBS || self.last.is_none() {
+            return false;
         }
+        // SAFETY: `n` is below the number of jobs; the queue's lock is held. The session lives (`'s`).
+        unsafe { self.jobs.as_ptr().add(self.n).write(valiant_crypto_job { iv, ..self.job }) };
         self.n += 1;
         true
     }

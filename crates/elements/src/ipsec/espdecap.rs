@@ -52,7 +52,7 @@ use super::engine::database::{Index, NONE};
 use super::engine::esp::{Esp, EspDirection};
 use super::engine::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
-use dpdk::crypto::{CryptoRun, Span, Verdict};
+use dpdk::crypto::{Algorithm, CryptoRun, Span, Verdict};
 use locks::IgnorePoison;
 use std::sync::atomic::Ordering;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
@@ -79,6 +79,18 @@ const PADDING: [u8; 255] = {
         i += 1;
     }
     padding
+};
+
+/// For each short padding: its bits of the word that ends with it, and their value.
+const SHORT_PADDING: [(u64, u64); 9] = {
+    let mut all = [(0, 0); 9];
+    let mut len = 1;
+    while len <= 8 {
+        let (mask, value) = all[len - 1];
+        all[len] = (mask << 8 | 0xff, value << 8 | len as u64);
+        len += 1;
+    }
+    all
 };
 
 /// What is known about a packet before it is decrypted.
@@ -139,8 +151,9 @@ impl EspDirection for Decap {
     fn find(&self, index: &Index, arrived: &mut Vec<ReceivedPacket>, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut held = None;
         let mut place = NONE;
+        let mut like = None;
         batch.filter_map_in_place(|mut packet| {
-            let problem = match arrive(&mut packet, index) {
+            let problem = match arrive(&mut packet, index, &mut like) {
                 Ok(mut a) => {
                     let sa = index.get(a.place)?;
                     if a.place != place {
@@ -196,10 +209,20 @@ impl EspDirection for Decap {
         cx: &mut Cx<'_>,
     ) {
         let mut fits = true;
+        let mut shape = None;
         for (packet, a) in batch.iter().zip(arrived) {
-            let sa = index.get(a.place);
-            let job = sa.and_then(|sa| span(packet, sa, *a).zip(sa.sessions.get(queue)));
-            fits &= job.is_some_and(|((span, iv), session)| run.add(session, &span, iv));
+            let Some(sa) = index.get(a.place) else {
+                fits = false;
+                break;
+            };
+            // Most packets use the same association and length as the packet before.
+            let its = (a.place, a.head, a.tail, packet.len());
+            if shape != Some(its) {
+                shape = Some(its);
+                let session = sa.sessions.get(queue);
+                fits &= session.is_some_and(|session| run.prepare(session, &span(packet.len(), sa, *a)));
+            }
+            fits &= vector(packet, sa, *a).is_some_and(|iv| run.add_prepared(iv));
         }
         if !fits {
             // Every packet was checked on arrival; a worker without a session cannot get here.
@@ -266,9 +289,88 @@ impl EspDirection for Decap {
     }
 }
 
+/// What packets of one association that arrive have in common.
+struct Arrival {
+    place: u32,
+    spi: u32,
+    /// The outer addresses, and which of their bits are compared.
+    addresses: u64,
+    address_mask: u64,
+    /// Bytes before and after the payload, with an outer header without options.
+    head: u16,
+    tail: u16,
+    /// The block size less one.
+    block_mask: usize,
+    high_behind: bool,
+}
+
+impl Arrival {
+    fn of(sa: &Sa, place: u32) -> Arrival {
+        let both = |src: u32, dst: u32| u64::from(src) << 32 | u64::from(dst);
+        let mask = |address: std::net::Ipv4Addr| if address.is_unspecified() { 0 } else { u32::MAX };
+        Arrival {
+            place,
+            spi: sa.spi,
+            addresses: both(sa.src.to_bits(), sa.dst.to_bits()),
+            address_mask: both(mask(sa.src), mask(sa.dst)),
+            head: (HEADER_LEN + ESP_LEN + sa.iv_len()) as u16,
+            tail: sa.algorithm.tag_len() as u16,
+            block_mask: sa.block() - 1,
+            high_behind: sa.high_behind(),
+        }
+    }
+}
+
 /// Reads the headers and cuts off what follows the packet.
 #[inline]
-fn arrive(packet: &mut Packet, index: &Index) -> Result<ReceivedPacket, DropReason> {
+fn arrive(
+    packet: &mut Packet,
+    index: &Index,
+    like: &mut Option<Arrival>,
+) -> Result<ReceivedPacket, DropReason> {
+    if let Some(like) = like
+        && let Some(start) = packet.data().first_chunk::<{ HEADER_LEN + ESP_LEN }>()
+    {
+        let word = |at: usize| {
+            start.get(at..).and_then(|rest| rest.first_chunk::<8>()).map(|w| u64::from_be_bytes(*w))
+        };
+        let (Some(first), Some(second), Some(addresses), Some(esp)) = (word(0), word(8), word(12), word(20))
+        else {
+            return Err(NO_ESP_PACKET);
+        };
+        let protocol = (second >> 48) as u8;
+        // IPv4 without options, not a fragment, and with the association of the packet before.
+        if first & 0xff00_0000_0000_3fff == 0x4500_0000_0000_0000
+            && protocol == protocol::ESP
+            && addresses & like.address_mask == like.addresses
+            && (esp >> 32) as u32 == like.spi
+        {
+            let total = usize::from((first >> 32) as u16);
+            let surplus = packet.len().checked_sub(total).ok_or(ESP_PACKET_TOO_SHORT)?;
+            if surplus > 0 {
+                packet.take(surplus);
+            }
+            let around = usize::from(like.head) + usize::from(like.tail);
+            let body = total.checked_sub(around).ok_or(ESP_PACKET_TOO_SHORT)?;
+            if body == 0 || body & like.block_mask != 0 {
+                return Err(ESP_PACKET_TOO_SHORT);
+            }
+            if like.high_behind && total + HIGH_LEN > u16::MAX.into() {
+                return Err(drops::PACKET_TOO_LONG);
+            }
+            let Arrival { place, head, tail, .. } = *like;
+            let ecn = (first >> 48) as u8 & ECN_CE;
+            return Ok(ReceivedPacket { seq: esp & 0xffff_ffff, place, head, tail, ecn });
+        }
+    }
+    let (arrived, sa) = arrive_first(packet, index)?;
+    *like = Some(Arrival::of(sa, arrived.place));
+    Ok(arrived)
+}
+
+/// [`arrive`] for a packet that is not like the one before.
+#[inline(never)]
+fn arrive_first<'a>(packet: &mut Packet, index: &'a Index) -> Result<(ReceivedPacket, &'a Sa), DropReason> {
     let h = Ipv4::new(packet.data()).ok_or(NO_ESP_PACKET)?;
     let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
     if h.version() != 4 || len < HEADER_LEN || h.protocol() != protocol::ESP {
@@ -297,13 +399,14 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<ReceivedPacket, DropReas
     if sa.high_behind() && packet.len() + HIGH_LEN > u16::MAX.into() {
         return Err(drops::PACKET_TOO_LONG);
     }
-    Ok(ReceivedPacket {
+    let arrived = ReceivedPacket {
         seq: u32::from_be_bytes([e, f, g, i]).into(),
         place,
         head: head as u16,
         tail: tail as u16,
         ecn,
-    })
+    };
+    Ok((arrived, sa))
 }
 
 /// Inserts the upper half of the sequence number, which is not sent, at the place where it is authenticated:
@@ -339,25 +442,28 @@ fn number(a: &mut ReceivedPacket, sa: &Sa, window: &Window) -> Result<(), DropRe
     window.check(a.seq)
 }
 
-/// The part of the packet that the device processes, and the initialization vector.
-#[inline]
-fn span(packet: &Packet, sa: &Sa, a: ReceivedPacket) -> Option<(Span, [u8; 16])> {
+/// The part of a packet of `len` bytes that the device processes.
+fn span(len: usize, sa: &Sa, a: ReceivedPacket) -> Span {
     let (head, tail) = (usize::from(a.head), usize::from(a.tail));
-    let tag_offset = packet.len() - sa.algorithm.tag_len();
-    let auth_offset = head - sa.iv_len() - ESP_LEN;
-    let vector = packet.data().get(auth_offset + ESP_LEN..head)?;
-    let iv = match vector.first_chunk::<16>() {
-        Some(iv) => *iv,
-        None => sa.gcm_nonce(*vector.first_chunk::<8>()?, a.seq),
-    };
-    let span = Span {
+    let tag_offset = len.saturating_sub(sa.algorithm.tag_len());
+    let auth_offset = head.saturating_sub(sa.iv_len() + ESP_LEN);
+    Span {
         cipher_offset: head as u16,
-        cipher_len: (packet.len() - tail - head) as u16,
+        cipher_len: len.saturating_sub(tail + head) as u16,
         auth_offset: auth_offset as u16,
-        auth_len: (tag_offset - auth_offset) as u16,
+        auth_len: tag_offset.saturating_sub(auth_offset) as u16,
         tag_offset: tag_offset as u16,
-    };
-    Some((span, iv))
+    }
+}
+
+/// The initialization vector.
+#[inline]
+fn vector(packet: &Packet, sa: &Sa, a: ReceivedPacket) -> Option<[u8; 16]> {
+    let end = packet.data().get(..a.head.into())?;
+    match sa.algorithm {
+        Algorithm::AesGcm => Some(sa.gcm_nonce(*end.last_chunk::<8>()?, a.seq)),
+        _ => end.last_chunk::<16>().copied(),
+    }
 }
 
 /// The inner ECN field (RFC 6040 figure 4); `None`: the packet is to be dropped.
@@ -371,27 +477,42 @@ const fn ecn(inner: u8, outer: u8) -> Option<u8> {
     }
 }
 
-/// Removes everything around the inner packet of a decrypted and authenticated one.
+/// Whether a padding of `pad_len` bytes at the end of this is as RFC 4303 says.
 #[inline]
-fn unwrap(packet: &mut Packet, sa: &Sa, a: ReceivedPacket) -> Result<(), DropReason> {
-    packet.strip(a.head.into());
-    packet.take(a.tail.into());
-    let Some((body, &[pad_len, next])) = packet.data().split_last_chunk::<2>() else {
+fn padded_well(body: &[u8], pad_len: usize) -> bool {
+    // Nearly always: what fits into a word needs no comparison of memory.
+    if let (Some(end), Some((mask, expected))) = (body.last_chunk::<8>(), SHORT_PADDING.get(pad_len)) {
+        return u64::from_be_bytes(*end) & mask == *expected;
+    }
+    let padding = body.len().checked_sub(pad_len).and_then(|at| body.get(at..));
+    padding.is_some() && padding == PADDING.get(..pad_len)
+}
+
+/// What is in a decrypted and authenticated packet.
+struct InnerPacket {
+    len: usize,
+    header_len: usize,
+    /// For IPv4.
+    dst: Option<[u8; 4]>,
+}
+
+/// Checks what stands between initialization vector and tag; `ecn` is that of the outer header.
+#[inline]
+fn open(text: &mut [u8], sa: &Sa, outer_ecn: u8) -> Result<InnerPacket, DropReason> {
+    let Some((body, &mut [pad_len, next])) = text.split_last_chunk_mut::<2>() else {
         return Err(BAD_ESP_PADDING);
     };
     let pad_len = usize::from(pad_len);
-    let padding = body.len().checked_sub(pad_len).and_then(|at| body.get(at..));
-    if padding.is_none() || padding != PADDING.get(..pad_len) {
+    if !padded_well(body, pad_len) {
         return Err(BAD_ESP_PADDING);
     }
     let len = body.len() - pad_len;
     let mark = |inner: u8| {
-        if sa.ecn { ecn(inner, a.ecn).ok_or(UNEXPECTED_CE) } else { Ok(inner) }
+        if sa.ecn { ecn(inner, outer_ecn).ok_or(UNEXPECTED_CE) } else { Ok(inner) }
     };
-    let total = match next {
+    match next {
         protocol::IPIP => {
-            let mut h =
-                Ipv4::new_mut(packet.data_mut()).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER_PACKET)?;
+            let mut h = Ipv4::new_mut(text).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER_PACKET)?;
             let (header_len, total, dst, inner) = (h.header_len(), h.total_len().into(), h.dst(), h.ecn());
             if h.version() != 4 || header_len < HEADER_LEN || total < header_len || total > len {
                 return Err(BAD_INNER_PACKET);
@@ -400,27 +521,43 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: ReceivedPacket) -> Result<(), DropRea
             if marked != inner {
                 h.update_ecn(marked);
             }
-            packet.set_dst_ip(dst.octets());
-            packet.set_network_header(0, header_len);
-            total
+            Ok(InnerPacket { len: total, header_len, dst: Some(dst.octets()) })
         }
         protocol::IPV6 => {
             const FIXED: usize = wire::ipv6::HEADER_LEN;
-            let mut h = Ipv6::new_mut(packet.data_mut()).filter(|_| len >= FIXED).ok_or(BAD_INNER_PACKET)?;
+            let mut h = Ipv6::new_mut(text).filter(|_| len >= FIXED).ok_or(BAD_INNER_PACKET)?;
             let (total, inner) = (FIXED + usize::from(h.payload_len()), h.traffic_class() & 3);
             if h.version() != 6 || total > len {
                 return Err(BAD_INNER_PACKET);
             }
             let marked = mark(inner)?;
             h.set_version_class_flow(h.version_class_flow() & !(3 << 20) | u32::from(marked) << 20);
-            packet.set_network_header(0, FIXED);
-            total
+            Ok(InnerPacket { len: total, header_len: FIXED, dst: None })
         }
-        protocol::NO_NEXT_HEADER => return Err(DUMMY_PACKET),
-        _ => return Err(BAD_INNER_PACKET),
+        protocol::NO_NEXT_HEADER => Err(DUMMY_PACKET),
+        _ => Err(BAD_INNER_PACKET),
+    }
+}
+
+/// Removes everything around the inner packet of a decrypted and authenticated one.
+#[inline]
+fn unwrap(packet: &mut Packet, sa: &Sa, a: ReceivedPacket) -> Result<(), DropReason> {
+    let (head, tail) = (usize::from(a.head), usize::from(a.tail));
+    let end = packet.len().saturating_sub(tail);
+    let inner =
+        packet.data_mut().get_mut(head..end).ok_or(BAD_ESP_PADDING).and_then(|text| open(text, sa, a.ecn));
+    let inner = match inner {
+        Ok(inner) => inner,
+        Err(reason) => {
+            packet.narrow(head, end.saturating_sub(head));
+            return Err(reason);
+        }
     };
-    let surplus = packet.len() - total;
-    packet.take(surplus);
+    packet.narrow(head, inner.len);
+    match inner.dst {
+        Some(dst) => packet.mark_ip_header(0, inner.header_len, dst),
+        None => packet.set_network_header(0, inner.header_len),
+    }
     if let Some(selectors) = &sa.selectors
         && !selectors.admit(packet.data())
     {

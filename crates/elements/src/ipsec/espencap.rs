@@ -44,11 +44,11 @@
 //! ## See also
 //! IPsecSAD, ESPDecap, IPEncap, Paint
 
-use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
+use super::engine::association::{ESP_LEN, Front, HIGH_LEN, Sa};
 use super::engine::database::{Index, NONE};
 use super::engine::esp::{Esp, EspDirection};
 use crate::prelude::*;
-use dpdk::crypto::{Algorithm, CryptoRun, CryptoSession, Span, Verdict};
+use dpdk::crypto::{Algorithm, CryptoRun, Span, Verdict};
 use std::sync::atomic::Ordering;
 use wire::ipv4::HEADER_LEN;
 use wire::{Ipv4, Ipv6, protocol};
@@ -149,29 +149,36 @@ impl EspDirection for Encap {
             if left == 0 {
                 return refuse(packet, Refusal::Over, sa, cx);
             }
-            let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
-            // Most packets use the same association and length as the packet before.
-            if shape.as_ref().is_none_or(|like| like.inner != inner.len) {
-                let Some(session) = sa.sessions.get(queue) else {
-                    return refuse(packet, Refusal::ByDevice, sa, cx);
+            // Most packets are like the one before: then there is nothing to find out.
+            let known = match (&shape, packet.data().first_chunk::<8>()) {
+                (Some(like), Some(start)) => like.describes(*start) && like.inner <= packet.len(),
+                _ => false,
+            };
+            if !known {
+                let Some(inner) = inner(packet.data()) else {
+                    return refuse(packet, Refusal::NoPacket, sa, cx);
                 };
-                shape = Shape::of(sa, session, inner.len);
+                shape = Shape::of(sa, &inner);
+                let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
+                if !sa.sessions.get(queue).is_some_and(|session| run.prepare(session, &like.span)) {
+                    shape = None;
+                    return refuse(packet, Refusal::ByDevice, sa, cx);
+                }
             }
-            let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
+            let like = shape.as_ref()?;
             let Some(mut packet) = like.room(packet) else {
                 cx.count_drops(1, drops::OUT_OF_MEMORY);
                 return None;
             };
-            let iv = like.wrap(packet.data_mut(), seq, id, &inner);
+            let iv = like.wrap(packet.data_mut(), seq, id);
             seq += 1;
             left -= 1;
-            bytes += inner.len as u64;
+            bytes += like.inner as u64;
             id = id.wrapping_add(workers);
-            if !iv.is_some_and(|iv| run.add(like.session, &like.span, iv)) {
+            if !iv.is_some_and(|iv| run.add_prepared(iv)) {
                 return refuse(packet, Refusal::ByDevice, sa, cx);
             }
-            packet.set_dst_ip(sa.dst.octets());
-            packet.set_network_header(0, HEADER_LEN);
+            packet.mark_ip_header(0, HEADER_LEN, sa.dst.octets());
             Some(packet)
         });
         self.id = id;
@@ -207,34 +214,45 @@ struct InnerHeader {
     tos: u8,
     df: bool,
     next: u8,
+    /// Packets whose first eight bytes have the same bits here as this one's have these fields in common.
+    mask: u64,
+    bits: u64,
 }
 
-#[inline]
+/// Version, header length, type of service, total length and "do not fragment" of IPv4.
+const MASK_V4: u64 = 0xffff_ffff_0000_4000;
+/// Version, traffic class and payload length of IPv6.
+const MASK_V6: u64 = 0xfff0_0000_ffff_0000;
+
 fn inner(data: &[u8]) -> Option<InnerHeader> {
-    let inner = match data.first()? >> 4 {
+    let start = u64::from_be_bytes(*data.first_chunk::<8>()?);
+    let inner = match start >> 60 {
         4 => {
             let h = Ipv4::new(data)?;
             let len = usize::from(h.total_len());
             if h.header_len() < HEADER_LEN || len < h.header_len() {
                 return None;
             }
-            InnerHeader { len, tos: h.tos(), df: h.dont_fragment(), next: protocol::IPIP }
+            let (mask, bits) = (MASK_V4, start & MASK_V4);
+            InnerHeader { len, tos: h.tos(), df: h.dont_fragment(), next: protocol::IPIP, mask, bits }
         }
         6 => {
             let h = Ipv6::new(data)?;
             let len = usize::from(h.payload_len()) + wire::ipv6::HEADER_LEN;
+            let (mask, bits) = (MASK_V6, start & MASK_V6);
             // Routers do not fragment IPv6.
-            InnerHeader { len, tos: h.traffic_class(), df: true, next: protocol::IPV6 }
+            InnerHeader { len, tos: h.traffic_class(), df: true, next: protocol::IPV6, mask, bits }
         }
         _ => return None,
     };
     (inner.len <= data.len()).then_some(inner)
 }
 
-/// What packets of one length that use one association have in common.
+/// What packets that use one association and have the same [`InnerHeader`] have in common.
 struct Shape<'a> {
     sa: &'a Sa,
-    session: &'a CryptoSession,
+    mask: u64,
+    bits: u64,
     /// Bytes of the inner packet.
     inner: usize,
     /// Bytes in front of it: outer header, ESP header and initialization vector.
@@ -243,16 +261,22 @@ struct Shape<'a> {
     tail: usize,
     /// Bytes of the padding.
     pad: usize,
-    total: u16,
+    /// The protocol of the inner packet, which stands behind the padding.
+    next: u8,
+    front: Front,
+    /// What is behind a short padding is with it.
+    trailer: [u8; 8],
     span: Span,
 }
 
 impl<'a> Shape<'a> {
     /// `None`: longer than an IP packet can be.
-    fn of(sa: &'a Sa, session: &'a CryptoSession, inner: usize) -> Option<Self> {
+    fn of(sa: &'a Sa, header: &InnerHeader) -> Option<Self> {
+        let InnerHeader { len: inner, next, mask, bits, .. } = *header;
         let tag = sa.algorithm.tag_len();
         let head = HEADER_LEN + ESP_LEN + sa.iv_len();
         let body = sa.padded(inner);
+        let pad = body - inner - 2;
         let total = u16::try_from(head + body + tag).ok()?;
         // In CBC the initialization vector is encrypted too: see `Sa::counter`.
         let in_clear = if sa.algorithm == Algorithm::AesGcm { head } else { HEADER_LEN + ESP_LEN };
@@ -266,7 +290,18 @@ impl<'a> Shape<'a> {
             auth_len: (head + body + high - HEADER_LEN) as u16,
             tag_offset: (head + body) as u16,
         };
-        Some(Self { sa, session, inner, head, tail: body - inner + tag, pad: body - inner - 2, total, span })
+        let mut trailer = [1, 2, 3, 4, 5, 6, 7, 8];
+        if let Some(end) = trailer.get_mut(pad..).and_then(|rest| rest.first_chunk_mut::<2>()) {
+            *end = [pad as u8, next];
+        }
+        let front = sa.front(total, header.tos, header.df);
+        Some(Self { sa, mask, bits, inner, head, tail: body - inner + tag, pad, next, front, trailer, span })
+    }
+
+    /// Whether a packet that begins like this is one of them.
+    #[inline]
+    fn describes(&self, start: [u8; 8]) -> bool {
+        u64::from_be_bytes(start) & self.mask == self.bits
     }
 
     /// Extends the packet for what is added; `None`: out of memory.
@@ -283,25 +318,23 @@ impl<'a> Shape<'a> {
     /// Writes outer header, ESP header, initialization vector and trailer around a packet that has space for
     /// them. The crypto device does the rest, with the initialization vector that is returned.
     #[inline]
-    fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &InnerHeader) -> Option<[u8; 16]> {
+    fn wrap(&self, data: &mut [u8], seq: u64, id: u16) -> Option<[u8; 16]> {
         let sa = self.sa;
         let (front, trailer) = data.split_at_mut_checked(self.head + self.inner)?;
         // Stores longer than the padding are cheaper than exact ones; the excess is overwritten by the last
         // two bytes and by the tag, which has at least 12.
-        match trailer.first_chunk_mut::<16>() {
-            Some(padding) => *padding = PADDING,
-            None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],
+        if self.pad + 2 <= self.trailer.len() {
+            *trailer.first_chunk_mut::<8>()? = self.trailer;
+        } else {
+            *trailer.first_chunk_mut::<16>()? = PADDING;
+            *trailer.get_mut(self.pad..)?.first_chunk_mut::<2>()? = [self.pad as u8, self.next];
         }
-        *trailer.get_mut(self.pad..)?.first_chunk_mut::<2>()? = [self.pad as u8, inner.next];
         if sa.high_behind() {
             *trailer.get_mut(self.pad + 2..)?.first_chunk_mut::<HIGH_LEN>()? =
                 ((seq >> 32) as u32).to_be_bytes();
         }
         let (front, iv) = front.split_first_chunk_mut::<{ HEADER_LEN + ESP_LEN }>()?;
-        let outer = sa.outer(self.total, id, inner.tos, inner.df);
-        let esp = (u64::from(sa.spi) << 32 | seq & 0xffff_ffff).to_be_bytes();
-        front[..HEADER_LEN].copy_from_slice(&outer);
-        front[HEADER_LEN..].copy_from_slice(&esp);
+        self.front.write(id, seq, front);
         let counter = sa.counter(seq);
         if sa.algorithm == Algorithm::AesGcm {
             let in_packet = (counter as u64).to_be_bytes();

@@ -70,6 +70,30 @@ pub(crate) struct Sa {
     pub(crate) window: Mutex<Window>,
 }
 
+/// An outer header and an ESP header, except for the two fields that differ from packet to packet.
+///
+/// They are built in words: a value that is written byte by byte cannot be read as a whole before it has left
+/// the processor's store buffer.
+pub(crate) struct Front {
+    /// The outer header without identification and checksum, and the SPI.
+    words: [u64; 3],
+    /// The sum of the outer header's 16-bit words.
+    sum: u32,
+}
+
+impl Front {
+    /// Both headers, for a packet with this identification and sequence number.
+    #[inline]
+    pub(crate) fn write(&self, id: u16, seq: u64, to: &mut [u8; HEADER_LEN + ESP_LEN]) {
+        let sum = !checksum::fold(self.sum + u32::from(id));
+        let [first, second, third] = self.words;
+        to[..8].copy_from_slice(&(first | u64::from(id) << 16).to_be_bytes());
+        to[8..16].copy_from_slice(&(second | u64::from(sum) << 32).to_be_bytes());
+        to[16..24].copy_from_slice(&third.to_be_bytes());
+        to[24..].copy_from_slice(&(seq as u32).to_be_bytes());
+    }
+}
+
 impl fmt::Debug for Sa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sa({:?} {:#x})", self.direction, self.spi)
@@ -253,30 +277,18 @@ impl Sa {
         body & (self.block() - 1) == 0
     }
 
-    /// The outer header for a packet of `total_len` bytes around an inner one with this type of service and
+    /// What stands in front of packets of `total_len` bytes around inner ones with this type of service and
     /// flag.
-    ///
-    /// It is built in two words: a value that is written byte by byte cannot be read as a whole before it has
-    /// left the processor's store buffer.
     #[inline]
-    pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> [u8; HEADER_LEN] {
+    pub(crate) fn front(&self, total_len: u16, tos: u8, df: bool) -> Front {
         // RFC 6040 §4.1: the ECN field is copied in normal mode, and zero in compatibility mode.
         let tos = tos & self.copied_tos | self.own_tos;
         let fragment = if df { self.flags_if_df } else { self.flags_else };
-        let changed = u32::from(tos) + u32::from(total_len) + u32::from(id) + u32::from(fragment);
-        let sum = !checksum::fold(self.template_sum + changed);
-        let word = |a: u16, b: u16, c: u16, d: u16| {
-            u64::from(a) << 48 | u64::from(b) << 32 | u64::from(c) << 16 | u64::from(d)
-        };
+        let sum = self.template_sum + u32::from(tos) + u32::from(total_len) + u32::from(fragment);
         let [first, second] = self.template;
-        let first = first | word(tos.into(), total_len, id, fragment);
-        let second = second | word(0, sum, 0, 0);
-        let mut header = [0; HEADER_LEN];
-        let (words, dst) = header.split_at_mut(16);
-        words[..8].copy_from_slice(&first.to_be_bytes());
-        words[8..].copy_from_slice(&second.to_be_bytes());
-        dst.copy_from_slice(&self.dst.octets());
-        header
+        let first = first | u64::from(tos) << 48 | u64::from(total_len) << 32 | u64::from(fragment);
+        let third = u64::from(self.dst.to_bits()) << 32 | u64::from(self.spi);
+        Front { words: [first, second, third], sum }
     }
 
     /// The state of the association as text, without its keys.
@@ -430,7 +442,9 @@ mod tests {
         ] {
             let a = sa(&format!("{GCM} {more}"));
             for (len, id) in [(100, 0), (65535, 65535), (1500, 0x1234)] {
-                let bytes = a.outer(len, id, tos, df);
+                let mut bytes = [0; HEADER_LEN + ESP_LEN];
+                a.front(len, tos, df).write(id, 0x0807_0605_0403_0201, &mut bytes);
+                assert_eq!(bytes[HEADER_LEN..], [0, 0, 0x10, 1, 4, 3, 2, 1], "the lower half of the number");
                 let Some(h) = Ipv4::new(&bytes) else { panic!("20 bytes") };
                 assert!(h.verify_checksum(), "{more}");
                 assert_eq!((h.tos(), h.dont_fragment(), h.total_len(), h.id()), (tos_out, df_out, len, id));
