@@ -22,6 +22,8 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
 /// How often a blocking sender tries again before it drops the packets: a device that has stopped must not
 /// stop the worker.
 const TRIES: usize = 1000;
+/// Packets of which fewer come in the timeout do not wait for others.
+const FEW: u64 = 4;
 /// The bytes that a worker may send more than another before it has to wait: a full Ethernet frame.
 const QUANTUM_BYTES: usize = 1518;
 
@@ -100,6 +102,9 @@ pub(crate) struct Sender {
     timeout_ns: u64,
     /// Since when packets wait for a full burst; 0: none do.
     held_ns: u64,
+    /// When packets last came that were too few to be sent at once; `u64::MAX`: never, or a whole burst came
+    /// since.
+    came_ns: u64,
     /// How many packets waited when the task last checked.
     seen: usize,
     /// Whether to wait for the device rather than drop.
@@ -147,6 +152,7 @@ impl Sender {
             burst,
             timeout_ns,
             held_ns: 0,
+            came_ns: u64::MAX,
             seen: 0,
             blocking: false,
             stuck: false,
@@ -209,16 +215,20 @@ impl Sender {
         sent
     }
 
-    /// Whether the waiting packets should wait for more: they are fewer than a burst, and the timeout has not
-    /// passed.
+    /// Whether the waiting packets should wait for more: they are fewer than a burst, they come quickly, and
+    /// the timeout has not passed.
     #[inline]
     fn holds(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
-            (self.held_ns, self.seen) = (0, 0);
+            (self.held_ns, self.seen, self.came_ns) = (0, 0, u64::MAX);
             return false;
         }
         let now = cx.run_ns();
+        let since = now.saturating_sub(std::mem::replace(&mut self.came_ns, now));
         if self.held_ns == 0 {
+            if since > (self.timeout_ns / FEW).saturating_mul(self.waiting.len() as u64) {
+                return false;
+            }
             self.held_ns = now;
         }
         if now.saturating_sub(self.held_ns) < self.timeout_ns {
