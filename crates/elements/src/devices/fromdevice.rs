@@ -104,14 +104,15 @@ impl Element for FromDevice {
         let rss = arguments::rss(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        for name in ["SNIFFER", "FORCE_IP", "OUTBOUND"] {
+        let sniffer = args.k::<bool>("SNIFFER")?;
+        for name in ["FORCE_IP", "OUTBOUND"] {
             args.k::<bool>(name)?;
         }
         for name in ["PROTOCOL", "ENCAP", "HEADROOM", "BPF_FILTER"] {
             args.k::<String>(name)?;
         }
         let spec = arguments::port(&device)?;
-        let needs = PortConfig { rx_desc, promisc, method, ..PortConfig::default() };
+        let needs = PortConfig { rx_desc, promisc, method, sniffer, ..PortConfig::default() };
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;
