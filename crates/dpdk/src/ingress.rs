@@ -67,6 +67,12 @@ fn bpf<T>(command: c_long, attributes: &T) -> io::Result<OwnedFd> {
 }
 
 impl Ingress {
+    /// Whether this process can keep the kernel from packets.
+    pub(crate) fn is_available() -> bool {
+        // No interface has this number, which the kernel finds out last.
+        Ingress::block(i32::MAX as u32).is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV))
+    }
+
     /// Keeps the kernel from the packets of an interface. Needs Linux 6.6, CAP_BPF and CAP_NET_ADMIN.
     pub(crate) fn block(if_index: u32) -> io::Result<Ingress> {
         let instructions = PROGRAM.map(|(operation, registers, offset, value)| {

@@ -13,7 +13,6 @@ use crate::error::Error;
 const SIOCETHTOOL: c_ulong = 0x8946;
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
-#[allow(dead_code)]
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
@@ -40,6 +39,9 @@ pub struct Interface {
     pub running: bool,
     /// Whether it is the loopback.
     pub loopback: bool,
+    /// Whether it takes TCP segments that are longer than its packets, to be cut later (TSO); on a veth pair,
+    /// usually both ends do.
+    pub segmentation: bool,
 }
 
 /// A socket for ioctls on interfaces.
@@ -176,6 +178,14 @@ impl Control {
         (known.then_some(speed), command[14] == 1)
     }
 
+    fn segmentation(&self, name: &str) -> bool {
+        // struct ethtool_value: the command, and the value.
+        let mut value = [ETHTOOL_GTSO, 0];
+        let Ok(mut request) = ifreq(name) else { return false };
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        self.call(SIOCETHTOOL, &mut request).is_ok() && value[1] != 0
+    }
+
     fn driver(&self, name: &str) -> Option<String> {
         // struct ethtool_drvinfo: the command, then texts of 32 bytes, the driver's name first.
         let mut info = [0u8; 196];
@@ -205,6 +215,7 @@ impl Control {
             up: flags & libc::IFF_UP != 0,
             running: flags & libc::IFF_RUNNING != 0,
             loopback: flags & libc::IFF_LOOPBACK != 0,
+            segmentation: self.segmentation(name),
         })
     }
 }

@@ -19,7 +19,7 @@ use opening::Opening;
 
 pub(crate) use buffers::{FRAME_EXTRA, XDP_HEADROOM, buffers_wanted};
 pub(crate) use changed::Changed;
-pub(crate) use interface::{af_xdp_fits, af_xdp_missing};
+pub(crate) use interface::{af_xdp_fits, af_xdp_missing, prefers_sockets};
 pub(crate) use member::{DeviceQueue, Member, PortQueue, Sockets, c_text, port_info};
 pub(crate) use opening::{Opened, count};
 

@@ -24,7 +24,7 @@ use crate::batch::Batch;
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::mempool::Mempool;
 use crate::packet::Packet;
-use crate::segment::{Cut, Gathered, HEADERS_MAX, PACKETS_MAX, Tag, VnetHeader, put_tag};
+use crate::segment::{Cut, Gathered, HEADERS_MAX, Tag, VnetHeader, put_tag};
 use crate::status::PortStats;
 
 /// Bytes of a frame in the ring, the kernel's header included.
@@ -360,7 +360,9 @@ impl PacketSocket {
 
     fn send_segment(&self, segment: &Gathered, packets: &[Packet]) -> Outcome {
         let vnet = segment.vnet.bytes();
-        let mut parts = [NOWHERE; 2 + PACKETS_MAX];
+        let n = 2 + packets.len();
+        let (mut few, mut many) = ([NOWHERE; FEW], Vec::new());
+        let parts = parts(n, &mut few, &mut many);
         let all = [&vnet[..], segment.headers()].into_iter();
         let all = all.chain(packets.iter().map(|packet| segment.payload(packet)));
         let mut bytes = 0;
@@ -371,7 +373,7 @@ impl PacketSocket {
         // SAFETY: plain data.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = (2 + packets.len()) as _;
+        message.msg_iovlen = n as _;
         // SAFETY: the kernel only reads the parts, which live until the end of this function.
         let status = unsafe { libc::sendmsg(self.fd.as_raw_fd(), &message, libc::MSG_DONTWAIT) };
         if status < 0 {
@@ -445,6 +447,22 @@ impl Outcome {
 }
 
 const NOWHERE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
+/// Parts of a frame that a system call takes without allocation: those of a segment of 64 KB.
+const FEW: usize = 66;
+
+/// `n` places for parts, of one of these.
+fn parts<'a>(
+    n: usize,
+    few: &'a mut [libc::iovec; FEW],
+    many: &'a mut Vec<libc::iovec>,
+) -> &'a mut [libc::iovec] {
+    if n > FEW {
+        many.resize(n, NOWHERE);
+        return many;
+    }
+    &mut few[..n]
+}
 
 /// A place that the kernel only reads.
 fn readable(bytes: &[u8]) -> libc::iovec {
@@ -523,6 +541,15 @@ impl Places<'_> {
         }
         let mut packet = self.stash.pop()?;
         packet.put_in_place(len).then_some(packet)
+    }
+
+    /// Gives up the packets after the first `kept`.
+    fn take_back(&mut self, kept: usize) {
+        for mut packet in self.batch.drain(kept..) {
+            let len = packet.len();
+            packet.take(len);
+            self.stash.push(packet);
+        }
     }
 
     fn give(&mut self, packet: Packet) {
@@ -619,20 +646,28 @@ fn cut_frame(
 ) -> Result<(), Lost> {
     let headers = cut.headers_len();
     let untagged = headers - if frame.tag.is_some() { TAG } else { 0 };
-    let mut packets = Batch::with_capacity(cut.packets());
+    let before = places.batch.len();
     for i in 0..cut.packets() {
-        packets.push(places.packet(headers + cut.part(i).len()).ok_or(Lost::NoBuffer)?);
+        match places.packet(headers + cut.part(i).len()) {
+            Some(packet) => places.batch.push(packet),
+            None => {
+                places.take_back(before);
+                return Err(Lost::NoBuffer);
+            }
+        }
     }
+    let packets = &mut places.batch[before..];
     if frame.status & libc::TP_STATUS_COPY != 0 {
         let (mut vnet, mut unused) = ([0; VnetHeader::LEN], [0; HEADERS_MAX]);
-        let mut parts = [NOWHERE; 2 + PACKETS_MAX];
-        let n = 2 + packets.len();
+        let (mut few, mut many) = ([NOWHERE; FEW], Vec::new());
+        let parts = parts(2 + packets.len(), &mut few, &mut many);
         parts[0] = writable(&mut vnet);
         parts[1] = writable(&mut unused[..untagged]);
-        for (part, packet) in parts[2..].iter_mut().zip(&mut packets) {
+        for (part, packet) in parts[2..].iter_mut().zip(&mut *packets) {
             *part = writable(&mut packet.data_mut()[headers..]);
         }
-        if socket.take(&mut parts[..n]) != Some(VnetHeader::LEN + frame.len) {
+        if socket.take(parts) != Some(VnetHeader::LEN + frame.len) {
+            places.take_back(before);
             return Err(Lost::Taken);
         }
     } else {
@@ -645,7 +680,9 @@ fn cut_frame(
     for (i, packet) in packets.iter_mut().enumerate() {
         cut.finish(i, packet.data_mut());
     }
-    packets.drain(..).for_each(|packet| places.give(packet));
+    if places.batch.len() > places.room {
+        places.rest.packets_mut().extend(places.batch.drain(places.room..));
+    }
     Ok(())
 }
 
@@ -756,7 +793,7 @@ impl<'a> Frame<'a> {
             data: &data[..data.len().min(here as usize)],
             vnet,
             tag,
-            outgoing: frame[PACKET_TYPE] == libc::PACKET_OUTGOING as u8,
+            outgoing: frame[PACKET_TYPE] == libc::PACKET_OUTGOING,
         }
     }
 }

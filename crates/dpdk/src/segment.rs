@@ -15,6 +15,7 @@ use wire::protocol::{TCP, UDP};
 use wire::tcp::{ACK, CWR, ECE, FIN, PSH};
 
 use crate::packet::Packet;
+use crate::sum::sum;
 
 /// The most packets that a segment is cut into: 65,535 bytes in packets of 64.
 pub(crate) const PACKETS_MAX: usize = 1000;
@@ -90,7 +91,7 @@ impl VnetHeader {
             return false;
         }
         // The field holds the sum of the pseudo-header.
-        let check = not_zero(!checksum::sum(&frame[start..]));
+        let check = not_zero(!sum(&frame[start..]));
         frame[field..field + 2].copy_from_slice(&check.to_be_bytes());
         true
     }
@@ -278,11 +279,11 @@ impl Cut {
             at + 6
         };
         put(frame, field, 0);
-        let sum = checksum::combine(
+        let all = checksum::combine(
             pseudo(frame, self.inner.0, self.inner.1, self.protocol, segment),
-            checksum::sum(&frame[at..]),
+            sum(&frame[at..]),
         );
-        put(frame, field, not_zero(!sum));
+        put(frame, field, not_zero(!all));
         self.finish_tunnels(frame);
     }
 
@@ -297,11 +298,11 @@ impl Cut {
                     let Some((network, v6)) = outer else { continue };
                     if frame[at + 6..at + 8] != [0, 0] {
                         put(frame, at + 6, 0);
-                        let sum = checksum::combine(
+                        let all = checksum::combine(
                             pseudo(frame, network, v6, UDP, frame.len() - at),
-                            checksum::sum(&frame[at..]),
+                            sum(&frame[at..]),
                         );
-                        put(frame, at + 6, not_zero(!sum));
+                        put(frame, at + 6, not_zero(!all));
                     }
                 }
             }
@@ -461,7 +462,7 @@ impl Place {
         }
         let segment = &frame[self.transport..];
         let pseudo = pseudo(frame, self.network, self.v6, TCP, segment.len());
-        checksum::combine(pseudo, checksum::sum(segment)) == 0xffff
+        checksum::combine(pseudo, sum(segment)) == 0xffff
     }
 
     fn seq(&self, frame: &[u8]) -> u32 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::buffers::{FRAME_EXTRA, XDP_HEADROOM, XDP_QUEUES_MAX, buffers_wanted, frame_buffer};
+use super::buffers::{FRAME_EXTRA, XDP_HEADROOM, XDP_QUEUES_MAX, buffers_wanted, frame_buffer, xdp_copies};
 use super::changed::Changed;
 use super::member::{Member, Sockets, XDP_CLOSED, Xdp, sockets};
 use super::opening::{Opened, Opening, RX_SETUP, count};
@@ -130,7 +130,25 @@ fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Re
     }
 }
 
-fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -> Result<Opened, Error> {
+/// Why packet sockets suit an interface better than AF_XDP, or `None`.
+pub(crate) fn prefers_sockets(interface: &Interface) -> Option<&'static str> {
+    (interface.segmentation && xdp_copies(interface)).then_some(
+        "large TCP segments (TSO) may come and go, which AF_XDP does not carry, and its driver has no zero copy",
+    )
+}
+
+/// Keeps the kernel from the packets of an interface, unless the router only sends or is a sniffer.
+fn ingress(config: &PortConfig, interface: &Interface) -> Option<std::io::Result<Ingress>> {
+    let sniffs = config.sniffer.unwrap_or(config.method == Method::AfPacket);
+    (!sniffs && config.rx_queues > 0).then(|| Ingress::block(interface.index))
+}
+
+fn open_af_packet(
+    opening: &mut Opening<'_>,
+    interface: &Interface,
+    ingress: Option<std::io::Result<Ingress>>,
+    why: &str,
+) -> Result<Opened, Error> {
     let config = opening.config;
     let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
     let receiving = usize::from(config.rx_queues.min(XDP_QUEUES_MAX));
@@ -158,8 +176,6 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         })
         .collect();
     let all = all.map_err(failed)?;
-    let sniffs = config.sniffer.unwrap_or(config.method == Method::AfPacket);
-    let ingress = (!sniffs && receiving > 0).then(|| Ingress::block(interface.index));
     let shared = &all[..receiving];
     shared.iter().try_for_each(|socket| socket.start()).map_err(failed)?;
     PacketSocket::share(shared).map_err(failed)?;
@@ -224,25 +240,40 @@ pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(O
         opening.changed.interface().2 = true;
         interface.up = true;
     }
+    let config = opening.config;
+    let ingress = || ingress(config, &interface);
     let opened = match method {
         Method::AfXdp => open_af_xdp_patiently(opening, &interface)?,
         Method::AfPacket if opening.config.method == Method::AfPacket => {
-            open_af_packet(opening, &interface, "METHOD requests it")?
+            open_af_packet(opening, &interface, ingress(), "METHOD requests it")?
         }
-        Method::AfPacket => open_af_packet(opening, &interface, "the router has given up what AF_XDP needs")?,
+        Method::AfPacket => {
+            let why = "the router has given up what AF_XDP needs";
+            open_af_packet(opening, &interface, ingress(), why)?
+        }
         Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
             opening,
             &interface,
+            None,
             "the router only sends, and AF_XDP would take received packets away from the kernel",
         )?,
-        Method::Auto => match open_af_xdp_patiently(opening, &interface) {
-            Ok(opened) => opened,
-            Err(Error::Port { reason, .. }) => {
-                opening.notes.clear();
-                open_af_packet(opening, &interface, &format!("AF_XDP did not start ({reason})"))?
+        Method::Auto => {
+            // Packet sockets that share packets with the kernel are the last choice.
+            match prefers_sockets(&interface).map(|why| (why, ingress())) {
+                Some((why, Some(Ok(ingress)))) => {
+                    open_af_packet(opening, &interface, Some(Ok(ingress)), why)?
+                }
+                _ => match open_af_xdp_patiently(opening, &interface) {
+                    Ok(opened) => opened,
+                    Err(Error::Port { reason, .. }) => {
+                        opening.notes.clear();
+                        let why = format!("AF_XDP did not start ({reason})");
+                        open_af_packet(opening, &interface, ingress(), &why)?
+                    }
+                    Err(other) => return Err(other),
+                },
             }
-            Err(other) => return Err(other),
-        },
+        }
     };
     Ok((opened, interface))
 }
