@@ -1,7 +1,7 @@
 """TCP and small packets from host to host through three forwarders in turn: Valiant, dpdk-testpmd and the Linux kernel.
 
-All three use the same cables, the same hosts and the same offload settings (off), and take turns, so that what disturbs
-the machine disturbs all of them. Valiant and testpmd use the same AF_XDP ports on the router's ends of the cables.
+All three use the same cables, the same hosts and the same offload settings, and take turns, so that what disturbs
+the machine disturbs all of them. Testpmd uses AF_XDP on the router's ends of the cables, Valiant what it chooses by itself.
 """
 
 import json
@@ -81,6 +81,7 @@ class Comparison:
 
     def start_router(self):
         router = self.start_valiant(cpu=self.place.forwarder)
+        self.ports_of_valiant = "AF_PACKET" if "AF_PACKET" in router.output() else "AF_XDP"
         return self.routed_server, router.process, router.stop
 
     def measure(self, start, seconds):
@@ -100,6 +101,7 @@ class Comparison:
                 raise LabError(f"iperf3: {result['error']}")
             sent, received = result["end"]["sum_sent"], result["end"]["sum_received"]
             return {
+                **({"ports": self.ports_of_valiant} if start == self.start_router else {}),
                 "gbps": received["bits_per_second"] / 1e9,
                 "retransmits": sent.get("retransmits", 0),
                 "hosts_busy": share(before, after, self.place.client),
@@ -207,13 +209,13 @@ def share(before, after, core):
     return done / spent if spent else 0.0
 
 
-def summary(results, place):
+def summary(results, place, segments=False):
     """The three lines, the ratio and what limits it, as text; and the ratio, or None without Valiant."""
     lines, median = [], {}
     for name, runs in results.items():
         rates = [r["gbps"] for r in runs]
         median[name] = statistics.median(rates)
-        ports = "no port: passes buffers" if name == "kernel" else "AF_XDP"
+        ports = {"kernel": "no port: passes buffers", "testpmd": "AF_XDP"}.get(name, runs[0].get("ports", "AF_XDP"))
         lines.append(f"{NAMES[name]:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
     ratio = median["valiant"] / median["testpmd"] if "valiant" in median else None
     if ratio is not None:
@@ -231,7 +233,8 @@ def summary(results, place):
     hosts = statistics.median(r["hosts_busy"] for r in runs)
     forwarder = statistics.median(r["forwarder_cpu"] or 0 for r in runs)
     lines.append(limit(hosts, forwarder))
-    lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload off for all.")
+    offload = "on for all, as veth has it by default" if segments else "off for all"
+    lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload {offload}.")
     return lines, ratio
 
 

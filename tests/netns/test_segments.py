@@ -5,20 +5,15 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness import IP, TCP, UDP, Ether, Plain, Raw, Router, Skip, Wire, case, check, equal, pair, ping, wait_for
+from harness import IP, ROOT, TCP, UDP, Ether, Plain, Raw, Router, Skip, Wire, case, check, equal, pair, ping, wait_for
 from lab import Lab, Namespace, the_binary
 from scapy.layers.inet6 import IPv6
 from test_ports import iperf
 
-FEATURES = ("tx", "rx", "tso", "gso", "tx-udp-segmentation")
-
 
 def segments(lab: Lab, on: bool = True, queues: int = 1) -> tuple[Namespace, Namespace, Namespace]:
     """As `pair`, with or without all offloads at all four ends, and with IPv6 addresses."""
-    middle, left, right = pair(lab, queues=queues)
-    for space, dev in ((middle, "eth0"), (middle, "eth1"), (left, "eth0"), (right, "eth0")):
-        settings = [word for name in FEATURES for word in (name, "on" if on else "off")]
-        space.sh("ethtool", "-K", dev, *settings, check=False)
+    middle, left, right = pair(lab, queues=queues, segments=on)
     for i, host in enumerate((left, right)):
         host.sh("sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0", check=False)
         host.ip("addr", "add", f"fd09::{i + 1}/64", "dev", "eth0", "nodad")
@@ -192,3 +187,23 @@ def frames_that_no_host_sends_do_no_harm(lab: Lab) -> None:
         b.expect("the packet after them", lambda f: IP in f and f[IP].id == 4711, 3)
     check(router.alive(), router.output())
     transfer(lab, left, right, "10.9.0.2", 4_000_000)
+
+
+@case(Plain, seconds=40)
+def the_method_is_chosen_by_whether_large_segments_may_come(lab: Lab) -> None:
+    middle, left, right = segments(lab)
+    conf = ROOT / "conf" / "minimal-forward.click"
+    router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1")
+    if "AF_XDP" in router.output() and "because" not in router.output():
+        raise Skip("a kernel without TCX")
+    check("eth0: AF_PACKET, 1 queue, because large TCP segments (TSO) may come and go" in router.output(), router.output())
+    check("the kernel processes the packets too" not in router.output(), router.output())
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    transfer(lab, left, right, "10.9.0.2")
+    router.stop()
+    for i, host in enumerate((left, right)):
+        for space, dev in ((middle, f"eth{i}"), (host, "eth0")):
+            lab.offload(space, dev, False)
+    router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1")
+    check("eth0: AF_XDP" in router.output(), router.output())
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)

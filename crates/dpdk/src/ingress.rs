@@ -1,5 +1,6 @@
 //! Keeping the kernel from an interface's packets: a packet socket gets a copy of each, and the kernel would
-//! answer or forward them too. A BPF program on the interface's ingress drops them, behind the packet sockets.
+//! answer or forward them too. A BPF program on the interface's ingress drops them, behind the packet
+//! sockets.
 
 use std::ffi::c_long;
 use std::io;
@@ -57,7 +58,8 @@ pub(crate) struct Ingress {
 }
 
 fn bpf<T>(command: c_long, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads at most the attributes, and the memory that they state, which the callers keep.
+    // SAFETY: the kernel reads at most the attributes, and the memory that they state, which the callers
+    // keep.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -192,8 +192,8 @@ impl PacketSocket {
     /// Appends up to `max` packets that have arrived, and returns how many. They have no annotations, and
     /// their checksums are complete.
     ///
-    /// The packets of a large segment are not split over two calls if they are at most `max`: so they are sent
-    /// together again.
+    /// The packets of a large segment are not split over two calls if they are at most `max`: so they are
+    /// sent together again.
     pub(crate) fn receive(&self, max: usize, batch: &mut Batch) -> usize {
         let Some(receiving) = &self.receiving else { return 0 };
         let before = batch.len();

@@ -261,11 +261,12 @@ impl TxQueue {
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
     ///
-    /// A packet socket copies packets. Elsewhere, packets from the heap are copied to the port's pool first. One that is longer than the port's buffers
-    /// is dropped and counted ([`TxQueue::lost`]), and so is one for which there is no buffer, also when the
-    /// driver has given back what it has sent ([`TxQueue::starved`]): whoever waited for it would hold up the
-    /// packets behind it, which have the buffers. Zero means that the queue is full, that nothing is left to
-    /// send, or that the port has gone ([`Port::state`]).
+    /// A packet socket copies packets. Elsewhere, packets from the heap are copied to the port's pool first.
+    /// One that is longer than the port's buffers is dropped and counted ([`TxQueue::lost`]), and so is one
+    /// for which there is no buffer, also when the driver has given back what it has sent
+    /// ([`TxQueue::starved`]): whoever waited for it would hold up the packets behind it, which have the
+    /// buffers. Zero means that the queue is full, that nothing is left to send, or that the port has gone
+    /// ([`Port::state`]).
     #[inline]
     pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
         if batch.is_empty() || self.port.state() == PortState::Gone {

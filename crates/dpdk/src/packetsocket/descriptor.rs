@@ -96,8 +96,8 @@ impl Descriptor {
         check(status).ok().map(|()| stats.tp_drops)
     }
 
-    /// Takes a frame of the socket's queue into these parts; returns its length, vnet header included, also if
-    /// the parts are shorter.
+    /// Takes a frame of the socket's queue into these parts; returns its length, vnet header included, also
+    /// if the parts are shorter.
     pub(super) fn take(&self, parts: &mut [libc::iovec]) -> Option<usize> {
         // An interface that was switched off leaves an error behind, which is reported once.
         for _ in 0..2 {

@@ -30,7 +30,8 @@ pub(super) struct Frame<'a> {
     pub(super) outgoing: bool,
 }
 
-/// The frames that the kernel fills, in turn: each belongs to the kernel or to the router, as its status says.
+/// The frames that the kernel fills, in turn: each belongs to the kernel or to the router, as its status
+/// says.
 #[derive(Debug)]
 pub(super) struct Ring {
     map: NonNull<u8>,

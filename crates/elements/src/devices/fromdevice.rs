@@ -28,10 +28,10 @@
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
-//! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes the
-//!   packets too, as Click's FromDevice does by default. Without effect if the method is AF_XDP, by which the
-//!   kernel never gets them. To keep them from the kernel by AF_PACKET takes Linux 6.6 or later, CAP_NET_ADMIN
-//!   and CAP_BPF; otherwise the kernel gets them, and a line at start says so.
+//! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
+//!   the packets too, as Click's FromDevice does by default. Without effect if the method is AF_XDP, by which
+//!   the kernel never gets them. To keep them from the kernel by AF_PACKET takes Linux 6.6 or later,
+//!   CAP_NET_ADMIN and CAP_BPF; otherwise the kernel gets them, and a line at start says so.
 //! - `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
 //!   for compatibility with Click, without effect: packets are received whole.
 //!
@@ -48,9 +48,9 @@
 //! kernel.
 //!
 //! Several routers may open one interface with `METHOD AF_PACKET`, such as one that only monitors: the kernel
-//! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a cluster locks
-//! its interfaces (`valiant cluster run`): a node of another cluster does not start on them, and another
-//! router that opens one of them prints which node uses it.
+//! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a
+//! cluster locks its interfaces (`valiant cluster run`): a node of another cluster does not start on them,
+//! and another router that opens one of them prints which node uses it.
 //!
 //! ## Handlers
 //! - `count` (read): packets received.
