@@ -708,7 +708,8 @@ mod tests {
     #[test]
     fn what_is_cut_and_gathered_is_as_it_was() {
         for (v6, vlans) in [(false, 0), (true, 0), (false, 1), (true, 2)] {
-            for (payload, size) in [(5000, 1448), (4344, 1448), (1449, 1448), (1001, 333), (600, 1)] {
+            let sizes = [(1001, 333), (5000, 1448), (4344, 1448), (1449, 1448), (600, 1)];
+            for (payload, size) in sizes.into_iter().take(if cfg!(miri) { 1 } else { sizes.len() }) {
                 for flags in [ACK, ACK | PSH, ACK | PSH | FIN, ACK | ECE] {
                     let host = host(&Wants { v6, vlans, payload, flags, ..Wants::default() });
                     let packets = host.cut(size);
@@ -861,6 +862,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes")]
     fn a_segment_is_not_longer_than_ip_allows() {
         let host = host(&Wants { payload: 60000, ..Wants::default() });
         let mut packets = host.cut(1448);
@@ -878,14 +880,15 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_are_refused() {
-        let host = host(&Wants { payload: 60000, ..Wants::default() });
+        let host = host(&Wants { payload: if cfg!(miri) { 600 } else { 60000 }, ..Wants::default() });
         let plan = |vnet, len| Cut::plan(vnet, &host.frame[..len], host.frame.len(), None).is_some();
         let good = host.vnet(1448);
         assert!(plan(good, host.headers));
         for len in 0..host.headers {
             assert!(!plan(good, len));
         }
-        assert!(!plan(host.vnet(0), 200) && !plan(host.vnet(59), 200) && plan(host.vnet(60), 200));
+        assert!(!plan(host.vnet(0), 200));
+        assert!(cfg!(miri) || (!plan(host.vnet(59), 200) && plan(host.vnet(60), 200)));
         assert!(!plan(VnetHeader { kind: 3, ..good }, 200), "UDP fragments");
         assert!(!plan(VnetHeader { sum_start: 35, ..good }, 200));
         assert!(!plan(VnetHeader { kind: VnetHeader::UDP, ..good }, 200));
