@@ -5,9 +5,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from scapy.layers.inet6 import IPv6
+
 from harness import IP, ROOT, TCP, UDP, Ether, Plain, Raw, Router, Skip, Wire, case, check, equal, pair, ping, wait_for
 from lab import Lab, Namespace, the_binary
-from scapy.layers.inet6 import IPv6
 from test_ports import iperf
 
 
