@@ -827,7 +827,8 @@ mod tests {
         // Places of a frame whose change in the third packet ends the segment: Ethernet, type of service,
         // identification, fragments, time to live, addresses, ports, sequence, acknowledgement, flags,
         // window, options.
-        for at in [5, 11, 15, 19, 20, 22, 29, 33, 35, 37, 41, 45, 49, 54, 60] {
+        let places = [19, 41, 5, 11, 15, 20, 22, 29, 33, 35, 37, 45, 49, 54, 60];
+        for at in places.into_iter().take(if cfg!(miri) { 2 } else { places.len() }) {
             let changed = |i: usize, frame: &mut [u8]| {
                 if i == 2 {
                     frame[at] ^= 0x10
