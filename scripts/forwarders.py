@@ -1,7 +1,7 @@
 """TCP and small packets from host to host through three forwarders in turn: Valiant, dpdk-testpmd and the Linux kernel.
 
-All three use the same cables, the same hosts and the same offload settings (off), and take turns, so that what disturbs
-the machine disturbs all of them. Valiant and testpmd use the same AF_XDP ports on the router's ends of the cables.
+All three use the same cables, the same hosts and the same offload settings, and take turns, so that what disturbs
+the machine disturbs all of them. Testpmd uses AF_XDP on the router's ends of the cables, Valiant what it chooses by itself.
 """
 
 import json
@@ -81,6 +81,7 @@ class Comparison:
 
     def start_router(self):
         router = self.start_valiant(cpu=self.place.forwarder)
+        self.ports_of_valiant = "AF_PACKET" if "AF_PACKET" in router.output() else "AF_XDP"
         return self.routed_server, router.process, router.stop
 
     def measure(self, start, seconds):
@@ -100,6 +101,7 @@ class Comparison:
                 raise LabError(f"iperf3: {result['error']}")
             sent, received = result["end"]["sum_sent"], result["end"]["sum_received"]
             return {
+                **({"ports": self.ports_of_valiant} if start == self.start_router else {}),
                 "gbps": received["bits_per_second"] / 1e9,
                 "retransmits": sent.get("retransmits", 0),
                 "hosts_busy": share(before, after, self.place.client),
@@ -172,14 +174,17 @@ class Comparison:
     def _ping(self, address):
         return " 0% packet loss" in self.client.sh("ping", "-c", "1", "-W", "0.2", address, check=False)
 
-    def _starts(self, with_valiant):
+    def _starts(self, with_valiant, partial_checksums=False):
         starts = {"testpmd": self.start_testpmd, "kernel": self.start_kernel}
+        if partial_checksums:
+            # It does not complete them, so that no TCP gets through.
+            del starts["testpmd"]
         return {"valiant": self.start_router, **starts} if with_valiant else starts
 
-    def run(self, rounds, seconds, say, with_valiant=True):
+    def run(self, rounds, seconds, say, with_valiant=True, segments=False):
         """Rounds of all forwarders; returns name -> list of measurements."""
         self.prepare()
-        starts = self._starts(with_valiant)
+        starts = self._starts(with_valiant, segments)
         results: dict[str, list[dict[str, float]]] = {name: [] for name in starts}
         names = list(starts)
         for i in range(rounds):
@@ -207,31 +212,33 @@ def share(before, after, core):
     return done / spent if spent else 0.0
 
 
-def summary(results, place):
+def summary(results, place, segments=False):
     """The three lines, the ratio and what limits it, as text; and the ratio, or None without Valiant."""
     lines, median = [], {}
     for name, runs in results.items():
         rates = [r["gbps"] for r in runs]
         median[name] = statistics.median(rates)
-        ports = "no port: passes buffers" if name == "kernel" else "AF_XDP"
+        ports = {"kernel": "no port: passes buffers", "testpmd": "AF_XDP"}.get(name, runs[0].get("ports", "AF_XDP"))
         lines.append(f"{NAMES[name]:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
-    ratio = median["valiant"] / median["testpmd"] if "valiant" in median else None
-    if ratio is not None:
+    ratio = None
+    if "valiant" in median:
         # The measurements of one round are made in the same conditions; the figure is the median of the rounds' ratios.
-        pairs = [v["gbps"] / t["gbps"] for v, t in zip(results["valiant"], results["testpmd"])]
-        ratio = statistics.median(pairs)
-        lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
-                     "target 0.95)")
+        if "testpmd" in median:
+            pairs = [v["gbps"] / t["gbps"] for v, t in zip(results["valiant"], results["testpmd"])]
+            ratio = statistics.median(pairs)
+            lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
+                         "target 0.95)")
         # A connection that stood still for all of its round has no rate to compare with.
         of_kernel = [v["gbps"] / k["gbps"] for v, k in zip(results["valiant"], results["kernel"]) if k["gbps"] > 0]
         if of_kernel:
             lines.append(f"{'Valiant / kernel':22} {statistics.median(of_kernel):6.2f}          "
                          f"(rounds: {', '.join(f'{p:.2f}' for p in of_kernel)})")
-    runs = results.get("valiant", results["testpmd"])
+    runs = results["valiant" if "valiant" in results else "testpmd" if "testpmd" in results else "kernel"]
     hosts = statistics.median(r["hosts_busy"] for r in runs)
     forwarder = statistics.median(r["forwarder_cpu"] or 0 for r in runs)
     lines.append(limit(hosts, forwarder))
-    lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload off for all.")
+    offload = "on for all, as veth has it by default" if segments else "off for all"
+    lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload {offload}.")
     return lines, ratio
 
 
@@ -257,7 +264,7 @@ def limit(hosts, forwarder):
     if hosts > 0.9:
         text += "The hosts are the limit: sending, checksumming and receiving every 1500-byte frame in software."
     else:
-        text += ("The forwarder is the limit: AF_XDP on veth copies each frame twice and sends by system call, and the "
+        text += ("The forwarder is the limit: a socket on veth copies each frame twice and sends by system call, and the "
                  "receiving host's TCP runs inside that call.")
     return text + " The kernel forwards without copying: it hands the same buffer on."
 

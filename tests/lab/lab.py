@@ -237,21 +237,22 @@ class Lab:
         return space
 
     def veth(self, a: Namespace, dev_a: str, b: Namespace, dev_b: str, mtu: int = 1500, queues: int = 1,
-             offload: bool = False) -> None:
+             offload: bool = False, segments: bool = False) -> None:
         """A cable between two namespaces. Without `offload` every frame on it is complete: no partial checksums, no
-        super-frames, so a port receives what a real cable would carry."""
+        super-frames, so a port receives what a real cable would carry. With `segments` the hosts send large segments."""
         ends = ("numrxqueues", str(queues), "numtxqueues", str(queues))
         sh("ip", "link", "add", dev_a, "netns", a.name, "mtu", str(mtu), *ends, "type", "veth",
            "peer", "name", dev_b, "netns", b.name, "mtu", str(mtu), *ends)
         for space, dev in ((a, dev_a), (b, dev_b)):
-            self.offload(space, dev, offload)
+            self.offload(space, dev, offload, segments)
             space.ip("link", "set", dev, "up")
 
     @staticmethod
-    def offload(space: Namespace, dev: str, checksums: bool) -> None:
-        """Segmentation offloads are always off: a port accepts frames of one MTU. Transmit checksums are set as requested."""
-        space.sh("ethtool", "-K", dev, "tx", "on" if checksums else "off", "tso", "off", "gso", "off", "gro", "off",
-                 "tx-udp-segmentation", "off", check=False)
+    def offload(space: Namespace, dev: str, checksums: bool, segments: bool = False) -> None:
+        """Transmit checksums and segmentation offloads are set as requested; large segments have partial checksums."""
+        settings = {"tx": checksums or segments, "tso": segments, "gso": segments, "gro": False, "tx-udp-segmentation": segments}
+        words = [word for name, on in settings.items() for word in (name, "on" if on else "off")]
+        space.sh("ethtool", "-K", dev, *words, check=False)
 
     def popen(self, *args: object, log: str | None = None, **kw: Any) -> Process:
         """Start a process that ends with the lab. Its output goes to `log` under the lab's directory, or nowhere."""

@@ -110,7 +110,7 @@ impl Batch {
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.0.len() {
-            free(self.0.drain(len..));
+            free(self.0.drain(len..), true);
         }
     }
 
@@ -205,6 +205,12 @@ impl Batch {
         self.0.as_mut_ptr().cast()
     }
 
+    /// Frees the first `n` packets, which have been sent: they are not counted ([`crate::count_freed`]).
+    #[inline]
+    pub(crate) fn free_sent(&mut self, n: usize) {
+        free(self.0.drain(..n), false);
+    }
+
     /// Removes the first `n` packets without freeing them.
     ///
     /// # Safety
@@ -222,26 +228,34 @@ impl Batch {
     }
 }
 
-/// Frees packets in bulk: one call per 64 of a DPDK pool.
-fn free(packets: vec::Drain<'_, Packet>) {
+/// Frees packets in bulk: one call per 64 of a DPDK pool. They are counted as freed, or not.
+fn free(packets: vec::Drain<'_, Packet>, counted: bool) {
     const BULK: usize = 64;
     let mut mbufs = [ptr::null_mut::<rte_mbuf>(); BULK];
     let mut n = 0;
     for packet in packets {
         if packet.is_heap() {
+            if !counted {
+                // SAFETY: it is of the heap, and its packet has just given it up.
+                unsafe { Packet::free_heap(packet.into_raw()) };
+            }
             continue;
         }
         mbufs[n] = packet.into_raw().as_ptr();
         n += 1;
         if n == BULK {
-            note_freed(n as u64);
+            if counted {
+                note_freed(n as u64);
+            }
             // SAFETY: `n` mbufs of pools, each given up by its packet just now.
             unsafe { dpdk_sys::valiant_free_bulk(mbufs.as_mut_ptr(), n as u32) };
             n = 0;
         }
     }
     if n != 0 {
-        note_freed(n as u64);
+        if counted {
+            note_freed(n as u64);
+        }
         // SAFETY: as above.
         unsafe { dpdk_sys::valiant_free_bulk(mbufs.as_mut_ptr(), n as u32) };
     }

@@ -4,12 +4,12 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `error`, `fault`, `log`, `tsc`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors, log,
-//!    names and counters; buffer sizes; what a port is and what its users need of it.
-//! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `worker`, `bell`: the environment, buffers, packets,
-//!    and the threads that handle them.
-//! 3. `claim`, `netdev`, `rights`, `watch`, `xsk`: the kernel's side: interfaces, the rights of this process,
-//!    link events.
+//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
+//!    log, names and counters; buffer sizes; what a port is and what its users need of it.
+//! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the environment, buffers,
+//!    packets, and the threads that handle them.
+//! 3. `claim`, `netdev`, `ingress`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side: interfaces,
+//!    sockets, the rights of this process, link events.
 //! 4. `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
 //! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
 //!    rights are given up.
@@ -26,20 +26,24 @@ mod eal;
 mod error;
 mod fault;
 pub mod helper;
+mod ingress;
 mod log;
 mod mempool;
 mod needs;
 mod netdev;
 mod open;
 mod packet;
+mod packetsocket;
 mod partial;
 mod port;
 pub mod probe;
 mod queue;
 pub mod rights;
 mod rundir;
+mod segment;
 mod spec;
 mod status;
+mod sum;
 mod table;
 mod topology;
 mod tsc;

@@ -37,6 +37,9 @@ pub struct PortConfig {
     pub promisc: bool,
     /// The method by which a Linux interface is opened.
     pub method: Method,
+    /// Whether the kernel processes the packets of a Linux interface too, which only AF_PACKET can do;
+    /// `None`: if AF_PACKET is requested.
+    pub sniffer: Option<bool>,
     /// Packets that may wait in queues behind this port, for which buffers are set aside.
     pub extra_buffers: usize,
     /// The key of the hash that spreads packets over receive queues; `None` is the driver's.
@@ -59,6 +62,7 @@ impl PortConfig {
         self.tx_desc = self.tx_desc.max(other.tx_desc);
         self.mtu = self.mtu.max(other.mtu);
         self.promisc |= other.promisc;
+        self.sniffer = self.sniffer.or(other.sniffer);
         self.extra_buffers += other.extra_buffers;
         if self.method == Method::Auto {
             self.method = other.method;

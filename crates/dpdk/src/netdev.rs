@@ -11,7 +11,9 @@ use std::ptr;
 use crate::error::Error;
 
 const SIOCETHTOOL: c_ulong = 0x8946;
+const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// A Linux interface.
@@ -37,6 +39,9 @@ pub struct Interface {
     pub running: bool,
     /// Whether it is the loopback.
     pub loopback: bool,
+    /// Whether it takes TCP segments that are longer than its packets, to be cut later (TSO); on a veth pair,
+    /// usually both ends do.
+    pub segmentation: bool,
 }
 
 /// A socket for ioctls on interfaces.
@@ -157,6 +162,30 @@ impl Control {
         Some((channels[5], channels[6], channels[8]))
     }
 
+    /// The speed in Mb/s, if it is known, and whether it is full duplex.
+    pub(crate) fn speed(&self, name: &str) -> (Option<u32>, bool) {
+        // struct ethtool_cmd: the speed's lower half is at 12, duplex at 14, the upper half at 28.
+        let mut command = [0u8; 44];
+        command[..4].copy_from_slice(&ETHTOOL_GSET.to_ne_bytes());
+        let Ok(mut request) = ifreq(name) else { return (None, true) };
+        request.ifr_ifru.ifru_data = command.as_mut_ptr().cast();
+        if self.call(SIOCETHTOOL, &mut request).is_err() {
+            return (None, true);
+        }
+        let half = |at: usize| u32::from(u16::from_ne_bytes([command[at], command[at + 1]]));
+        let speed = half(28) << 16 | half(12);
+        let known = speed != u32::MAX && speed != u32::from(u16::MAX);
+        (known.then_some(speed), command[14] == 1)
+    }
+
+    fn segmentation(&self, name: &str) -> bool {
+        // struct ethtool_value: the command, and the value.
+        let mut value = [ETHTOOL_GTSO, 0];
+        let Ok(mut request) = ifreq(name) else { return false };
+        request.ifr_ifru.ifru_data = value.as_mut_ptr().cast();
+        self.call(SIOCETHTOOL, &mut request).is_ok() && value[1] != 0
+    }
+
     fn driver(&self, name: &str) -> Option<String> {
         // struct ethtool_drvinfo: the command, then texts of 32 bytes, the driver's name first.
         let mut info = [0u8; 196];
@@ -186,6 +215,7 @@ impl Control {
             up: flags & libc::IFF_UP != 0,
             running: flags & libc::IFF_RUNNING != 0,
             loopback: flags & libc::IFF_LOOPBACK != 0,
+            segmentation: self.segmentation(name),
         })
     }
 }

@@ -19,8 +19,8 @@ use opening::Opening;
 
 pub(crate) use buffers::{FRAME_EXTRA, XDP_HEADROOM, buffers_wanted};
 pub(crate) use changed::Changed;
-pub(crate) use interface::{af_xdp_fits, af_xdp_missing};
-pub(crate) use member::{DeviceQueue, Member, c_text, port_info};
+pub(crate) use interface::{af_xdp_fits, af_xdp_missing, prefers_sockets};
+pub(crate) use member::{DeviceQueue, Member, PortQueue, Sockets, c_text, port_info};
 pub(crate) use opening::{Opened, count};
 
 fn numa_of(id: u16) -> Option<usize> {
@@ -52,6 +52,7 @@ fn open_device(opening: &mut Opening<'_>, id: u16, bus_device: Option<BusDevice>
         notes: Vec::new(),
         interface: None,
         members: vec![member],
+        sockets: None,
         changed: Changed::default(),
         reservation,
     })

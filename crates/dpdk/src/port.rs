@@ -16,7 +16,7 @@ use crate::mempool::{Mempool, Reservation};
 use crate::needs::PortConfig;
 use crate::netdev::{Control, Interface};
 use crate::open::{
-    self, Changed, DeviceQueue, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count, port_info,
+    self, Changed, FRAME_EXTRA, Member, Opened, PortQueue, Sockets, XDP_HEADROOM, c_text, count, port_info,
 };
 use crate::spec::PortSpec;
 use crate::status::{Link, PortKind, PortState, PortStats};
@@ -31,9 +31,9 @@ pub struct Port {
     kind: PortKind,
     choice: String,
     notes: Vec<String>,
-    rx: Vec<Box<[DeviceQueue]>>,
+    rx: Vec<Box<[PortQueue]>>,
     /// Each with the lock that the users who share it take.
-    tx: Vec<(DeviceQueue, Arc<Mutex<()>>)>,
+    tx: Vec<(PortQueue, Arc<Mutex<()>>)>,
     /// Losses before each receive queue at the last check.
     lost: Box<[AtomicU64]>,
     /// AF_XDP's ring losses at the time when the counters were reset.
@@ -48,6 +48,8 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
+    /// Instead of DPDK ports.
+    sockets: Option<Sockets>,
     /// Undone, if need be, when the device is closed.
     changed: Mutex<Changed>,
     _reservation: Reservation,
@@ -116,20 +118,26 @@ impl Port {
     ) -> Result<Arc<Port>, Error> {
         let mut about = Vec::new();
         let claim = claim(spec, &mut about)?;
-        let Opened { kind, choice, mut notes, interface, members, changed, reservation } =
+        let Opened { kind, choice, mut notes, interface, members, sockets, changed, reservation } =
             open::open(spec, config)?;
         notes.append(&mut about);
         let no_answer = || Error::port(&spec.to_string(), "asking its driver", "no answer");
-        let first = port_info(members[0].id).ok_or_else(no_answer)?;
+        let first = members.first().map(|member| member.id);
+        let info = first.map(|id| port_info(id).ok_or_else(no_answer)).transpose()?;
 
-        let sources: Vec<DeviceQueue> = (members.iter())
-            .flat_map(|member| (0..member.rx_queues).map(|queue| member.queue(queue)))
+        let device = |member: &Member, queue| PortQueue::Device(member.queue(queue));
+        let mut sources: Vec<PortQueue> = (members.iter())
+            .flat_map(|member| (0..member.rx_queues).map(move |queue| device(member, queue)))
             .collect();
-        let sinks: Vec<DeviceQueue> = (members.iter())
-            .flat_map(|member| (0..member.tx_queues).map(|queue| member.queue(queue)))
+        let mut sinks: Vec<PortQueue> = (members.iter())
+            .flat_map(|member| (0..member.tx_queues).map(move |queue| device(member, queue)))
             .collect();
+        if let Some(sockets) = &sockets {
+            sources.extend(sockets.receiving().cloned().map(PortQueue::Socket));
+            sinks.extend(sockets.all.iter().cloned().map(PortQueue::Socket));
+        }
         let rx = queues_of(&sources, config.rx_queues);
-        let tx: Vec<_> = (sinks.iter().take(config.tx_queues.into()).copied())
+        let tx: Vec<_> = (sinks.into_iter().take(config.tx_queues.into()))
             .map(|sink| (sink, Arc::new(Mutex::new(()))))
             .collect();
         if rx.len() < usize::from(config.rx_queues) {
@@ -147,8 +155,10 @@ impl Port {
             ));
         }
         let mut mtu = 0;
-        // SAFETY: the port exists.
-        unsafe { dpdk_sys::rte_eth_dev_get_mtu(members[0].id, &mut mtu) };
+        if let Some(id) = first {
+            // SAFETY: the port exists.
+            unsafe { dpdk_sys::rte_eth_dev_get_mtu(id, &mut mtu) };
+        }
         let mtu = interface.as_ref().map_or(mtu.into(), |interface| interface.mtu);
         let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
         let ids = members.iter().map(|member| member.id).collect();
@@ -165,13 +175,18 @@ impl Port {
             lost,
             ring_full: AtomicU64::new(0),
             state,
-            driver: c_text(&first.driver),
-            mac: interface.as_ref().map_or(first.mac, |interface| interface.mac),
+            driver: info.as_ref().map_or_else(|| "packet sockets".to_owned(), |info| c_text(&info.driver)),
+            mac: match (&interface, &info) {
+                (Some(interface), _) => interface.mac,
+                (None, Some(info)) => info.mac,
+                (None, None) => [0; 6],
+            },
             mtu: AtomicU32::new(mtu),
-            numa_node: usize::try_from(first.numa_node).ok(),
+            numa_node: info.and_then(|info| usize::try_from(info.numa_node).ok()),
             interface,
             pool: reservation.pool,
             members,
+            sockets,
             changed: Mutex::new(changed),
             _reservation: reservation,
             _claim: claim,
@@ -203,7 +218,7 @@ impl Port {
     }
 
     /// Takes the device queues behind a receive queue, until [`Port::give_back_rx`].
-    pub(crate) fn take_rx(&self, queue: u16) -> Result<Box<[DeviceQueue]>, Error> {
+    pub(crate) fn take_rx(&self, queue: u16) -> Result<Box<[PortQueue]>, Error> {
         let Some(sources) = self.rx.get(usize::from(queue)) else {
             return Err(self.queue_error("receive", queue, "does not exist"));
         };
@@ -214,7 +229,7 @@ impl Port {
     }
 
     /// Takes the device queue behind a transmit queue, until [`Port::give_back_tx`].
-    pub(crate) fn take_tx(&self, queue: u16) -> Result<DeviceQueue, Error> {
+    pub(crate) fn take_tx(&self, queue: u16) -> Result<PortQueue, Error> {
         let Some((sink, _)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
         };
@@ -222,11 +237,11 @@ impl Port {
             Entry::Occupied(_) => return Err(self.queue_error("transmit", queue, "is in use")),
             Entry::Vacant(free) => free.insert(Users::One),
         };
-        Ok(*sink)
+        Ok(sink.clone())
     }
 
     /// The same for a queue that others share, with the lock that all of them take.
-    pub(crate) fn share_tx(&self, queue: u16) -> Result<(DeviceQueue, Arc<Mutex<()>>), Error> {
+    pub(crate) fn share_tx(&self, queue: u16) -> Result<(PortQueue, Arc<Mutex<()>>), Error> {
         let Some((sink, lock)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
         };
@@ -234,21 +249,23 @@ impl Port {
             Users::One => return Err(self.queue_error("transmit", queue, "is in use")),
             Users::Sharing(users) => *users += 1,
         }
-        Ok((*sink, Arc::clone(lock)))
+        Ok((sink.clone(), Arc::clone(lock)))
     }
 
-    /// Packets that the kernel has lost before a receive queue since the last call. Only AF_XDP's ring
-    /// counts them.
+    /// Packets that the kernel has lost before a receive queue since the last call.
     pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
         let (Some(sources), Some(known)) =
             (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))
         else {
             return 0;
         };
-        if self.kind != PortKind::AfXdp {
-            return 0;
-        }
-        let lost = sources.iter().filter_map(|source| source.socket).filter_map(xsk::lost).sum();
+        let lost = match self.kind {
+            PortKind::Device => return 0,
+            PortKind::AfXdp => {
+                sources.iter().filter_map(PortQueue::drivers_socket).filter_map(xsk::lost).sum()
+            }
+            PortKind::AfPacket => sources.iter().filter_map(PortQueue::socket).map(|s| s.lost()).sum(),
+        };
         lost - known.swap(lost, Ordering::Relaxed).min(lost)
     }
 
@@ -330,16 +347,22 @@ impl Port {
         self.pool
     }
 
-    /// Whether what it receives may have partial checksums, which its receive queues complete.
+    /// Whether what its driver receives may have partial checksums, which its receive queues complete.
     #[inline]
     pub fn completes_checksums(&self) -> bool {
-        self.interface.is_some()
+        // Packet sockets know which they are, and have completed them.
+        self.interface.is_some() && self.kind != PortKind::AfPacket
     }
 
     /// Whether each packet that it receives has one mbuf with fresh flags, so that nobody needs to look.
     pub(crate) fn receives_fresh_mbufs(&self) -> bool {
         let room = self.pool.buffer_len() - DEFAULT_HEADROOM;
         FRESH_MBUFS.contains(&self.driver()) && room == WHOLE_UNITS
+    }
+
+    /// Whether it sends consecutive packets of a TCP connection as one large segment.
+    pub fn gathers(&self) -> bool {
+        self.sockets.is_some()
     }
 
     /// Whether it works; costs one load.
@@ -351,9 +374,17 @@ impl Port {
     /// The link as the driver sees it, or the kernel for an interface.
     pub fn link(&self) -> Link {
         let gone = self.state() == PortState::Gone;
+        if let (true, Some(interface)) = (self.members.is_empty(), &self.interface) {
+            let up = self.state() == PortState::Up;
+            let (speed, full_duplex) =
+                Control::open().ok().filter(|_| up).map_or((Some(0), true), |c| c.speed(&interface.name));
+            return Link { up, speed_mbps: speed, full_duplex };
+        }
         let mut link = valiant_link { speed_mbps: 0, up: 0, full_duplex: 0, autoneg: 0 };
         // SAFETY: the port exists; the function fills the place or fails.
-        let known = !gone && unsafe { dpdk_sys::valiant_port_link(self.members[0].id, &mut link) } == 0;
+        let known = !gone
+            && (self.members.first())
+                .is_some_and(|member| unsafe { dpdk_sys::valiant_port_link(member.id, &mut link) } == 0);
         let up = match &self.interface {
             Some(_) => self.state() == PortState::Up,
             None => known && link.up != 0,
@@ -366,10 +397,11 @@ impl Port {
     pub fn stats(&self) -> PortStats {
         let mut sum = PortStats::default();
         if self.kind == PortKind::AfXdp {
-            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
+            let sockets = self.rx.iter().flatten().filter_map(PortQueue::drivers_socket);
             let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();
             sum.rx_missed = full.saturating_sub(self.ring_full.load(Ordering::Relaxed));
         }
+        self.sockets.iter().flat_map(|sockets| &sockets.all).for_each(|socket| socket.add_stats(&mut sum));
         for member in &self.members {
             // SAFETY: plain data that the function fills; the port exists.
             let stats = unsafe {
@@ -394,7 +426,7 @@ impl Port {
     /// All counters of the driver, by the driver's names; with several devices, the queue's name precedes
     /// them (`q1.`).
     pub fn xstats(&self) -> Vec<(String, u64)> {
-        let mut all = Vec::new();
+        let mut all = self.sockets.as_ref().map(Sockets::xstats).unwrap_or_default();
         for (queue, member) in self.members.iter().enumerate() {
             // SAFETY: with no place to write the functions only count; then both arrays have that many
             // places, and the functions write no more.
@@ -457,7 +489,13 @@ impl Port {
 
     /// Switches promiscuous mode on or off.
     pub fn set_promisc(&self, on: bool) -> Result<(), Error> {
-        self.set("setting promiscuous mode", |id| {
+        const DOING: &str = "setting promiscuous mode";
+        if let Some(socket) = self.sockets.as_ref().and_then(|sockets| sockets.all.first())
+            && self.state() != PortState::Gone
+        {
+            return socket.set_promisc(on).map_err(|error| Error::interface(&self.name, DOING, &error));
+        }
+        self.set(DOING, |id| {
             // SAFETY: the port exists.
             unsafe {
                 if on {
@@ -474,34 +512,26 @@ impl Drop for Port {
     fn drop(&mut self) {
         let changing = changing();
         self.members.clear();
+        (self.rx, self.tx, self.sockets) = (Vec::new(), Vec::new(), None);
         drop(changing);
         (self.closed)(&self.spec);
     }
 }
 
 /// Distributes the device's receive queues over at most `wanted` queues, so that every one is polled.
-fn queues_of(sources: &[DeviceQueue], wanted: u16) -> Vec<Box<[DeviceQueue]>> {
+fn queues_of<Q: Clone>(sources: &[Q], wanted: u16) -> Vec<Box<[Q]>> {
     let n = usize::from(wanted).min(sources.len());
-    (0..n).map(|i| sources.iter().skip(i).step_by(n).copied().collect()).collect()
+    (0..n).map(|i| sources.iter().skip(i).step_by(n).cloned().collect()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn device_queues(n: u16) -> Vec<DeviceQueue> {
-        (0..n).map(|port| DeviceQueue { port, queue: 0, socket: None }).collect()
-    }
-
     #[test]
     fn every_device_queue_is_polled_by_one() {
-        let assigned = queues_of(&device_queues(5), 2);
-        let ports = |queue: &[DeviceQueue]| queue.iter().map(|source| source.port).collect::<Vec<_>>();
-        assert_eq!(
-            assigned.iter().map(|queue| ports(queue)).collect::<Vec<_>>(),
-            [vec![0, 2, 4], vec![1, 3]]
-        );
-        assert_eq!(queues_of(&device_queues(1), 4).len(), 1);
-        assert!(queues_of(&device_queues(2), 0).is_empty());
+        assert_eq!(queues_of(&[0, 1, 2, 3, 4], 2), [[0, 2, 4].into(), Box::<[i32]>::from([1, 3])]);
+        assert_eq!(queues_of(&[0], 4).len(), 1);
+        assert!(queues_of(&[0, 1], 0).is_empty());
     }
 }

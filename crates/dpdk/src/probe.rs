@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::crypto::{self, CryptoAbility, CryptoDevice};
 use crate::eal::{HugepageSize, dpdk_version, hugepage_sizes_in, numa_nodes};
+use crate::ingress::Ingress;
 use crate::netdev::{Interface, interfaces};
-use crate::open::{af_xdp_fits, af_xdp_missing};
+use crate::open::{af_xdp_fits, af_xdp_missing, prefers_sockets};
 use crate::status::PortKind;
 use crate::topology::{Topology, text};
 
@@ -371,6 +372,8 @@ fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights
         (Some(PortKind::AfPacket), missing.clone())
     } else if let Err(reason) = af_xdp_fits(&interface, interface.mtu) {
         (Some(PortKind::AfPacket), reason)
+    } else if let Some(why) = prefers_sockets(&interface).filter(|_| Ingress::is_available()) {
+        (Some(PortKind::AfPacket), why.to_owned())
     } else {
         (Some(PortKind::AfXdp), String::new())
     };

@@ -12,7 +12,7 @@ use crate::batch::Batch;
 use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::open::DeviceQueue;
+use crate::open::{DeviceQueue, PortQueue};
 use crate::packet::Packet;
 use crate::partial::complete_partial_checksums;
 use crate::port::Port;
@@ -43,7 +43,7 @@ pub struct RxQueue {
     port: Arc<Port>,
     index: u16,
     /// The device queues behind it, polled in turn: an interface may have more queues than there are workers.
-    sources: Box<[DeviceQueue]>,
+    sources: Box<[PortQueue]>,
     next: usize,
     /// Flags of annotations, to be cleared in what the driver gives; 0: it never sets them, nor makes chains.
     stale_flags: u64,
@@ -53,7 +53,7 @@ pub struct RxQueue {
 }
 
 impl RxQueue {
-    pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[DeviceQueue]>) -> RxQueue {
+    pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[PortQueue]>) -> RxQueue {
         let stale_flags = if port.receives_fresh_mbufs() { 0 } else { ANNO_VALID | FIRST_LINE };
         RxQueue { port, index, sources, next: 0, stale_flags, lost: 0, completed: 0, _not_sync: PhantomData }
     }
@@ -69,13 +69,18 @@ impl RxQueue {
         }
         let before = batch.len();
         for _ in 0..self.sources.len() {
-            let source = self.sources[self.next];
+            let at = self.next;
             self.next = if self.next + 1 == self.sources.len() { 0 } else { self.next + 1 };
             let want = max - (batch.len() - before);
             if want == 0 {
                 break;
             }
-            self.receive(source, want.min(u16::MAX.into()) as u16, batch);
+            match &self.sources[at] {
+                &PortQueue::Device(queue) => self.receive(queue, want.min(u16::MAX.into()) as u16, batch),
+                PortQueue::Socket(socket) => {
+                    socket.receive(want, batch);
+                }
+            }
         }
         if self.port.completes_checksums() {
             self.completed += complete_partial_checksums(&mut batch[before..]) as u64;
@@ -146,7 +151,11 @@ impl RxQueue {
 
     /// Packets whose partial checksum was completed.
     pub fn completed_checksums(&self) -> u64 {
-        self.completed
+        let of_socket = |source: &PortQueue| match source {
+            PortQueue::Device(_) => 0,
+            PortQueue::Socket(socket) => socket.completed_checksums(),
+        };
+        self.completed + self.sources.iter().map(of_socket).sum::<u64>()
     }
 
     /// Descriptors, one for each device queue behind this one, to wait for with `poll` or `epoll` while idle:
@@ -155,18 +164,19 @@ impl RxQueue {
     ///
     /// They belong to the driver and are valid as long as this queue.
     pub fn wake_fds(&self) -> Option<Vec<RawFd>> {
-        let fd = |source: &DeviceQueue| {
-            source.socket.or_else(|| {
+        let fd = |source: &PortQueue| match source {
+            PortQueue::Socket(socket) => Some(socket.descriptor()),
+            PortQueue::Device(queue) => queue.socket.or_else(|| {
                 // SAFETY: the port lives.
-                let fd = unsafe { dpdk_sys::valiant_rx_fd(source.port, source.queue) };
+                let fd = unsafe { dpdk_sys::valiant_rx_fd(queue.port, queue.queue) };
                 (fd >= 0).then_some(fd)
-            })
+            }),
         };
         self.sources.iter().map(fd).collect()
     }
 
     /// Packets that were lost before the queue, because they were not taken in time, since the last call.
-    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) reports them; it costs a system call there.
+    /// Only AF_XDP, where it costs a system call, and AF_PACKET report them.
     pub fn newly_lost(&self) -> u64 {
         self.port.newly_lost(self.index)
     }
@@ -174,7 +184,7 @@ impl RxQueue {
     /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets
     /// wait: they need no [`RxQueue::arm`].
     pub fn has_sockets(&self) -> bool {
-        self.sources.iter().all(|source| source.socket.is_some())
+        self.sources.iter().all(PortQueue::has_socket)
     }
 
     /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
@@ -182,10 +192,12 @@ impl RxQueue {
     /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets
     /// (AF_XDP, AF_PACKET) always signal, and this costs nothing there.
     pub fn arm(&mut self, on: bool) -> bool {
-        let arm = |source: &DeviceQueue| {
-            source.socket.is_some()
+        let arm = |source: &PortQueue| match source {
+            PortQueue::Device(DeviceQueue { port, queue, socket: None }) => {
                 // SAFETY: the port lives and this is the only holder of the queue.
-                || unsafe { dpdk_sys::valiant_rx_interrupt(source.port, source.queue, on.into()) == 0 }
+                unsafe { dpdk_sys::valiant_rx_interrupt(*port, *queue, on.into()) == 0 }
+            }
+            _ => true,
         };
         self.sources.iter().all(arm)
     }
@@ -228,7 +240,7 @@ impl Drop for RxQueue {
 pub struct TxQueue {
     port: Arc<Port>,
     index: u16,
-    sink: DeviceQueue,
+    sink: PortQueue,
     /// Taken for each burst if the queue is shared.
     shared: Option<Arc<Mutex<()>>>,
     copied: u64,
@@ -241,7 +253,7 @@ impl TxQueue {
     pub(crate) fn new(
         port: Arc<Port>,
         index: u16,
-        sink: DeviceQueue,
+        sink: PortQueue,
         shared: Option<Arc<Mutex<()>>>,
     ) -> TxQueue {
         TxQueue { port, index, sink, shared, copied: 0, lost: 0, starved: 0, _not_sync: PhantomData }
@@ -249,25 +261,35 @@ impl TxQueue {
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
     ///
-    /// Packets from the heap are copied to the port's pool first. One that is longer than the port's buffers
-    /// is dropped and counted ([`TxQueue::lost`]), and so is one for which there is no buffer, also when the
-    /// driver has given back what it has sent ([`TxQueue::starved`]): whoever waited for it would hold up the
-    /// packets behind it, which have the buffers. Zero means that the queue is full, that nothing is left to
-    /// send, or that the port has gone ([`Port::state`]).
+    /// A packet socket copies packets. Elsewhere, packets from the heap are copied to the port's pool first.
+    /// One that is longer than the port's buffers is dropped and counted ([`TxQueue::lost`]), and so is one
+    /// for which there is no buffer, also when the driver has given back what it has sent
+    /// ([`TxQueue::starved`]): whoever waited for it would hold up the packets behind it, which have the
+    /// buffers. Zero means that the queue is full, that nothing is left to send, or that the port has gone
+    /// ([`Port::state`]).
     #[inline]
     pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
         if batch.is_empty() || self.port.state() == PortState::Gone {
             return 0;
         }
-        if Packet::any_heap(batch) {
-            return self.send_copies(batch);
+        match &self.sink {
+            PortQueue::Socket(socket) => {
+                if Fault::Send.strikes() {
+                    return 0;
+                }
+                let _guard = self.lock();
+                let sent = socket.send(batch);
+                batch.free_sent(sent);
+                sent
+            }
+            &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
+            &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),
         }
-        self.transmit(batch.len(), batch)
     }
 
     /// Gives the first `ready` packets, which are of pools, to the driver; returns how many it took.
     #[inline]
-    fn transmit(&self, ready: usize, batch: &mut Batch) -> usize {
+    fn transmit(&self, queue: DeviceQueue, ready: usize, batch: &mut Batch) -> usize {
         if ready == 0 || Fault::Send.strikes() {
             return 0;
         }
@@ -279,7 +301,7 @@ impl TxQueue {
             // queue now; `n` mbufs of pools that the batch owns are there.
             let taken = unsafe {
                 let mbufs = batch.as_mbufs_mut().add(sent);
-                dpdk_sys::valiant_tx_burst(self.sink.port, self.sink.queue, mbufs, n)
+                dpdk_sys::valiant_tx_burst(queue.port, queue.queue, mbufs, n)
             };
             if taken == 0 {
                 break;
@@ -298,11 +320,11 @@ impl TxQueue {
 
     /// The same for a batch with packets from the heap.
     #[cold]
-    fn send_copies(&mut self, batch: &mut Batch) -> usize {
+    fn send_copies(&mut self, queue: DeviceQueue, batch: &mut Batch) -> usize {
         let (mut sent, mut reaped) = (0, false);
         loop {
             let ready = self.copy_to_pool(batch);
-            let taken = self.transmit(ready, batch);
+            let taken = self.transmit(queue, ready, batch);
             sent += taken;
             if taken < ready || batch.is_empty() {
                 return sent;
@@ -311,7 +333,7 @@ impl TxQueue {
                 let _guard = self.lock();
                 // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses
                 // the queue now.
-                unsafe { dpdk_sys::valiant_tx_reap(self.sink.port, self.sink.queue) };
+                unsafe { dpdk_sys::valiant_tx_reap(queue.port, queue.queue) };
                 reaped = true;
             } else if taken == 0 {
                 let starved = batch.iter().take_while(|packet| packet.is_heap()).count();

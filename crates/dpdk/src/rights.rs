@@ -435,7 +435,7 @@ pub(crate) fn missing(needed: &[Capability]) -> Option<(String, String)> {
         names.collect::<Vec<_>>().join(between)
     };
     let what =
-        format!("the router has given up {}, with which DPDK's driver opens it", list("CAP_", " and "));
+        format!("the router has given up {}, without which it cannot be opened", list("CAP_", " and "));
     Some((what, format!("start the router with --keep-capability {}", list("", ","))))
 }
 

@@ -75,6 +75,8 @@ fn veth_pair(queues: u16) {
     own_network();
     let n = format!("numrxqueues {queues} numtxqueues {queues}");
     run(&format!("ip link add va {n} type veth peer name vb {n}"));
+    // Without large segments, for which AF_XDP would not be chosen.
+    run("ethtool -K va tso off");
     run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set va up; ip link set vb up");
     run(
         "ip addr add 10.7.0.1/24 dev vb; ip neigh add 10.7.0.2 lladdr 02:00:00:00:00:02 dev vb nud permanent",

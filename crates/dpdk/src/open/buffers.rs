@@ -70,16 +70,17 @@ pub(super) fn frame_buffer(mtu: usize) -> usize {
 /// Drivers that copy between AF_XDP frames and buffers of their own, so that frames may lie anywhere.
 const XDP_COPIES: [&str; 6] = ["", "veth", "tun", "bridge", "macvlan", "vxlan"];
 
+/// Whether AF_XDP sockets copy packets because the driver cannot leave them where they are.
+pub(super) fn xdp_copies(interface: &Interface) -> bool {
+    XDP_COPIES.contains(&interface.driver.as_str())
+}
+
 /// Bytes in a buffer for AF_XDP frames.
 fn xdp_buffer(interface: &Interface, mtu: usize) -> usize {
     let needed = (DEFAULT_HEADROOM + XDP_HEADROOM + mtu + FRAME_EXTRA).max(STANDARD_BUFFER);
     // SAFETY: any time after the environment has started, or before, when the answer does not matter.
     let virtual_addresses = unsafe { dpdk_sys::valiant_iova_is_va() } != 0;
-    if XDP_COPIES.contains(&interface.driver.as_str()) && virtual_addresses {
-        needed.min(PAGE_BUFFER)
-    } else {
-        PAGE_BUFFER
-    }
+    if xdp_copies(interface) && virtual_addresses { needed.min(PAGE_BUFFER) } else { PAGE_BUFFER }
 }
 
 #[cfg(test)]

@@ -2,18 +2,21 @@
 
 use locks::IgnorePoison;
 use std::ffi::CString;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::buffers::{FRAME_EXTRA, XDP_HEADROOM, XDP_QUEUES_MAX, buffers_wanted, frame_buffer};
+use super::buffers::{FRAME_EXTRA, XDP_HEADROOM, XDP_QUEUES_MAX, buffers_wanted, frame_buffer, xdp_copies};
 use super::changed::Changed;
-use super::member::{Member, XDP_CLOSED, Xdp, sockets};
+use super::member::{Member, Sockets, XDP_CLOSED, Xdp, sockets};
 use super::opening::{Opened, Opening, RX_SETUP, count};
-use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, PAGE_BUFFER};
+use crate::buffer::{DEFAULT_HEADROOM, PAGE_BUFFER};
 use crate::error::{Error, reason};
+use crate::ingress::Ingress;
 use crate::mempool;
 use crate::needs::{Method, PortConfig};
 use crate::netdev::{self, Control, Interface};
+use crate::packetsocket::{PacketSocket, Receive};
 use crate::rights::{self, Capability};
 use crate::status::PortKind;
 use crate::watch;
@@ -106,6 +109,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         notes: Vec::new(),
         interface: None,
         members,
+        sockets: None,
         changed: Changed::default(),
         reservation,
     })
@@ -126,44 +130,73 @@ fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Re
     }
 }
 
-fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -> Result<Opened, Error> {
+/// Why packet sockets suit an interface better than AF_XDP, or `None`.
+pub(crate) fn prefers_sockets(interface: &Interface) -> Option<&'static str> {
+    (interface.segmentation && xdp_copies(interface)).then_some(
+        "large TCP segments (TSO) may come and go, which AF_XDP does not carry, and its driver has no zero copy",
+    )
+}
+
+/// Keeps the kernel from the packets of an interface, unless the router only sends or is a sniffer.
+fn ingress(config: &PortConfig, interface: &Interface) -> Option<std::io::Result<Ingress>> {
+    let sniffs = config.sniffer.unwrap_or(config.method == Method::AfPacket);
+    (!sniffs && config.rx_queues > 0).then(|| Ingress::block(interface.index))
+}
+
+fn open_af_packet(
+    opening: &mut Opening<'_>,
+    interface: &Interface,
+    ingress: Option<std::io::Result<Ingress>>,
+    why: &str,
+) -> Result<Opened, Error> {
     let config = opening.config;
     let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
-    let queues = config.rx_queues.max(config.tx_queues).clamp(1, XDP_QUEUES_MAX);
-    // A ring frame holds the packet after 80 bytes of the kernel's own; the driver wants buffers as large as
-    // the frame.
-    let frame = (mtu.min(MAX_BUFFER - 1024) + FRAME_EXTRA + 128).next_multiple_of(64).max(2048);
-    let block = frame.next_multiple_of(4096);
-    let frames = usize::from(config.rx_descriptors()).next_power_of_two().max(block / frame);
-    let name = format!("net_af_packet{}", watch::unique());
-    let devargs = format!(
-        "{name},iface={},qpairs={queues},blocksz={block},framesz={frame},framecnt={frames},qdisc_bypass=1",
-        interface.name
-    );
+    let receiving = usize::from(config.rx_queues.min(XDP_QUEUES_MAX));
+    let queues = receiving.max(config.tx_queues.clamp(1, XDP_QUEUES_MAX).into());
     let (buffers, _) =
         buffers_wanted(opening.spec, &PortConfig { method: Method::AfPacket, ..config.clone() });
-    let buffer_len = frame_buffer(mtu).max(if frame > 2048 { DEFAULT_HEADROOM + frame } else { 0 });
-    let reservation = mempool::reserve(None, buffers, buffer_len)?;
-    let before = sockets(libc::AF_PACKET);
-    let (id, new) = opening.plug(&devargs).map_err(|error| match error {
-        Error::Port { .. } if !is_root() => {
-            error.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
+    let reservation = mempool::reserve(None, buffers, frame_buffer(mtu))?;
+    let failed = |error: std::io::Error| {
+        let wrong = opening.error("opening packet sockets", reason(&error));
+        if is_root() {
+            wrong
+        } else {
+            wrong.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
         }
-        other => other,
-    })?;
-    let bus_device = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-    let mut member = Member::new(id, bus_device);
-    opening.start(&mut member, queues, queues, None, buffer_len, reservation.pool)?;
-    member.sockets = sockets(libc::AF_PACKET);
-    member.sockets.retain(|socket| !before.contains(socket));
-    let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues, "queue"));
-    opening.notes.push("AF_PACKET copies packets: the kernel processes them too".to_owned());
+    };
+    let receive = |queue: usize| Receive {
+        frames: config.rx_descriptors().into(),
+        pool: reservation.pool,
+        promisc: config.promisc && queue == 0,
+    };
+    let all: Result<Vec<_>, _> = (0..queues)
+        .map(|queue| {
+            let receive = (queue < receiving).then(|| receive(queue));
+            PacketSocket::open(interface.index, receive).map(Arc::new)
+        })
+        .collect();
+    let all = all.map_err(failed)?;
+    let shared = &all[..receiving];
+    shared.iter().try_for_each(|socket| socket.start()).map_err(failed)?;
+    PacketSocket::share(shared).map_err(failed)?;
+    if receiving > 0 {
+        opening.notes.extend(match &ingress {
+            None => Some("the kernel processes the packets too".to_owned()),
+            Some(Err(error)) => Some(format!(
+                "the kernel processes the packets too: no program that keeps it from them ({})",
+                reason(error)
+            )),
+            Some(Ok(_)) => None,
+        });
+    }
+    let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues as u16, "queue"));
     Ok(Opened {
         kind: PortKind::AfPacket,
         choice,
         notes: Vec::new(),
         interface: None,
-        members: vec![member],
+        members: Vec::new(),
+        sockets: Some(Sockets { all, receiving, _ingress: ingress.and_then(Result::ok) }),
         changed: Changed::default(),
         reservation,
     })
@@ -207,25 +240,40 @@ pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(O
         opening.changed.interface().2 = true;
         interface.up = true;
     }
+    let config = opening.config;
+    let ingress = || ingress(config, &interface);
     let opened = match method {
         Method::AfXdp => open_af_xdp_patiently(opening, &interface)?,
         Method::AfPacket if opening.config.method == Method::AfPacket => {
-            open_af_packet(opening, &interface, "METHOD requests it")?
+            open_af_packet(opening, &interface, ingress(), "METHOD requests it")?
         }
-        Method::AfPacket => open_af_packet(opening, &interface, "the router has given up what AF_XDP needs")?,
+        Method::AfPacket => {
+            let why = "the router has given up what AF_XDP needs";
+            open_af_packet(opening, &interface, ingress(), why)?
+        }
         Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
             opening,
             &interface,
+            None,
             "the router only sends, and AF_XDP would take received packets away from the kernel",
         )?,
-        Method::Auto => match open_af_xdp_patiently(opening, &interface) {
-            Ok(opened) => opened,
-            Err(Error::Port { reason, .. }) => {
-                opening.notes.clear();
-                open_af_packet(opening, &interface, &format!("AF_XDP did not start ({reason})"))?
+        Method::Auto => {
+            // Packet sockets that share packets with the kernel are the last choice.
+            match prefers_sockets(&interface).map(|why| (why, ingress())) {
+                Some((why, Some(Ok(ingress)))) => {
+                    open_af_packet(opening, &interface, Some(Ok(ingress)), why)?
+                }
+                _ => match open_af_xdp_patiently(opening, &interface) {
+                    Ok(opened) => opened,
+                    Err(Error::Port { reason, .. }) => {
+                        opening.notes.clear();
+                        let why = format!("AF_XDP did not start ({reason})");
+                        open_af_packet(opening, &interface, ingress(), &why)?
+                    }
+                    Err(other) => return Err(other),
+                },
             }
-            Err(other) => return Err(other),
-        },
+        }
     };
     Ok((opened, interface))
 }

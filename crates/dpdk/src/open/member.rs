@@ -2,13 +2,15 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::RawFd;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dpdk_sys::valiant_port_info;
 use locks::IgnorePoison;
 
+use crate::ingress::Ingress;
 use crate::mempool::{self, Mempool};
+use crate::packetsocket::PacketSocket;
 use crate::xsk::Rings;
 
 /// Buffers that DPDK's AF_XDP driver puts into the rings of one queue at first.
@@ -21,6 +23,68 @@ pub(crate) struct DeviceQueue {
     pub(crate) queue: u16,
     /// The socket that the driver receives by, when it does.
     pub(crate) socket: Option<RawFd>,
+}
+
+/// A queue of a port.
+#[derive(Clone, Debug)]
+pub(crate) enum PortQueue {
+    Device(DeviceQueue),
+    Socket(Arc<PacketSocket>),
+}
+
+impl PortQueue {
+    /// Whether there is a socket that is readable while packets wait.
+    pub(crate) fn has_socket(&self) -> bool {
+        match self {
+            PortQueue::Device(queue) => queue.socket.is_some(),
+            PortQueue::Socket(_) => true,
+        }
+    }
+
+    /// The packet socket, when it is one.
+    pub(crate) fn socket(&self) -> Option<&PacketSocket> {
+        match self {
+            PortQueue::Device(_) => None,
+            PortQueue::Socket(socket) => Some(socket),
+        }
+    }
+
+    /// The socket by which a DPDK driver receives, when it does.
+    pub(crate) fn drivers_socket(&self) -> Option<RawFd> {
+        match self {
+            PortQueue::Device(queue) => queue.socket,
+            PortQueue::Socket(_) => None,
+        }
+    }
+}
+
+/// The packet sockets behind a `Port`.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    /// The first of them receive.
+    pub(crate) all: Vec<Arc<PacketSocket>>,
+    pub(super) receiving: usize,
+    /// What keeps the kernel from the packets, if anything does.
+    pub(super) _ingress: Option<Ingress>,
+}
+
+impl Sockets {
+    /// Those that receive.
+    pub(crate) fn receiving(&self) -> impl Iterator<Item = &Arc<PacketSocket>> {
+        self.all.iter().take(self.receiving)
+    }
+
+    /// The counters that only packet sockets have; with several sockets, the queue's name precedes them
+    /// (`q1.`).
+    pub(crate) fn xstats(&self) -> Vec<(String, u64)> {
+        let several = self.all.len() > 1;
+        let name =
+            |queue: usize, name: &str| if several { format!("q{queue}.{name}") } else { name.to_owned() };
+        let of_queue = |(queue, socket): (usize, &Arc<PacketSocket>)| {
+            socket.xstats().into_iter().map(move |(text, value)| (name(queue, text), value))
+        };
+        self.all.iter().enumerate().flat_map(of_queue).collect()
+    }
 }
 
 /// One DPDK port behind a `Port`.

@@ -6,7 +6,7 @@ use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valia
 
 use super::buffers::FRAME_EXTRA;
 use super::changed::Changed;
-use super::member::{BusDevice, Member, port_info};
+use super::member::{BusDevice, Member, Sockets, port_info};
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::eal::Eal;
 use crate::error::{Error, errno_text};
@@ -38,6 +38,8 @@ pub(crate) struct Opened {
     pub(crate) interface: Option<Interface>,
     /// Dropped before the buffers are promised to others.
     pub(crate) members: Vec<Member>,
+    /// Instead of DPDK ports.
+    pub(crate) sockets: Option<Sockets>,
     pub(crate) changed: Changed,
     pub(crate) reservation: Reservation,
 }

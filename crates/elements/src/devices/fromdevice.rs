@@ -7,7 +7,8 @@
 //! ## Arguments
 //! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
 //!   arguments (`net_memif0,role=client`). A Linux interface is opened with AF_XDP if the kernel, the driver
-//!   and the rights allow it, else with AF_PACKET; a line at start shows which and why.
+//!   and the rights allow it, else with AF_PACKET; and with AF_PACKET where large TCP segments may come and
+//!   the driver has no zero copy (see Ports). A line at start shows which and why.
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own
 //!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
@@ -27,22 +28,29 @@
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
-//! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
-//!   for compatibility with Click, without effect: the kernel does not get the interface's packets, and they
-//!   are received whole.
+//! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
+//!   the packets too, as Click's FromDevice does by default. Without effect if the method is AF_XDP, by which
+//!   the kernel never gets them. To keep them from the kernel by AF_PACKET takes Linux 6.6 or later,
+//!   CAP_NET_ADMIN and CAP_BPF; otherwise the kernel gets them, and a line at start says so.
+//! - `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
+//!   for compatibility with Click, without effect: packets are received whole.
 //!
 //! ## Ports
 //! No input, one push output. The MAC header annotation and the packet type annotation (host, broadcast,
 //! multicast, other host) are set.
 //!
-//! A port takes frames of at most the MTU. Hosts at the other end of a veth pair or a TAP send TCP segments
+//! Elements get packets of at most the MTU. Hosts at the other end of a veth pair or a TAP send TCP segments
 //! of up to 64 KB, which are to be cut later (TSO), unless that is switched off there
-//! (`ethtool -K INTERFACE tso off gso off`): by AF_PACKET these are lost, by AF_XDP TCP is slow.
+//! (`ethtool -K INTERFACE tso off gso off`). By AF_PACKET these are cut as they are received, their checksums
+//! are completed, and ToDevice gathers consecutive packets of a connection again. AF_XDP does not carry them:
+//! on a veth it switches TSO off at the other end, which makes TCP slow. So with `METHOD AUTO`, an interface
+//! whose TSO is on and whose driver has no zero copy is opened by AF_PACKET, if packets can be kept from the
+//! kernel.
 //!
-//! Several routers may open one interface by AF_PACKET, such as one that only monitors: the kernel gives each
-//! of them every packet, so if two of them forward, everything is sent twice. Only a node of a cluster locks
-//! its interfaces (`valiant cluster run`): a node of another cluster does not start on them, and another
-//! router that opens one of them prints which node uses it.
+//! Several routers may open one interface with `METHOD AF_PACKET`, such as one that only monitors: the kernel
+//! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a
+//! cluster locks its interfaces (`valiant cluster run`): a node of another cluster does not start on them,
+//! and another router that opens one of them prints which node uses it.
 //!
 //! ## Handlers
 //! - `count` (read): packets received.
@@ -104,14 +112,15 @@ impl Element for FromDevice {
         let rss = arguments::rss(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        for name in ["SNIFFER", "FORCE_IP", "OUTBOUND"] {
+        let sniffer = args.k::<bool>("SNIFFER")?;
+        for name in ["FORCE_IP", "OUTBOUND"] {
             args.k::<bool>(name)?;
         }
         for name in ["PROTOCOL", "ENCAP", "HEADROOM", "BPF_FILTER"] {
             args.k::<String>(name)?;
         }
         let spec = arguments::port(&device)?;
-        let needs = PortConfig { rx_desc, promisc, method, ..PortConfig::default() };
+        let needs = PortConfig { rx_desc, promisc, method, sniffer, ..PortConfig::default() };
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;

@@ -25,6 +25,11 @@
 //! ## Ports
 //! One input, agnostic (Click's is pull); no output. A pull input is pulled as fast as the device sends.
 //!
+//! By AF_PACKET, consecutive packets of a TCP connection in one burst are sent as one large segment, if
+//! cutting that segment would make the same packets: then the kernel handles one segment instead of up to 44
+//! packets. Packets with IP options, with damaged checksums or with flags other than ACK, PSH, FIN and ECE
+//! are sent as they are.
+//!
 //! ## Handlers
 //! - `count` (read): packets sent.
 //! - `drops` (read): packets dropped.

@@ -18,7 +18,7 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::NO_BUFFER_FOR_PIECES
         .when("a packet came in several pieces, and there was no buffer to put them together in"),
     drops::RECEIVE_RING_FULL.when(
-        "lost by the kernel because nobody took packets in time, where AF_XDP is the way to the \
+        "lost by the kernel because nobody took packets in time, where AF_XDP or AF_PACKET is the way to the \
          interface; what a NIC loses is in `kernel_drops` only",
     ),
     drops::WORKER_RING_FULL.when("the worker that has the flow has not taken anything for 5 ms"),
