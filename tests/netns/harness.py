@@ -274,8 +274,8 @@ def right_checksums(frame: Any) -> None:
             equal(frame[layer].chksum, again[layer].chksum, f"{layer.__name__} checksum of {frame.summary()}")
 
 
-def pair(
-        lab: Lab, offload: bool = False, mtu: int = 1500, queues: int = 1, segments: bool = False) -> tuple[Namespace, Namespace, Namespace]:
+def pair(lab: Lab, offload: bool = False, mtu: int = 1500, queues: int = 1,
+         segments: bool = False) -> tuple[Namespace, Namespace, Namespace]:
     """Two hosts on one subnet with a namespace between them: (middle, left, right). The middle has eth0 and eth1."""
     middle, left, right = lab.namespace("r"), lab.namespace("h1"), lab.namespace("h2")
     for i, host in enumerate((left, right)):
