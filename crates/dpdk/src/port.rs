@@ -360,11 +360,6 @@ impl Port {
         FRESH_MBUFS.contains(&self.driver()) && room == WHOLE_UNITS
     }
 
-    /// Whether it sends consecutive packets of a TCP connection as one large segment.
-    pub fn gathers(&self) -> bool {
-        self.sockets.is_some()
-    }
-
     /// Whether it works; costs one load.
     #[inline]
     pub fn state(&self) -> PortState {

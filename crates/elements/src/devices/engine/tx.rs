@@ -27,9 +27,6 @@ const FEW: u64 = 4;
 /// The bytes that a worker may send more than another before it has to wait: a full Ethernet frame.
 const QUANTUM_BYTES: usize = 1518;
 
-/// How many bursts are pulled at a time for a port that gathers packets into large segments.
-const BURSTS: usize = 4;
-
 /// The unit in which workers that share a transmit queue get equal shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devices) enum Fair {
@@ -101,8 +98,6 @@ pub(crate) struct Sender {
     /// The number of packets that make a full burst; fewer wait for more (kn in RouteBricks section 4.2).
     /// Also the most packets in one pull.
     burst: usize,
-    /// Whether the port gathers packets into large segments.
-    gathers: bool,
     /// The longest time that they wait.
     timeout_ns: u64,
     /// Since when packets wait for a full burst; 0: none do.
@@ -155,7 +150,6 @@ impl Sender {
             waiting: Batch::with_capacity(burst),
             room: 1024,
             burst,
-            gathers: false,
             timeout_ns,
             held_ns: 0,
             came_ns: u64::MAX,
@@ -170,8 +164,6 @@ impl Sender {
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
-        // Not in Click's order, packet by packet.
-        self.gathers = self.burst > 1 && self.port.get().is_some_and(|port| port.gathers());
         if let Some(lanes) = self.port.lanes().cloned() {
             if let Some(&Lane::Ring { to }) = lanes.send.get(self.worker) {
                 self.ring = Some((WorkerId(to), self.exchange.producer(self.worker, to)));
@@ -425,15 +417,8 @@ impl Sender {
     /// Pulls the packets that are missing for a full burst.
     fn pull(&mut self, cx: &mut Cx<'_>) -> usize {
         let mut batch = self.waiting.take();
-        let mut room = self.burst.saturating_sub(batch.len());
-        let mut last = cx.pull(0, room, &mut batch);
-        let mut pulled = last;
-        // With one burst, a segment of 45 packets would be followed by a part of the next.
-        while self.gathers && last == room && batch.len() < BURSTS * self.burst {
-            room = self.burst;
-            last = cx.pull(0, room, &mut batch);
-            pulled += last;
-        }
+        let room = self.burst.saturating_sub(batch.len());
+        let pulled = cx.pull(0, room, &mut batch);
         self.waiting = batch;
         pulled
     }
