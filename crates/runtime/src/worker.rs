@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Tasks that run between two checks of timers and messages.
 const TASKS_PER_ROUND: usize = 128;
-/// How often tasks run between two checks even if there are fewer of them, as long as they find work: a
+/// How often tasks run between two such checks even if there are fewer of them, as long as they find work: a
 /// worker with one port would otherwise check after each batch.
 const RUNS_PER_ROUND: usize = 4;
 /// Batches from other workers that are processed between two checks of timers and messages.
@@ -139,20 +139,26 @@ impl Worker {
         self.round(0)
     }
 
-    /// The same; while tasks find work, they run at least `least` times in all.
+    /// The same; while tasks find work, all run again until there were `least` runs.
     fn round(&mut self, least: usize) -> bool {
         let mut worked = self.take_handed();
-        // The number is limited, so timers cannot starve.
-        let tasks = self.core.run.len().min(TASKS_PER_ROUND);
-        for n in 0..tasks.max(least) {
-            let Some(slot) = self.core.run.next() else { break };
-            let found = self.core.run_task(&self.graph, slot);
-            worked |= found;
-            if !found && n + 1 >= tasks {
-                break;
+        let mut runs = 0;
+        loop {
+            let mut found = false;
+            // Tasks that are scheduled meanwhile wait for the next pass. The number of runs is limited, so
+            // timers cannot starve.
+            let tasks = self.core.run.len().min(TASKS_PER_ROUND);
+            for _ in 0..tasks {
+                let Some(slot) = self.core.run.next() else { break };
+                found |= self.core.run_task(&self.graph, slot);
+                if self.core.exact && self.core.hub.stop_requests() > 0 {
+                    return true;
+                }
             }
-            if self.core.exact && self.core.hub.stop_requests() > 0 {
-                return true;
+            worked |= found;
+            runs += tasks;
+            if !found || runs >= least {
+                break;
             }
         }
         if self.core.timers.next_expiry().is_some() {
