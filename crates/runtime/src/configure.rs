@@ -155,7 +155,7 @@ impl ConfigCx<'_> {
         self.crossing
     }
     /// This worker's place among the workers that pull from the element, and how many they are; `None` if it
-    /// does not pull. Where no task pulls, all workers count.
+    /// does not pull. Where no task pulls, and if there are more than 128 workers, all of them count.
     #[must_use]
     pub fn pull_share(&self) -> Option<(usize, usize)> {
         let worker = self.worker.0;
@@ -165,7 +165,8 @@ impl ConfigCx<'_> {
         let bit = 1u128.checked_shl(worker as u32).filter(|bit| self.pulling & bit != 0)?;
         Some(((self.pulling & (bit - 1)).count_ones() as usize, self.pulling.count_ones() as usize))
     }
-    /// The workers whose tasks pull from the element, a bit each; 0: no task does, and all workers count.
+    /// The workers whose tasks pull from the element, a bit each; 0: no task does, or there are more than 128
+    /// workers, and all of them count.
     #[must_use]
     pub fn pulled_by(&self) -> u128 {
         self.pulling

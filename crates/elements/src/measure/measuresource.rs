@@ -546,6 +546,15 @@ mod tests {
     }
 
     #[test]
+    fn more_workers_than_bits_have_a_share_each() {
+        let config = "s :: MeasureSource(max, LIMIT 1000) -> u :: Unqueue -> e :: MeasureSink;
+            StaticThreadSched(u 129);";
+        let mut bench = Bench::workers(config, 130, 0, 0);
+        bench.turns(5);
+        assert_ne!(bench.read("s.count"), "0");
+    }
+
+    #[test]
     fn a_swap_that_fails_leaves_a_finished_source_finished() {
         let text = "s :: MeasureSource(max, LIMIT 5) -> Unqueue -> e :: MeasureSink;";
         let mut bench = Bench::workers(text, 2, 0, 0);
