@@ -207,3 +207,13 @@ fn a_session_in_the_memory_of_another_has_its_own_keys() {
         }
     }
 }
+
+#[test]
+fn room_for_many_sessions_takes_memory_only_for_those_that_are_made() {
+    let Some(_alone) = start() else { return };
+    // More than there is memory for.
+    let device = CryptoDevice::open("crypto_aesni_gcm", 1, 1 << 20).unwrap();
+    let t = transform(Algorithm::AesGcm, true);
+    let sessions: Vec<_> = (0..100).map(|_| device.session(0, &t).unwrap()).collect();
+    assert_eq!(sessions.len(), 100);
+}
