@@ -31,8 +31,8 @@
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
 //! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or
-//!   `DURATION` is given. If N workers pull, each of them sends every N-th frame, so order is kept only if one
-//!   does.
+//!   `DURATION` is given. If N workers pull, each of them sends every N-th frame, so order is kept only if
+//!   one does.
 //! - `STREAM` (*int*, 0 to 15, default 0): distinguishes the flows of several sources at one sink.
 //! - `SEED` (*int*, default 1): the seed of all random choices; the same seed makes the same frames.
 //! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source sends late frames of at
