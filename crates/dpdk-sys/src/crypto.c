@@ -96,6 +96,9 @@ int valiant_crypto_start(uint8_t device, uint16_t queues, uint16_t descriptors, 
 
 	rte_cryptodev_info_get(device, &info);
 	direct[device] = (uint8_t)valiant_mb_usable(info.driver_name);
+	if (direct[device])
+		/* The driver wants a pool, but its sessions are not used. */
+		sessions = 1;
 	if (config.socket_id < 0)
 		config.socket_id = 0;
 	status = rte_cryptodev_configure(device, &config);
@@ -171,7 +174,8 @@ void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool, const str
 	void *session;
 
 	if (direct[device])
-		return valiant_mb_session(t, rte_cryptodev_socket_id(device));
+		/* On any node that has memory, as the pools of other devices. */
+		return valiant_mb_session(t, SOCKET_ID_ANY);
 	memset(xforms, 0, sizeof(xforms));
 	if (t->algorithm == VALIANT_CRYPTO_AES_GCM) {
 		xforms[0].type = RTE_CRYPTO_SYM_XFORM_AEAD;

@@ -72,7 +72,7 @@ struct valiant_crypto_queue;
 /* The number of the device of this name, which is made (a virtual device) if there is none; negative errno. */
 int valiant_crypto_find(const char *name, const char *devargs, int *made);
 int valiant_crypto_info(uint8_t device, struct valiant_crypto_info *info);
-/* Configures and starts it, with a pool for this many sessions; 0 or negative errno. */
+/* Configures and starts it, with a pool for this many sessions if its driver makes them; 0 or negative errno. */
 int valiant_crypto_start(uint8_t device, uint16_t queues, uint16_t descriptors, unsigned int sessions, int numa_node,
 			 struct rte_mempool **session_pool);
 /* Stops it; a device that was made for this goes away. */

@@ -5,19 +5,25 @@ mod skip;
 
 use dpdk::crypto::{Aad, Algorithm, CryptoDevice, Span, Transform, Verdict, devices};
 use dpdk::{Batch, Eal, EalOptions, Packet};
+use locks::IgnorePoison;
+use std::sync::{Mutex, MutexGuard};
 
 const ALL: [Algorithm; 3] = [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
 const KEY: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
 
-/// Starts the environment; returns false and prints why if the test is skipped.
-fn start() -> bool {
+/// One test at a time, because one of them looks for devices that nobody has closed.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Starts the environment; returns `None` and prints why if the test is skipped.
+fn start() -> Option<MutexGuard<'static, ()>> {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         skip::skip("it needs root");
-        return false;
+        return None;
     }
+    let alone = ALONE.lock().ignore_poison();
     Eal::init(&EalOptions::default()).expect("DPDK starts");
-    true
+    Some(alone)
 }
 
 fn transform(algorithm: Algorithm, encrypt: bool) -> Transform<'static> {
@@ -63,9 +69,7 @@ fn run(
 
 #[test]
 fn devices_agree_and_find_forgeries() {
-    if !start() {
-        return;
-    }
+    let Some(_alone) = start() else { return };
     for algorithm in ALL {
         let clear: Vec<Vec<u8>> =
             (0..256).map(|i| packet(algorithm, 16 * (1 + i % 90)).0.data().to_vec()).collect();
@@ -156,9 +160,7 @@ fn mixed(name: &str, encrypt: bool, input: &[Vec<u8>], kinds: &[Transform<'_>]) 
 
 #[test]
 fn sessions_of_all_kinds_share_a_batch() {
-    if !start() {
-        return;
-    }
+    let Some(_alone) = start() else { return };
     let with =
         |algorithm: Algorithm, key: usize| Transform { key: &KEY[..key], ..transform(algorithm, true) };
     let cbc: Vec<_> = [Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256]
@@ -194,9 +196,7 @@ fn sessions_of_all_kinds_share_a_batch() {
 
 #[test]
 fn a_session_in_the_memory_of_another_has_its_own_keys() {
-    if !start() {
-        return;
-    }
+    let Some(_alone) = start() else { return };
     let device = CryptoDevice::open("crypto_aesni_mb", 1, 1).unwrap();
     let other = CryptoDevice::open("crypto_openssl", 1, 1).unwrap();
     for algorithm in [Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256, Algorithm::AesCbcHmacSha1] {
@@ -206,4 +206,14 @@ fn a_session_in_the_memory_of_another_has_its_own_keys() {
             assert_eq!(run(&device, &t, &clear, 1), run(&other, &t, &clear, 1), "{algorithm:?} {key}");
         }
     }
+}
+
+#[test]
+fn room_for_many_sessions_takes_memory_only_for_those_that_are_made() {
+    let Some(_alone) = start() else { return };
+    // More than there is memory for.
+    let device = CryptoDevice::open("crypto_aesni_gcm", 1, 1 << 20).unwrap();
+    let t = transform(Algorithm::AesGcm, true);
+    let sessions: Vec<_> = (0..100).map(|_| device.session(0, &t).unwrap()).collect();
+    assert_eq!(sessions.len(), 100);
 }

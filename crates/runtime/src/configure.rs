@@ -155,7 +155,7 @@ impl ConfigCx<'_> {
         self.crossing
     }
     /// This worker's place among the workers that pull from the element, and how many they are; `None` if it
-    /// does not pull. Where no task pulls, all workers count.
+    /// does not pull. Where no task pulls, and if there are more than 128 workers, all of them count.
     #[must_use]
     pub fn pull_share(&self) -> Option<(usize, usize)> {
         let worker = self.worker.0;
@@ -164,6 +164,12 @@ impl ConfigCx<'_> {
         }
         let bit = 1u128.checked_shl(worker as u32).filter(|bit| self.pulling & bit != 0)?;
         Some(((self.pulling & (bit - 1)).count_ones() as usize, self.pulling.count_ones() as usize))
+    }
+    /// The workers whose tasks pull from the element, a bit each; 0: no task does, or there are more than 128
+    /// workers, and all of them count.
+    #[must_use]
+    pub fn pulled_by(&self) -> u128 {
+        self.pulling
     }
     /// The whole configuration, flat.
     #[must_use]
@@ -187,11 +193,20 @@ impl ConfigCx<'_> {
     /// State that this element's replicas on all workers share, and that other elements and handlers can find
     /// by its type. The first replica makes it. A hot swap to the same configuration string keeps it.
     pub fn shared<S: Send + Sync + 'static>(&mut self, make: impl FnOnce() -> S) -> Arc<S> {
+        self.shared_if(|_| true, make)
+    }
+    /// The same, but state of the router that a hot swap replaces continues only if it is `still` right.
+    pub fn shared_if<S: Send + Sync + 'static>(
+        &mut self,
+        still: impl FnOnce(&S) -> bool,
+        make: impl FnOnce() -> S,
+    ) -> Arc<S> {
         let name = &self.config.elements[self.index].name;
         if let Some(state) = self.store.typed(name) {
             return state;
         }
-        let state = self.inherited.and_then(|old| old.typed(name)).unwrap_or_else(|| Arc::new(make()));
+        let old = self.inherited.and_then(|old| old.typed(name)).filter(|old| still(old));
+        let state = old.unwrap_or_else(|| Arc::new(make()));
         self.store.put(name, Arc::clone(&state));
         state
     }

@@ -31,8 +31,8 @@
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
 //! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or
-//!   `DURATION` is given. With several workers, each of N workers sends every N-th frame, so order is kept
-//!   only with one worker.
+//!   `DURATION` is given. If N workers pull, each of them sends every N-th frame, so order is kept only if
+//!   one does.
 //! - `STREAM` (*int*, 0 to 15, default 0): distinguishes the flows of several sources at one sink.
 //! - `SEED` (*int*, default 1): the seed of all random choices; the same seed makes the same frames.
 //! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source sends late frames of at
@@ -58,7 +58,8 @@
 //! - `reset` (write): starts again: the limit and the duration count from zero.
 //!
 //! ## Threads
-//! Each worker that pulls makes its share of the rate, the limit and the flows.
+//! Each worker that pulls makes its share of the rate, the limit and the flows. A hot swap that changes which
+//! workers pull begins a new run, as one that changes arguments does.
 //!
 //! ## Example
 //! ```click
@@ -73,15 +74,13 @@ use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
-use locks::IgnorePoison;
 use measure::flows::{FlowSpec, Set};
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The shortest wait for which the worker sleeps; it wakes up this long before a frame is due.
@@ -93,9 +92,7 @@ pub struct MeasureSource {
     /// The next frame's length.
     len: usize,
     pacing: Pacing,
-    /// The worker's number.
-    worker: usize,
-    /// Its place among the workers that pull, and how many they are; `None` if it does not.
+    /// The worker's place among the workers that pull, and how many they are; `None` if it does not.
     share: Option<(usize, usize)>,
     limit: u64,
     duration_ns: u64,
@@ -111,11 +108,14 @@ pub struct MeasureSource {
     shared: Arc<Shared>,
 }
 
-/// State that the replicas share: the workers that have not finished, and the number that distinguishes this
-/// run's frames from others.
+/// State that the replicas share. If other workers pull after a hot swap, it is made anew: they make other
+/// flows.
 struct Shared {
-    busy: Mutex<BTreeSet<usize>>,
+    /// How many workers that pull have not finished.
+    busy: AtomicUsize,
+    /// The number that distinguishes this run's frames from others.
     run: u8,
+    pulled_by: u128,
 }
 
 /// A number for a run: different for each run of this process, and very probably from that of the last run of
@@ -217,11 +217,17 @@ impl Element for MeasureSource {
             )));
         }
 
-        let worker = cx.worker().0;
         let pulled = cx.pull_share();
         // What nobody pulls makes nothing.
         let share = pulled.unwrap_or((0, 1));
-        let shared = cx.shared(|| Shared { busy: Mutex::default(), run: new_run() });
+        let (pulled_by, all) = (cx.pulled_by(), cx.workers());
+        let shared = cx.shared_if(
+            |old: &Shared| old.pulled_by == pulled_by,
+            || {
+                let busy = if pulled_by == 0 { all } else { pulled_by.count_ones() as usize };
+                Shared { busy: AtomicUsize::new(busy), run: new_run(), pulled_by }
+            },
+        );
         let (mut lengths, mut limit) = (
             (sizes.bounds().0, sizes.bounds().1, sizes.mean()),
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
@@ -248,13 +254,12 @@ impl Element for MeasureSource {
             frames,
             len,
             pacing: Pacing::new(asked, share, catchup_ns, lengths, len),
-            worker,
             share: pulled,
             limit,
             duration_ns,
             active,
             stop,
-            done: false,
+            done: pulled.is_none(),
             count: Counter::new(),
             bytes: Counter::new(),
             start_ns: 0,
@@ -276,7 +281,7 @@ impl Element for MeasureSource {
         h.list("achieved", |e| format!("{:.0}\n", e.achieved().pps()));
         h.sum("missed", |e| e.pacing.missed());
         h.sum("flows", |e| e.flows());
-        h.shared_read::<Shared>("done", |s, _| Ok(s.busy.lock().ignore_poison().is_empty().to_string()));
+        h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
             e.active = crate::plumbing::engine::text::value(v, "active parameter must be boolean")?;
@@ -300,8 +305,6 @@ impl Element for MeasureSource {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.done = self.share.is_none();
-        self.tell_whether_done();
         cx.set_nonempty(self.active && !self.done);
         Ok(())
     }
@@ -315,14 +318,14 @@ impl Element for MeasureSource {
         self.bytes.set(old.bytes.get());
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
         self.pacing.inherit(&old.pacing);
-        // With the same arguments, the flows continue. With others, a new run begins.
-        if Arc::ptr_eq(&self.shared, &old.shared) && self.share == old.share {
+        // With the same arguments, and pulled by the same workers, the flows continue. Otherwise a new run
+        // begins.
+        if Arc::ptr_eq(&self.shared, &old.shared) {
             std::mem::swap(&mut self.frames, &mut old.frames);
             (self.len, self.done, self.active) = (old.len, old.done, old.active);
             // Values that a handler has set are kept, with the pacing state that belongs to them.
             std::mem::swap(&mut self.pacing, &mut old.pacing);
         }
-        self.tell_whether_done();
         cx.set_nonempty(self.active && !self.done);
     }
 }
@@ -393,25 +396,18 @@ impl MeasureSource {
     fn finish(&mut self, cx: &mut Cx<'_>) {
         if !self.done {
             self.done = true;
-            if self.tell_whether_done() && self.stop {
+            let last = self.shared.busy.fetch_sub(1, Ordering::Relaxed) == 1;
+            if last && self.stop {
                 cx.request_stop();
             }
         }
         cx.set_nonempty(false);
     }
-    /// Tells the other replicas; returns whether all are done.
-    fn tell_whether_done(&self) -> bool {
-        let mut busy = self.shared.busy.lock().ignore_poison();
-        if self.done {
-            busy.remove(&self.worker);
-        } else {
-            busy.insert(self.worker);
-        }
-        busy.is_empty()
-    }
     fn restart(&mut self, cx: &mut Cx<'_>) {
-        self.done = self.share.is_none();
-        self.tell_whether_done();
+        if self.done && self.share.is_some() {
+            self.done = false;
+            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+        }
         self.count.set(0);
         self.bytes.set(0);
         (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
@@ -546,6 +542,39 @@ mod tests {
             assert_eq!(bench.read("s.done"), "false");
             bench.turns(400);
             assert_eq!((bench.read("s.count"), bench.read("s.done")), ("300".into(), "true".into()));
+        }
+    }
+
+    #[test]
+    fn more_workers_than_bits_have_a_share_each() {
+        let config = "s :: MeasureSource(max, LIMIT 1000) -> u :: Unqueue -> e :: MeasureSink;
+            StaticThreadSched(u 129);";
+        let mut bench = Bench::workers(config, 130, 0, 0);
+        bench.turns(5);
+        assert_ne!(bench.read("s.count"), "0");
+    }
+
+    #[test]
+    fn a_swap_that_fails_leaves_a_finished_source_finished() {
+        let text = "s :: MeasureSource(max, LIMIT 5) -> Unqueue -> e :: MeasureSink;";
+        let mut bench = Bench::workers(text, 2, 0, 0);
+        bench.turns(20);
+        assert_eq!((bench.read("s.count"), bench.read("s.done")), ("5".into(), "true".into()));
+        let wrong = format!("{text} Error(no);");
+        assert!(bench.router().hotswap(lang::Source::new("next", wrong)).is_err());
+        assert_eq!(bench.read("s.done"), "true");
+    }
+
+    #[test]
+    fn a_swap_that_changes_who_pulls_repeats_no_frame() {
+        let text = "s :: MeasureSource(max, FLOWS 6) -> u :: Unqueue -> e :: MeasureSink;";
+        let pinned = format!("{text} StaticThreadSched(u 1);");
+        let mut bench = Bench::workers(&pinned, 3, 0, 0);
+        bench.turns(20);
+        for config in [text, &pinned] {
+            bench.router().hotswap(lang::Source::new("next", config.to_owned())).unwrap();
+            bench.turns(20);
+            assert_eq!((bench.read("e.duplicates"), bench.read("e.reordered")), ("0".into(), "0".into()));
         }
     }
 

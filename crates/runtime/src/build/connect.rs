@@ -191,7 +191,8 @@ pub(super) struct Passing {
     /// The elements where packets enter on one worker and leave on another: those between elements that are
     /// bound to different workers, or between a bound element and one that runs on all workers.
     pub(super) crossing: Vec<bool>,
-    /// The workers whose tasks pull from each element, a bit each; 0 if no task does.
+    /// The workers whose tasks pull from each element, a bit each; 0 if no task does, or there are more than
+    /// 128 workers.
     pub(super) pulling: Vec<u128>,
 }
 
@@ -257,8 +258,8 @@ pub(super) fn passing(
             before != 0 && after != 0 && before != after
         })
         .collect();
-    let pulling = (0..count)
-        .map(|e| if sides[e].outputs.contains(&Processing::Pull) { reach(e, false) } else { 0 })
-        .collect();
+    // Of more workers than there are bits it is not known which pull.
+    let known = |e: usize| workers <= 128 && sides[e].outputs.contains(&Processing::Pull);
+    let pulling = (0..count).map(|e| if known(e) { reach(e, false) } else { 0 }).collect();
     Passing { crossing, pulling }
 }
