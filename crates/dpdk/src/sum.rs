@@ -81,21 +81,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    #[ignore = "a measurement"]
-    fn speed() {
-        let data = vec![7u8; 1448 * 44];
-        for (name, f) in [("wire", checksum::sum as fn(&[u8]) -> u16), ("sum", sum)] {
-            let mut total = 0u64;
-            let begin = crate::tsc::cycles();
-            for _ in 0..1000 {
-                for packet in std::hint::black_box(&data).chunks(1448) {
-                    total += u64::from(f(packet));
-                }
-            }
-            let cycles = crate::tsc::cycles() - begin;
-            eprintln!("{name}: {:.2} bytes a cycle ({total})", (data.len() * 1000) as f64 / cycles as f64);
-        }
-    }
 }
