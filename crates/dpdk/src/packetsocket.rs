@@ -33,6 +33,9 @@ mod descriptor;
 mod receive;
 mod ring;
 mod send;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;
 
 /// The most bytes of long frames that wait in a socket's queue.
 const QUEUE_BYTES: c_int = 16 << 20;

@@ -124,14 +124,14 @@ fn take_frame(socket: &Descriptor, counters: &Counters, frame: &Frame<'_>, place
     // One that is lost may still be in the queue.
     let lose = |counter: &AtomicU64| {
         if long {
-            socket.take(&mut []);
+            socket.discard();
         }
         add(counter, 1);
         Taken::Done
     };
     if frame.outgoing {
         if long {
-            socket.take(&mut []);
+            socket.discard();
         }
         return Taken::Done;
     }
@@ -172,7 +172,7 @@ fn take_frame(socket: &Descriptor, counters: &Counters, frame: &Frame<'_>, place
     if long {
         let mut vnet = [0; VnetHeader::LEN];
         let taken = socket.take(&mut [writable(&mut vnet), writable(&mut data[tag..])]);
-        if taken != Some(VnetHeader::LEN + frame.len) {
+        if taken != Some(VnetHeader::LEN + frame.len) || !data[tag..].starts_with(frame.data) {
             add(&counters.rx_errors, 1);
             return Taken::Done;
         }
@@ -221,7 +221,9 @@ fn cut_frame(socket: &Descriptor, frame: &Frame<'_>, cut: &Cut, places: &mut Pla
         for (part, packet) in parts[2..].iter_mut().zip(&mut *packets) {
             *part = writable(&mut packet.data_mut()[headers..]);
         }
-        if socket.take(parts) != Some(VnetHeader::LEN + frame.len) {
+        let taken = socket.take(parts);
+        // Of another frame, the payload would get these headers, and a right checksum.
+        if taken != Some(VnetHeader::LEN + frame.len) || !frame.data.starts_with(&unused[..untagged]) {
             places.take_back(before);
             return Err(Lost::Taken);
         }

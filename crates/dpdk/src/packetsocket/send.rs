@@ -79,7 +79,7 @@ impl Sending<'_> {
     /// Sends packets one by one, as `send`.
     fn send_singles(&self, packets: &[Packet]) -> usize {
         const PLAIN: [u8; VnetHeader::LEN] = [0; VnetHeader::LEN];
-        let mut done = 0;
+        let (mut done, mut was_down) = (0, false);
         while done < packets.len() {
             let some = &packets[done..packets.len().min(done + SENT_AT_ONCE)];
             let mut parts = [[NOWHERE; 2]; SENT_AT_ONCE];
@@ -103,6 +103,11 @@ impl Sending<'_> {
                 if sent.is_empty() {
                     return done;
                 }
+                continue;
+            }
+            // The socket reports once that the interface was off, also when it is on again.
+            let down = io::Error::last_os_error().raw_os_error() == Some(libc::ENETDOWN);
+            if down && !mem::replace(&mut was_down, true) {
                 continue;
             }
             match Outcome::of_error() {
