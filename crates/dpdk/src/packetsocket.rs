@@ -24,7 +24,7 @@ use crate::packet::Packet;
 use crate::status::PortStats;
 use counters::{Counters, add};
 use descriptor::Descriptor;
-use receive::{Receiving, STASH};
+use receive::{Quiet, Receiving, STASH};
 use ring::Ring;
 use send::Sending;
 
@@ -104,6 +104,8 @@ impl PacketSocket {
         }
         Ok(Receiving {
             ring: Ring::map(&self.socket, receive.frames)?,
+            frames: receive.frames,
+            quiet: Quiet::default(),
             pool: receive.pool,
             stash: Batch::with_capacity(STASH),
             rest: Batch::new(),
@@ -187,9 +189,7 @@ impl PacketSocket {
     }
 
     fn look_for_losses(&self) {
-        if let Some(lost) = self.socket.losses() {
-            add(&self.counters.rx_missed, lost.into());
-        }
+        self.counters.look_for_losses(&self.socket);
     }
 
     /// Appends up to `max` packets that have arrived, and returns how many. They have no annotations, and
