@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_uint};
 use std::io;
 use std::mem;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use locks::IgnorePoison;
@@ -65,17 +65,20 @@ pub(crate) struct PacketSocket {
     if_index: u32,
     receiving: Option<Mutex<Receiving>>,
     promisc: Mutex<bool>,
+    /// The interface's MTU, by which segments are refused: the kernel checks it for other packets only.
+    mtu: AtomicU32,
     counters: Counters,
 }
 
 impl PacketSocket {
     /// Opens a socket on an interface that does not receive yet.
-    pub(crate) fn open(if_index: u32, receive: Option<Receive>) -> io::Result<PacketSocket> {
+    pub(crate) fn open(if_index: u32, mtu: u32, receive: Option<Receive>) -> io::Result<PacketSocket> {
         let mut socket = PacketSocket {
             socket: Descriptor::open()?,
             if_index,
             receiving: None,
             promisc: Mutex::new(false),
+            mtu: AtomicU32::new(mtu),
             counters: Counters::default(),
         };
         socket.socket.set(libc::SOL_PACKET, PACKET_VNET_HDR, &1)?;
@@ -157,6 +160,11 @@ impl PacketSocket {
         Ok(())
     }
 
+    /// Tells it that the interface's MTU has changed.
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        self.mtu.store(mtu, Ordering::Relaxed);
+    }
+
     /// Readable while frames wait.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.socket.number()
@@ -212,6 +220,7 @@ impl PacketSocket {
     /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel and
     /// counted. Fewer than there are: the kernel takes no more at the moment.
     pub(crate) fn send(&self, packets: &[Packet]) -> usize {
-        Sending { socket: &self.socket, counters: &self.counters }.send(packets)
+        let mtu = self.mtu.load(Ordering::Relaxed) as usize;
+        Sending { socket: &self.socket, counters: &self.counters, mtu }.send(packets)
     }
 }

@@ -519,6 +519,8 @@ pub(crate) struct Gathered {
     pub(crate) vnet: VnetHeader,
     headers: [u8; HEADERS_MAX],
     headers_len: usize,
+    /// Where the IP header begins.
+    network: usize,
 }
 
 impl Gathered {
@@ -583,7 +585,12 @@ impl Gathered {
             sum_start: place.transport as u16,
             sum_offset: 16,
         };
-        Some(Gathered { packets: n, vnet, headers, headers_len: place.headers })
+        Some(Gathered { packets: n, vnet, headers, headers_len: place.headers, network: place.network })
+    }
+
+    /// Bytes of the longest IP packet of it.
+    pub(crate) fn packet_len(&self) -> usize {
+        self.headers_len - self.network + usize::from(self.vnet.size)
     }
 
     /// The headers of the segment.
@@ -598,8 +605,13 @@ impl Gathered {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Packets of a connection, each but the last with `size` bytes of payload.
+    pub(crate) fn packets(payload: usize, size: usize) -> Vec<Packet> {
+        host(&Wants { payload, ..Wants::default() }).cut(size)
+    }
 
     /// A TCP or UDP segment as a host hands it over.
     #[derive(Clone)]

@@ -16,6 +16,8 @@ const SENT_AT_ONCE: usize = 64;
 pub(super) struct Sending<'a> {
     pub(super) socket: &'a Descriptor,
     pub(super) counters: &'a Counters,
+    /// The interface's.
+    pub(super) mtu: usize,
 }
 
 impl Sending<'_> {
@@ -28,6 +30,11 @@ impl Sending<'_> {
                 at += 1;
                 continue;
             };
+            if segment.packet_len() > self.mtu {
+                // The kernel would cut it into packets that it refuses one by one.
+                at += segment.packets;
+                continue;
+            }
             let singles = self.send_singles(&packets[done..at]);
             done += singles;
             if done < at {

@@ -8,6 +8,7 @@ use super::{PACKET_COPY_THRESH, PACKET_VERSION, PACKET_VNET_HDR, PacketSocket, T
 use crate::netdev::{Control, index_of};
 use crate::packet::Packet;
 use crate::segment::VnetHeader;
+use crate::segment::tests::packets;
 use crate::status::PortStats;
 
 const HEADER: usize = 14;
@@ -48,7 +49,7 @@ fn receiver() -> (Descriptor, Ring) {
 }
 
 fn sender() -> PacketSocket {
-    PacketSocket::open(index_of("lo"), None).unwrap()
+    PacketSocket::open(index_of("lo"), 1500, None).unwrap()
 }
 
 fn is_faulty(socket: &Descriptor) -> bool {
@@ -113,5 +114,25 @@ fn an_interface_that_was_off_does_not_keep_its_worker_awake() {
         bell.lie_down();
         assert!(bell.sleep([socket.number()], std::time::Duration::from_secs(60)));
         assert!(!is_faulty(&socket));
+    });
+}
+
+#[test]
+fn packets_longer_than_the_interface_takes_do_not_pass_as_a_segment() {
+    alone(|control| {
+        control.set_mtu("lo", 1500).unwrap();
+        let socket = sender();
+        let stats = || {
+            let mut stats = PortStats::default();
+            socket.add_stats(&mut stats);
+            (stats.tx_packets, stats.tx_errors)
+        };
+        // IP and TCP take 52 bytes.
+        assert_eq!((socket.send(&packets(2896, 1448)), stats()), (2, (2, 0)));
+        assert_eq!((socket.send(&packets(2898, 1449)), stats()), (2, (2, 2)));
+        assert_eq!(
+            socket.xstats().into_iter().find(|x| x.0 == "tx_large_segments"),
+            Some(("tx_large_segments", 1))
+        );
     });
 }
