@@ -609,6 +609,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Packets of a connection, each but the last with `size` bytes of payload.
+    #[cfg(not(miri))]
     pub(crate) fn packets(payload: usize, size: usize) -> Vec<Packet> {
         host(&Wants { payload, ..Wants::default() }).cut(size)
     }
