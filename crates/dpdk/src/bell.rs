@@ -66,6 +66,10 @@ impl Bell {
             libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null())
         };
         self.get_up();
+        if ready > 0 {
+            // An interface that was switched off leaves an error behind, which would end every sleep.
+            polled[1..].iter().filter(|p| p.revents & libc::POLLERR != 0).for_each(|p| clear_error(p.fd));
+        }
         // A signal interrupts the sleep, and nothing is ready then.
         ready > 0 && polled[1..].iter().any(|p| p.revents != 0)
     }
@@ -90,6 +94,15 @@ impl Bell {
             unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         }
     }
+}
+
+/// Takes the error that waits in a socket.
+#[cold]
+fn clear_error(fd: RawFd) {
+    let (mut error, mut len): (libc::c_int, _) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+    let place = (&raw mut error).cast();
+    // SAFETY: the kernel writes at most `len` bytes. A descriptor may be any number.
+    unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, place, &mut len) };
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::ffi::{c_int, c_uint};
 use std::io;
 use std::mem;
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use locks::IgnorePoison;
@@ -24,7 +24,7 @@ use crate::packet::Packet;
 use crate::status::PortStats;
 use counters::{Counters, add};
 use descriptor::Descriptor;
-use receive::{Receiving, STASH};
+use receive::{Quiet, Receiving, STASH};
 use ring::Ring;
 use send::Sending;
 
@@ -33,6 +33,9 @@ mod descriptor;
 mod receive;
 mod ring;
 mod send;
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests;
 
 /// The most bytes of long frames that wait in a socket's queue.
 const QUEUE_BYTES: c_int = 16 << 20;
@@ -62,17 +65,20 @@ pub(crate) struct PacketSocket {
     if_index: u32,
     receiving: Option<Mutex<Receiving>>,
     promisc: Mutex<bool>,
+    /// The interface's MTU, by which segments are refused: the kernel checks it for other packets only.
+    mtu: AtomicU32,
     counters: Counters,
 }
 
 impl PacketSocket {
     /// Opens a socket on an interface that does not receive yet.
-    pub(crate) fn open(if_index: u32, receive: Option<Receive>) -> io::Result<PacketSocket> {
+    pub(crate) fn open(if_index: u32, mtu: u32, receive: Option<Receive>) -> io::Result<PacketSocket> {
         let mut socket = PacketSocket {
             socket: Descriptor::open()?,
             if_index,
             receiving: None,
             promisc: Mutex::new(false),
+            mtu: AtomicU32::new(mtu),
             counters: Counters::default(),
         };
         socket.socket.set(libc::SOL_PACKET, PACKET_VNET_HDR, &1)?;
@@ -101,6 +107,8 @@ impl PacketSocket {
         }
         Ok(Receiving {
             ring: Ring::map(&self.socket, receive.frames)?,
+            frames: receive.frames,
+            quiet: Quiet::default(),
             pool: receive.pool,
             stash: Batch::with_capacity(STASH),
             rest: Batch::new(),
@@ -152,6 +160,11 @@ impl PacketSocket {
         Ok(())
     }
 
+    /// Tells it that the interface's MTU has changed.
+    pub(crate) fn set_mtu(&self, mtu: u32) {
+        self.mtu.store(mtu, Ordering::Relaxed);
+    }
+
     /// Readable while frames wait.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.socket.number()
@@ -184,9 +197,7 @@ impl PacketSocket {
     }
 
     fn look_for_losses(&self) {
-        if let Some(lost) = self.socket.losses() {
-            add(&self.counters.rx_missed, lost.into());
-        }
+        self.counters.look_for_losses(&self.socket);
     }
 
     /// Appends up to `max` packets that have arrived, and returns how many. They have no annotations, and
@@ -209,6 +220,7 @@ impl PacketSocket {
     /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel and
     /// counted. Fewer than there are: the kernel takes no more at the moment.
     pub(crate) fn send(&self, packets: &[Packet]) -> usize {
-        Sending { socket: &self.socket, counters: &self.counters }.send(packets)
+        let mtu = self.mtu.load(Ordering::Relaxed) as usize;
+        Sending { socket: &self.socket, counters: &self.counters, mtu }.send(packets)
     }
 }

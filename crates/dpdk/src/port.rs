@@ -479,6 +479,7 @@ impl Port {
             None => self.set(DOING, |id| unsafe { dpdk_sys::rte_eth_dev_set_mtu(id, mtu as u16) })?,
         }
         self.mtu.store(mtu, Ordering::Relaxed);
+        self.sockets.iter().flat_map(|sockets| &sockets.all).for_each(|socket| socket.set_mtu(mtu));
         Ok(())
     }
 

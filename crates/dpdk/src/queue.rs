@@ -40,10 +40,11 @@ impl Port {
 /// A receive queue, which one thread at a time polls. When it is dropped, it can be taken again.
 #[derive(Debug)]
 pub struct RxQueue {
+    /// The device queues behind it, polled in turn: an interface may have more queues than there are workers.
+    /// Dropped before the port, whose buffers packet sockets hold.
+    sources: Box<[PortQueue]>,
     port: Arc<Port>,
     index: u16,
-    /// The device queues behind it, polled in turn: an interface may have more queues than there are workers.
-    sources: Box<[PortQueue]>,
     next: usize,
     /// Flags of annotations, to be cleared in what the driver gives; 0: it never sets them, nor makes chains.
     stale_flags: u64,
@@ -238,9 +239,10 @@ impl Drop for RxQueue {
 /// A transmit queue, which one thread at a time uses. When it is dropped, it can be taken again.
 #[derive(Debug)]
 pub struct TxQueue {
+    /// Dropped before the port.
+    sink: PortQueue,
     port: Arc<Port>,
     index: u16,
-    sink: PortQueue,
     /// Taken for each burst if the queue is shared.
     shared: Option<Arc<Mutex<()>>>,
     copied: u64,

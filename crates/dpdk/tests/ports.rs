@@ -8,8 +8,9 @@ mod skip;
 
 use locks::IgnorePoison;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
@@ -649,4 +650,50 @@ fn wake_descriptors_of_memif() {
     assert_eq!(port.tx_queue(0).unwrap().tx_burst(&mut batch), 0);
     eprintln!("wake descriptors: {:?}", rx.wake_fds());
     let _ = socket.as_path();
+}
+
+/// A TAP that carries segments as a virtual machine's network card does.
+fn tap_with_segments(name: &str) -> fs::File {
+    const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+    const FLAGS: i16 = libc::IFF_TAP as i16 | libc::IFF_NO_PI as i16 | libc::IFF_VNET_HDR as i16;
+    let tap = fs::File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+    let mut request = [0u8; 40];
+    request[..name.len()].copy_from_slice(name.as_bytes());
+    request[16..18].copy_from_slice(&FLAGS.to_ne_bytes());
+    // SAFETY: the request is as long as an `ifreq`.
+    let status = unsafe { libc::ioctl(tap.as_raw_fd(), TUNSETIFF as _, request.as_mut_ptr()) };
+    assert_eq!(status, 0, "{}", io::Error::last_os_error());
+    tap
+}
+
+/// Linux cannot describe such a segment in the ring of a packet socket, and then never fills its place.
+#[test]
+fn a_segment_of_another_kind_does_not_make_a_port_deaf() {
+    if eal().is_none() || !fs::exists("/dev/net/tun").unwrap_or(false) {
+        return skip("no TAP");
+    }
+    let _alone = alone();
+    own_network();
+    let mut tap = tap_with_segments("va");
+    let port =
+        open(&spec("va"), &PortConfig { method: Method::AfPacket, promisc: true, ..needs(1, 1) }).unwrap();
+    let (mut rx, mut batch) = (port.rx_queue(0).unwrap(), Batch::new());
+    let mut plain = [0; 10 + 60];
+    plain[10 + 12..10 + 14].copy_from_slice(&[0x88, 0xb5]);
+    // A datagram of 4,000 bytes to be cut into fragments (UFO).
+    let mut datagram = vec![0; 10 + 14 + 28 + 4000];
+    datagram[..10].copy_from_slice(&[1, 3, 42, 0, 0xe8, 3, 34, 0, 6, 0]);
+    datagram[10 + 12..10 + 24].copy_from_slice(&[8, 0, 0x45, 0, 0x0f, 0xbc, 0, 1, 0, 0, 64, 17]);
+    datagram[10 + 34..10 + 42].copy_from_slice(&[0, 5, 0, 6, 0x0f, 0xa8, 0, 0]);
+    tap.write_all(&datagram).unwrap();
+    let is_plain = |packet: &Packet| packet.data().get(12..14) == Some(&[0x88, 0xb5]);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !batch.iter().any(is_plain) {
+        assert!(Instant::now() < until, "{:?}", port.stats());
+        tap.write_all(&plain).unwrap();
+        rx.rx_burst(32, &mut batch);
+        rx.newly_lost();
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(port.stats().rx_missed > 0, "what was lost is counted");
 }

@@ -172,7 +172,7 @@ fn open_af_packet(
     let all: Result<Vec<_>, _> = (0..queues)
         .map(|queue| {
             let receive = (queue < receiving).then(|| receive(queue));
-            PacketSocket::open(interface.index, receive).map(Arc::new)
+            PacketSocket::open(interface.index, interface.mtu, receive).map(Arc::new)
         })
         .collect();
     let all = all.map_err(failed)?;

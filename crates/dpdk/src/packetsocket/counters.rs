@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use super::descriptor::Descriptor;
 use crate::status::PortStats;
 
 #[derive(Debug, Default)]
@@ -26,6 +27,13 @@ pub(super) fn add(counter: &AtomicU64, n: u64) {
 }
 
 impl Counters {
+    /// Asks the kernel how many frames it has lost.
+    pub(super) fn look_for_losses(&self, socket: &Descriptor) {
+        if let Some(lost) = socket.losses() {
+            add(&self.rx_missed, lost.into());
+        }
+    }
+
     /// Adds its counters to those of the port.
     pub(super) fn add_stats(&self, sum: &mut PortStats) {
         let places = [

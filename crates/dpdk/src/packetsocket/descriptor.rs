@@ -6,6 +6,8 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
+use crate::segment::VnetHeader;
+
 /// Parts of a frame that need no allocation: those of a segment of 64 KB.
 pub(super) const FEW: usize = 66;
 pub(super) const NOWHERE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
@@ -111,7 +113,17 @@ impl Descriptor {
             if let Ok(len) = usize::try_from(len) {
                 return Some(len);
             }
+            // Other errors may have cost a frame: the next is not this one.
+            if io::Error::last_os_error().raw_os_error() != Some(libc::ENETDOWN) {
+                return None;
+            }
         }
         None
+    }
+
+    /// Throws a frame of the socket's queue away.
+    pub(super) fn discard(&self) {
+        // A frame without place for the vnet header is an error.
+        self.take(&mut [writable(&mut [0; VnetHeader::LEN])]);
     }
 }

@@ -1,5 +1,6 @@
 //! Receiving: from the ring, and what is longer from the socket's queue.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counters::{Counters, add};
@@ -10,6 +11,7 @@ use crate::buffer::DEFAULT_HEADROOM;
 use crate::mempool::Mempool;
 use crate::packet::Packet;
 use crate::segment::{Cut, HEADERS_MAX, VnetHeader, put_tag};
+use crate::tsc;
 
 /// Buffers that are taken from the pool at a time.
 pub(super) const STASH: usize = 64;
@@ -20,11 +22,25 @@ const TAG: usize = 4;
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) ring: Ring,
+    /// How many frames the ring is to have.
+    pub(super) frames: usize,
+    pub(super) quiet: Quiet,
     pub(super) pool: Mempool,
     /// Buffers for packets to come.
     pub(super) stash: Batch,
     /// The rest of a segment that was cut into more packets than were requested.
     pub(super) rest: Batch,
+}
+
+/// What a socket knows of the time in which nothing arrives.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// When it last looked, in cycles.
+    looked: u64,
+    /// Whether frames have arrived since.
+    arrived: bool,
+    /// The losses that were known then.
+    lost: u64,
 }
 
 /// What became of a frame.
@@ -47,7 +63,10 @@ impl Receiving {
         let kept = self.rest.len().min(max);
         batch.packets_mut().extend(self.rest.packets_mut().drain(..kept));
         while batch.len() < end {
-            let Some(frame) = self.ring.next() else { return };
+            let Some(frame) = self.ring.next() else {
+                return self.look_whether_deaf(socket, counters);
+            };
+            self.quiet.arrived = true;
             let started = batch.len() + max > end;
             let taken = take_frame(
                 socket,
@@ -69,6 +88,26 @@ impl Receiving {
                 counters.losing.store(true, Ordering::Relaxed);
             }
             self.ring.release();
+        }
+    }
+
+    /// Makes a new ring if frames are lost and none arrives. When Linux meets a segment that a vnet header
+    /// does not describe (of SCTP, of UDP before 6.2, of UDP to be cut into fragments), it loses it, and
+    /// never fills the place in the ring that was meant for it, nor any behind.
+    #[inline]
+    fn look_whether_deaf(&mut self, socket: &Descriptor, counters: &Counters) {
+        /// About 0.1 s.
+        const PERIOD_CYCLES: u64 = 1 << 28;
+        let now = tsc::cycles();
+        if now.wrapping_sub(self.quiet.looked) < PERIOD_CYCLES {
+            return;
+        }
+        counters.look_for_losses(socket);
+        let lost = counters.rx_missed.load(Ordering::Relaxed);
+        let last = mem::replace(&mut self.quiet, Quiet { looked: now, arrived: false, lost });
+        if (!last.arrived && lost != last.lost) || self.ring.is_gone() {
+            // Without memory for it, the next look tries again.
+            let _ = self.ring.renew(socket, self.frames);
         }
     }
 }
@@ -124,14 +163,14 @@ fn take_frame(socket: &Descriptor, counters: &Counters, frame: &Frame<'_>, place
     // One that is lost may still be in the queue.
     let lose = |counter: &AtomicU64| {
         if long {
-            socket.take(&mut []);
+            socket.discard();
         }
         add(counter, 1);
         Taken::Done
     };
     if frame.outgoing {
         if long {
-            socket.take(&mut []);
+            socket.discard();
         }
         return Taken::Done;
     }
@@ -172,7 +211,7 @@ fn take_frame(socket: &Descriptor, counters: &Counters, frame: &Frame<'_>, place
     if long {
         let mut vnet = [0; VnetHeader::LEN];
         let taken = socket.take(&mut [writable(&mut vnet), writable(&mut data[tag..])]);
-        if taken != Some(VnetHeader::LEN + frame.len) {
+        if taken != Some(VnetHeader::LEN + frame.len) || !data[tag..].starts_with(frame.data) {
             add(&counters.rx_errors, 1);
             return Taken::Done;
         }
@@ -221,7 +260,9 @@ fn cut_frame(socket: &Descriptor, frame: &Frame<'_>, cut: &Cut, places: &mut Pla
         for (part, packet) in parts[2..].iter_mut().zip(&mut *packets) {
             *part = writable(&mut packet.data_mut()[headers..]);
         }
-        if socket.take(parts) != Some(VnetHeader::LEN + frame.len) {
+        let taken = socket.take(parts);
+        // Of another frame, the payload would get these headers, and a right checksum.
+        if taken != Some(VnetHeader::LEN + frame.len) || !frame.data.starts_with(&unused[..untagged]) {
             places.take_back(before);
             return Err(Lost::Taken);
         }

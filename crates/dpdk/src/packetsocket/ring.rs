@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 use std::io;
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,6 +36,7 @@ pub(super) struct Frame<'a> {
 #[derive(Debug)]
 pub(super) struct Ring {
     map: NonNull<u8>,
+    /// 0: nothing is mapped.
     frames: usize,
     /// The frame that the kernel fills next, or has filled.
     at: usize,
@@ -65,6 +67,29 @@ impl Ring {
         Ok(Ring { map, frames, at: 0 })
     }
 
+    /// Begins with a new ring of as many frames; what is in this one and in the socket's queue is lost.
+    pub(super) fn renew(&mut self, socket: &Descriptor, frames: usize) -> io::Result<()> {
+        // The kernel takes a ring away that nobody maps.
+        self.unmap();
+        let none = libc::tpacket_req { tp_block_size: 0, tp_block_nr: 0, tp_frame_size: 0, tp_frame_nr: 0 };
+        socket.set(libc::SOL_PACKET, PACKET_RX_RING, &none)?;
+        *self = Ring::map(socket, frames)?;
+        Ok(())
+    }
+
+    /// Whether it could not be renewed.
+    pub(super) fn is_gone(&self) -> bool {
+        self.frames == 0
+    }
+
+    fn unmap(&mut self) {
+        let frames = mem::take(&mut self.frames);
+        if frames > 0 {
+            // SAFETY: the mapping is ours, and nothing of it is lent.
+            unsafe { libc::munmap(self.map.as_ptr().cast(), frames * FRAME) };
+        }
+    }
+
     fn place(&self) -> NonNull<u8> {
         // SAFETY: `at` is below the number of frames, all of which are mapped.
         unsafe { self.map.add(self.at * FRAME) }
@@ -77,6 +102,9 @@ impl Ring {
 
     /// The next frame, if the kernel has filled it. It is the router's until [`Ring::release`].
     pub(super) fn next(&self) -> Option<Frame<'_>> {
+        if self.is_gone() {
+            return None;
+        }
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
@@ -96,8 +124,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing of it is lent.
-        unsafe { libc::munmap(self.map.as_ptr().cast(), self.frames * FRAME) };
+        self.unmap();
     }
 }
 

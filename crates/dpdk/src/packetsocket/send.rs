@@ -16,6 +16,8 @@ const SENT_AT_ONCE: usize = 64;
 pub(super) struct Sending<'a> {
     pub(super) socket: &'a Descriptor,
     pub(super) counters: &'a Counters,
+    /// The interface's.
+    pub(super) mtu: usize,
 }
 
 impl Sending<'_> {
@@ -28,6 +30,11 @@ impl Sending<'_> {
                 at += 1;
                 continue;
             };
+            if segment.packet_len() > self.mtu {
+                // The kernel would cut it into packets that it refuses one by one.
+                at += segment.packets;
+                continue;
+            }
             let singles = self.send_singles(&packets[done..at]);
             done += singles;
             if done < at {
@@ -79,7 +86,7 @@ impl Sending<'_> {
     /// Sends packets one by one, as `send`.
     fn send_singles(&self, packets: &[Packet]) -> usize {
         const PLAIN: [u8; VnetHeader::LEN] = [0; VnetHeader::LEN];
-        let mut done = 0;
+        let (mut done, mut was_down) = (0, false);
         while done < packets.len() {
             let some = &packets[done..packets.len().min(done + SENT_AT_ONCE)];
             let mut parts = [[NOWHERE; 2]; SENT_AT_ONCE];
@@ -103,6 +110,11 @@ impl Sending<'_> {
                 if sent.is_empty() {
                     return done;
                 }
+                continue;
+            }
+            // The socket reports once that the interface was off, also when it is on again.
+            let down = io::Error::last_os_error().raw_os_error() == Some(libc::ENETDOWN);
+            if down && !mem::replace(&mut was_down, true) {
                 continue;
             }
             match Outcome::of_error() {

@@ -10,8 +10,8 @@
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
 //!   unit, milliseconds. They wait only while more packets arrive: as soon as the worker's other tasks have
-//!   run and brought none, the waiting packets are sent. Nor do packets wait of which fewer than four come in
-//!   this time. 0 sends at once.
+//!   run and brought none, the waiting packets are sent. If fewer than four packets arrive within this time,
+//!   none of them waits. 0 sends at once.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has
 //!   fewer queues than there are workers, workers without a queue give their packets to one with a queue,
@@ -28,7 +28,8 @@
 //! By AF_PACKET, consecutive packets of a TCP connection in one burst are sent as one large segment, if
 //! cutting that segment would make the same packets: then the kernel handles one segment instead of up to 44
 //! packets. Packets with IP options, with damaged checksums or with flags other than ACK, PSH, FIN and ECE
-//! are sent as they are.
+//! are sent as they are. Those that the kernel refuses, as longer than the interface's MTU or because it is
+//! switched off, are in `count` and in FromDevice's `xstats` (`tx_errors`).
 //!
 //! ## Handlers
 //! - `count` (read): packets sent.

@@ -17,8 +17,8 @@
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
 //!   unit, milliseconds. They wait only while more packets arrive: as soon as the worker's other tasks have
-//!   run and brought none, the waiting packets are sent. Nor do packets wait of which fewer than four come in
-//!   this time. 0 sends at once.
+//!   run and brought none, the waiting packets are sent. If fewer than four packets arrive within this time,
+//!   none of them waits. 0 sends at once.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for compatibility with FastClick, without
 //!   effect.
