@@ -45,8 +45,8 @@
 //! are completed, and ToDevice gathers consecutive packets of a connection again. Segments of SCTP, and
 //! before Linux 6.2 those of UDP, are lost, and so is what follows them within 0.2 s: switch them off on the
 //! hosts (`gso off`). AF_XDP carries no segments at all: on a veth it switches TSO off at the other end,
-//! which makes TCP slow. So with `METHOD AUTO`, an interface whose TSO is on and whose driver has no zero copy
-//! is opened by AF_PACKET, if packets can be kept from the kernel.
+//! which makes TCP slow. So with `METHOD AUTO`, an interface whose TSO is on and whose driver has no zero
+//! copy is opened by AF_PACKET, if packets can be kept from the kernel.
 //!
 //! Several routers may open one interface with `METHOD AF_PACKET`, such as one that only monitors: the kernel
 //! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a
