@@ -190,6 +190,19 @@ def frames_that_no_host_sends_do_no_harm(lab: Lab) -> None:
     transfer(lab, left, right, "10.9.0.2", 4_000_000)
 
 
+@case(Plain, seconds=20)
+def packets_that_the_interface_refuses_are_dropped_with_a_reason(lab: Lab) -> None:
+    middle, _, _ = segments(lab)
+    conf = lab.dir / "refused.click"
+    conf.write_text("InfiniteSource(LENGTH 2000, LIMIT 5, STOP false) -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2)\n"
+                    " -> out :: ToDevice(eth0, METHOD AF_PACKET);\n")
+    router = Router(lab, middle, conf)
+    wait_for("the drops", lambda: "refused by the interface" in router.read("drops"), 5)
+    line = next(x for x in router.read("drops").splitlines() if "refused by the interface" in x)
+    check("out" in line and "5" in line.split(), line)
+    equal(router.read("out.count"), "0", "packets sent")
+
+
 @case(Plain, seconds=40)
 def the_method_is_chosen_by_whether_large_segments_may_come(lab: Lab) -> None:
     middle, left, right = segments(lab)

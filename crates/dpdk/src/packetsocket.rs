@@ -217,6 +217,11 @@ impl PacketSocket {
         received.len()
     }
 
+    /// Packets that the kernel has refused to send.
+    pub(crate) fn refused(&self) -> u64 {
+        self.counters.tx_errors.load(Ordering::Relaxed)
+    }
+
     /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel and
     /// counted. Fewer than there are: the kernel takes no more at the moment.
     pub(crate) fn send(&self, packets: &[Packet]) -> usize {

@@ -248,6 +248,7 @@ pub struct TxQueue {
     copied: u64,
     lost: u64,
     starved: u64,
+    refused: u64,
     _not_sync: PhantomData<Cell<()>>,
 }
 
@@ -258,12 +259,23 @@ impl TxQueue {
         sink: PortQueue,
         shared: Option<Arc<Mutex<()>>>,
     ) -> TxQueue {
-        TxQueue { port, index, sink, shared, copied: 0, lost: 0, starved: 0, _not_sync: PhantomData }
+        TxQueue {
+            port,
+            index,
+            sink,
+            shared,
+            copied: 0,
+            lost: 0,
+            starved: 0,
+            refused: 0,
+            _not_sync: PhantomData,
+        }
     }
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
     ///
-    /// A packet socket copies packets. Elsewhere, packets from the heap are copied to the port's pool first.
+    /// A packet socket copies packets; those that the kernel refuses are dropped and counted
+    /// ([`TxQueue::refused`]). Elsewhere, packets from the heap are copied to the port's pool first.
     /// One that is longer than the port's buffers is dropped and counted ([`TxQueue::lost`]), and so is one
     /// for which there is no buffer, also when the driver has given back what it has sent
     /// ([`TxQueue::starved`]): whoever waited for it would hold up the packets behind it, which have the
@@ -279,10 +291,14 @@ impl TxQueue {
                 if Fault::Send.strikes() {
                     return 0;
                 }
-                let _guard = self.lock();
-                let sent = socket.send(batch);
-                batch.free_sent(sent);
-                sent
+                let guard = self.lock();
+                let before = socket.refused();
+                let done = socket.send(batch);
+                let refused = socket.refused() - before;
+                drop(guard);
+                batch.free_sent(done);
+                self.refused += refused;
+                done - refused as usize
             }
             &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
             &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),
@@ -397,6 +413,11 @@ impl TxQueue {
     /// Packets from the heap that were dropped because the port's pool had no buffer for a copy.
     pub fn starved(&self) -> u64 {
         self.starved
+    }
+
+    /// Packets that the kernel has refused: longer than the interface's MTU, or the interface is down.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 }
 

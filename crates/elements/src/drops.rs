@@ -43,6 +43,7 @@ pub(crate) const QUEUE_RESET: DropReason = DropReason::new("queue reset");
 pub(crate) const QUEUE_SHORTENED: DropReason = DropReason::new("queue shortened");
 pub(crate) const NO_BUFFER_FOR_PIECES: DropReason =
     DropReason::new("receive: no buffer for a packet in several pieces");
+pub(crate) const REFUSED_BY_THE_INTERFACE: DropReason = DropReason::new("refused by the interface");
 pub(crate) const RECEIVE_RING_FULL: DropReason = DropReason::new("receive: ring full");
 pub(crate) const SEQUENCE_NUMBERS_USED_UP: DropReason = DropReason::new("sequence numbers used up");
 pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");

@@ -29,7 +29,7 @@
 //! cutting that segment would make the same packets: then the kernel handles one segment instead of up to 44
 //! packets. Packets with IP options, with damaged checksums or with flags other than ACK, PSH, FIN and ECE
 //! are sent as they are. Those that the kernel refuses, as longer than the interface's MTU or because it is
-//! switched off, are in `count` and in FromDevice's `xstats` (`tx_errors`).
+//! switched off, are dropped.
 //!
 //! ## Handlers
 //! - `count` (read): packets sent.

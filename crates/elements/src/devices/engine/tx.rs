@@ -16,6 +16,9 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::TRANSMIT_QUEUE_FULL.when("packets came faster than the port sends them (push input only)"),
     drops::LONGER_THAN_BUFFERS.when("the packet had to be copied to one, and did not fit"),
     drops::NO_SEND_BUFFER.when("the packet has no buffer of the port's pool, and there was none for a copy"),
+    drops::REFUSED_BY_THE_INTERFACE.when(
+        "the packet is longer than the MTU, or the interface is down, where AF_PACKET is the way to it",
+    ),
     drops::PORT_GONE.when("the device has disappeared"),
     drops::PORT_REPLACED.when("a hot swap gave the element another port"),
 ];
@@ -115,8 +118,8 @@ pub(crate) struct Sender {
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     pub(crate) dropped: Counter,
-    /// The queue's counts of lost packets at the last check: too long, and without a buffer for a copy.
-    given_up: (u64, u64),
+    /// The queue's counts of lost packets at the last check: too long, without a buffer for a copy, refused.
+    given_up: [u64; 3],
 }
 
 impl Sender {
@@ -159,7 +162,7 @@ impl Sender {
             count: Counter::new(),
             batches: Batches::of(cx),
             dropped: Counter::new(),
-            given_up: (0, 0),
+            given_up: [0; 3],
         }
     }
 
@@ -200,12 +203,14 @@ impl Sender {
         }
         let Some(tx) = self.tx.as_mut() else { return 0 };
         let sent = tx.tx_burst(batch);
-        let given_up = (tx.lost(), tx.starved());
+        let given_up = [tx.lost(), tx.starved(), tx.refused()];
         if given_up != self.given_up {
-            let (long, starved) = (given_up.0 - self.given_up.0, given_up.1 - self.given_up.1);
-            self.dropped.add(long + starved);
-            cx.count_drops(long, drops::LONGER_THAN_BUFFERS);
-            cx.count_drops(starved, drops::NO_SEND_BUFFER);
+            let reasons =
+                [drops::LONGER_THAN_BUFFERS, drops::NO_SEND_BUFFER, drops::REFUSED_BY_THE_INTERFACE];
+            for ((now, before), reason) in given_up.into_iter().zip(self.given_up).zip(reasons) {
+                self.dropped.add(now - before);
+                cx.count_drops(now - before, reason);
+            }
             self.given_up = given_up;
         }
         if sent > 0 {
