@@ -365,10 +365,6 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/skip.rs"]
-mod skip;
-
-#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -384,7 +380,9 @@ mod tests {
             (status == 0).then_some(mode)
         };
         let Some(before) = mode() else {
-            return skip::skip("the kernel has no memory policies, or does not let this process have one");
+            return crate::skip::skip(
+                "the kernel has no memory policies, or does not let this process have one",
+            );
         };
         {
             let there = OnNode::new(Some(0));

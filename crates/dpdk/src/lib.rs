@@ -41,6 +41,9 @@ mod queue;
 pub mod rights;
 mod rundir;
 mod segment;
+#[cfg(test)]
+#[path = "../../../tests/skip.rs"]
+mod skip;
 mod spec;
 mod status;
 mod sum;

@@ -22,18 +22,22 @@ fn frame(n: u8, len: usize) -> Vec<u8> {
 
 /// Runs a test on a loopback that only it uses; not without the rights to make one.
 fn alone(test: impl FnOnce(&Control) + Send) {
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let ran = thread::scope(|scope| {
+        let tested = scope.spawn(|| {
             // SAFETY: no pointers; it affects this thread only.
             if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-                eprintln!("skipped: no network namespace of its own");
-                return;
+                return false;
             }
             let control = Control::open().unwrap();
             control.set_up("lo", true).unwrap();
             test(&control);
+            true
         });
+        tested.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
+    if !ran {
+        crate::skip::skip("no network namespace of its own");
+    }
 }
 
 /// A socket that receives from the loopback, and its ring.
