@@ -7,12 +7,14 @@ mod interface;
 mod member;
 mod opening;
 
+use crate::buffer::STANDARD_BUFFER;
 use crate::eal::Eal;
 use crate::error::Error;
 use crate::mempool;
 use crate::needs::PortConfig;
 use crate::spec::PortSpec;
 use crate::status::PortKind;
+use crate::virtualport;
 use interface::open_interface;
 use member::BusDevice;
 use opening::Opening;
@@ -53,8 +55,27 @@ fn open_device(opening: &mut Opening<'_>, id: u16, bus_device: Option<BusDevice>
         interface: None,
         members: vec![member],
         sockets: None,
+        virtual_port: None,
         changed: Changed::default(),
         reservation,
+    })
+}
+
+fn open_virtual(opening: &Opening<'_>, name: &str) -> Result<Opened, Error> {
+    let Some(inner) = virtualport::find(name) else {
+        let error = opening.error("opening it", "there is no virtual interface of this name");
+        return Err(error.with_fix("run the configuration as a virtual router (`valiant vr`), which makes them"));
+    };
+    Ok(Opened {
+        kind: PortKind::Virtual,
+        choice: format!("{}: virtual interface", opening.spec),
+        notes: Vec::new(),
+        interface: None,
+        members: Vec::new(),
+        sockets: None,
+        virtual_port: Some(inner),
+        changed: Changed::default(),
+        reservation: mempool::reserve(None, 0, STANDARD_BUFFER)?,
     })
 }
 
@@ -64,7 +85,7 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
     let highest = |numbers: &[u16]| numbers.iter().max().copied().unwrap_or(0);
     let (rx, tx) = (highest(&config.rx_numbers), highest(&config.tx_numbers));
     // Every device has a queue 0.
-    if (rx, tx) == (0, 0) {
+    if (rx, tx) == (0, 0) || matches!(spec, PortSpec::Virtual(_)) {
         return Ok(());
     }
     let (max_rx, max_tx) = if matches!(spec, PortSpec::Interface(_)) {
@@ -99,6 +120,7 @@ pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error
             interface = Some(found);
             opened
         }
+        PortSpec::Virtual(name) => open_virtual(&opening, name)?,
         _ => {
             let (id, bus_device) = opening.device()?;
             open_device(&mut opening, id, bus_device)?

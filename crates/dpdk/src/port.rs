@@ -21,6 +21,7 @@ use crate::open::{
 use crate::spec::PortSpec;
 use crate::status::{Link, PortKind, PortState, PortStats};
 use crate::watch::{self, State};
+use crate::virtualport::Inner;
 use crate::xsk;
 
 /// An open port. It closes when the last handle and the last queue are dropped.
@@ -50,6 +51,7 @@ pub struct Port {
     members: Vec<Member>,
     /// Instead of DPDK ports.
     sockets: Option<Sockets>,
+    virtual_port: Option<Arc<Inner>>,
     /// Undone, if need be, when the device is closed.
     changed: Mutex<Changed>,
     _reservation: Reservation,
@@ -118,8 +120,17 @@ impl Port {
     ) -> Result<Arc<Port>, Error> {
         let mut about = Vec::new();
         let claim = claim(spec, &mut about)?;
-        let Opened { kind, choice, mut notes, interface, members, sockets, changed, reservation } =
-            open::open(spec, config)?;
+        let Opened {
+            kind,
+            choice,
+            mut notes,
+            interface,
+            members,
+            sockets,
+            virtual_port,
+            changed,
+            reservation,
+        } = open::open(spec, config)?;
         notes.append(&mut about);
         let no_answer = || Error::port(&spec.to_string(), "asking its driver", "no answer");
         let first = members.first().map(|member| member.id);
@@ -135,6 +146,10 @@ impl Port {
         if let Some(sockets) = &sockets {
             sources.extend(sockets.receiving().cloned().map(PortQueue::Socket));
             sinks.extend(sockets.all.iter().cloned().map(PortQueue::Socket));
+        }
+        if let Some(inner) = &virtual_port {
+            sources.extend(inner.rx.iter().cloned().map(PortQueue::Virtual));
+            sinks.extend(inner.tx.iter().cloned().map(PortQueue::Virtual));
         }
         let rx = queues_of(&sources, config.rx_queues);
         let tx: Vec<_> = (sinks.into_iter().take(config.tx_queues.into()))
@@ -159,7 +174,11 @@ impl Port {
             // SAFETY: the port exists.
             unsafe { dpdk_sys::rte_eth_dev_get_mtu(id, &mut mtu) };
         }
-        let mtu = interface.as_ref().map_or(mtu.into(), |interface| interface.mtu);
+        let mtu = match (&interface, &virtual_port) {
+            (Some(interface), _) => interface.mtu,
+            (None, Some(inner)) => inner.mtu,
+            (None, None) => mtu.into(),
+        };
         let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
         let ids = members.iter().map(|member| member.id).collect();
         let state = watch::watch(ids, interface.as_ref().map_or(0, |interface| interface.index));
@@ -175,11 +194,15 @@ impl Port {
             lost,
             ring_full: AtomicU64::new(0),
             state,
-            driver: info.as_ref().map_or_else(|| "packet sockets".to_owned(), |info| c_text(&info.driver)),
-            mac: match (&interface, &info) {
-                (Some(interface), _) => interface.mac,
-                (None, Some(info)) => info.mac,
-                (None, None) => [0; 6],
+            driver: match (&info, kind) {
+                (Some(info), _) => c_text(&info.driver),
+                (None, PortKind::Virtual) => "virtual interface".to_owned(),
+                (None, _) => "packet sockets".to_owned(),
+            },
+            mac: match (&interface, &info, &virtual_port) {
+                (Some(interface), ..) => interface.mac,
+                (None, Some(info), _) => info.mac,
+                (None, None, inner) => inner.as_ref().map_or([0; 6], |inner| inner.mac),
             },
             mtu: AtomicU32::new(mtu),
             numa_node: info.and_then(|info| usize::try_from(info.numa_node).ok()),
@@ -187,6 +210,7 @@ impl Port {
             pool: reservation.pool,
             members,
             sockets,
+            virtual_port,
             changed: Mutex::new(changed),
             _reservation: reservation,
             _claim: claim,
@@ -260,7 +284,7 @@ impl Port {
             return 0;
         };
         let lost = match self.kind {
-            PortKind::Device => return 0,
+            PortKind::Device | PortKind::Virtual => return 0,
             PortKind::AfXdp => {
                 sources.iter().filter_map(PortQueue::drivers_socket).filter_map(xsk::lost).sum()
             }
@@ -369,6 +393,9 @@ impl Port {
     /// The link as the driver sees it, or the kernel for an interface.
     pub fn link(&self) -> Link {
         let gone = self.state() == PortState::Gone;
+        if self.kind == PortKind::Virtual {
+            return Link { up: true, speed_mbps: None, full_duplex: true };
+        }
         if let (true, Some(interface)) = (self.members.is_empty(), &self.interface) {
             let up = self.state() == PortState::Up;
             let (speed, full_duplex) =
@@ -390,7 +417,7 @@ impl Port {
 
     /// Its counters.
     pub fn stats(&self) -> PortStats {
-        let mut sum = PortStats::default();
+        let mut sum = self.virtual_port.as_ref().map(|inner| inner.stats()).unwrap_or_default();
         if self.kind == PortKind::AfXdp {
             let sockets = self.rx.iter().flatten().filter_map(PortQueue::drivers_socket);
             let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();

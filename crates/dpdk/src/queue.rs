@@ -81,6 +81,9 @@ impl RxQueue {
                 PortQueue::Socket(socket) => {
                     socket.receive(want, batch);
                 }
+                PortQueue::Virtual(queue) => {
+                    queue.take(want, batch);
+                }
             }
         }
         if self.port.completes_checksums() {
@@ -153,13 +156,14 @@ impl RxQueue {
     /// Packets whose partial checksum was completed.
     pub fn completed_checksums(&self) -> u64 {
         let of_socket = |source: &PortQueue| match source {
-            PortQueue::Device(_) => 0,
+            PortQueue::Device(_) | PortQueue::Virtual(_) => 0,
             PortQueue::Socket(socket) => socket.completed_checksums(),
         };
         self.completed + self.sources.iter().map(of_socket).sum::<u64>()
     }
 
-    /// Descriptors, one for each device queue behind this one, to wait for with `poll` or `epoll` while idle:
+    /// Descriptors, one for each device queue behind this one (a virtual port has none: whoever puts packets
+    /// in runs the worker), to wait for with `poll` or `epoll` while idle:
     /// they are readable when packets have arrived, once [`RxQueue::arm`] has been called. `None` when the
     /// driver offers none, so that an idle worker has to look from time to time.
     ///
@@ -172,8 +176,10 @@ impl RxQueue {
                 let fd = unsafe { dpdk_sys::valiant_rx_fd(queue.port, queue.queue) };
                 (fd >= 0).then_some(fd)
             }),
+            PortQueue::Virtual(_) => None,
         };
-        self.sources.iter().map(fd).collect()
+        let awaited = self.sources.iter().filter(|source| !matches!(source, PortQueue::Virtual(_)));
+        awaited.map(fd).collect()
     }
 
     /// Packets that were lost before the queue, because they were not taken in time, since the last call.
@@ -300,6 +306,7 @@ impl TxQueue {
                 self.refused += refused;
                 done - refused as usize
             }
+            PortQueue::Virtual(queue) => queue.put(batch),
             &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
             &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),
         }

@@ -22,6 +22,8 @@ pub enum PortSpec {
     Id(u16),
     /// A Linux interface.
     Interface(String),
+    /// A port without a device, made in this process ([`crate::VirtualPort`]): `virtual:NAME`.
+    Virtual(String),
 }
 
 impl PortSpec {
@@ -40,6 +42,9 @@ impl PortSpec {
                 Ok(id) => Ok(PortSpec::Id(id)),
                 Err(_) => wrong("DPDK port numbers are below 65536"),
             };
+        }
+        if let Some(name) = text.strip_prefix("virtual:") {
+            return Ok(PortSpec::Virtual(name.to_owned()));
         }
         let (name, devargs) = text.split_at(text.find(',').unwrap_or(text.len()));
         if let Some(address) = pci_address(name) {
@@ -68,7 +73,7 @@ impl PortSpec {
         match self {
             PortSpec::Pci { address, .. } => Some(address),
             PortSpec::Vdev(devargs) => devargs.split(',').next(),
-            PortSpec::Id(_) | PortSpec::Interface(_) => None,
+            PortSpec::Id(_) | PortSpec::Interface(_) | PortSpec::Virtual(_) => None,
         }
     }
 }
@@ -91,6 +96,7 @@ impl fmt::Display for PortSpec {
             PortSpec::Pci { address, devargs } => write!(f, "{address}{devargs}"),
             PortSpec::Vdev(text) | PortSpec::Interface(text) => f.write_str(text),
             PortSpec::Id(id) => id.fmt(f),
+            PortSpec::Virtual(name) => write!(f, "virtual:{name}"),
         }
     }
 }
@@ -124,6 +130,7 @@ mod tests {
         assert_eq!(parse("eth0"), PortSpec::Interface("eth0".into()));
         assert_eq!(parse("br-lan.7"), PortSpec::Interface("br-lan.7".into()));
         assert_eq!(parse("net0"), PortSpec::Interface("net0".into()));
+        assert_eq!(parse("virtual:blue/DEV0"), PortSpec::Virtual("blue/DEV0".into()));
     }
 
     #[test]
@@ -137,7 +144,7 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        for text in ["0000:03:00.0,a=b", "net_pcap0,rx_pcap=/a,infinite_rx=1", "7", "eth0"] {
+        for text in ["0000:03:00.0,a=b", "net_pcap0,rx_pcap=/a,infinite_rx=1", "7", "eth0", "virtual:a/b"] {
             assert_eq!(parse(text).to_string(), text);
         }
     }

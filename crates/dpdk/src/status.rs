@@ -20,6 +20,8 @@ pub enum PortKind {
     AfXdp,
     /// A Linux interface through AF_PACKET sockets.
     AfPacket,
+    /// No device: packets come from this process and go to it.
+    Virtual,
 }
 
 /// Counters of a port since it was opened.

@@ -56,11 +56,19 @@ struct Inbox {
     filled: AtomicBool,
     /// Whether the worker is asleep, or about to be.
     asleep: AtomicBool,
+    /// Tells the thread that runs many workers that this one's inbox has something.
+    announce: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Inbox {
     /// Makes the worker check it; wakes the worker if it sleeps.
     fn call(&self) {
+        if let Some(announce) = self.announce.get() {
+            if !self.filled.swap(true, Ordering::AcqRel) {
+                announce();
+            }
+            return;
+        }
         self.filled.store(true, Ordering::Release);
         // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it
         // sleeps.
@@ -164,6 +172,7 @@ impl Hub {
                         bell: OnceLock::new(),
                         filled: AtomicBool::default(),
                         asleep: AtomicBool::default(),
+                        announce: OnceLock::new(),
                     },
                     r,
                 )
@@ -205,6 +214,15 @@ impl Hub {
             if let Some(bell) = bell {
                 let _ = inbox.bell.set(bell);
             }
+        }
+    }
+    /// Declares that a thread that runs many workers runs this one: `announce` is called when its inbox needs
+    /// to be checked.
+    pub(crate) fn announce(&self, worker: usize, announce: Box<dyn Fn() + Send + Sync>) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            inbox.asleep.store(true, Ordering::Relaxed);
+            // A worker is taken in once.
+            let _ = inbox.announce.set(announce);
         }
     }
     /// Whether a worker's inbox needs to be checked: something was put into it since the last call, or it was

@@ -26,7 +26,8 @@
 //! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
 //!    read downstream, information on each element.
 //! 7. `build`, `worker`: from a configuration to replicas; the loop that runs one.
-//! 8. `watchdog`, `router`: all workers, seen from the control thread.
+//! 8. `crew`, `watchdog`, `router`: threads that run the workers of many routers; all workers of one,
+//!    seen from the control thread.
 //! 9. `testing`: the test bench for one element.
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ mod class;
 mod clock;
 mod configure;
 mod control;
+mod crew;
 mod cx;
 mod declare;
 mod devices;
@@ -69,6 +71,7 @@ pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, PortSlot, Scheduling, Side};
 pub use control::{Control, ControlTask};
+pub use crew::{Crew, Front, Usage};
 pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Node, StepFacts};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};

@@ -10,6 +10,7 @@ use crate::build::build;
 use crate::class::Registry;
 use crate::clock::Clock;
 use crate::control::{Control, ControlTask};
+use crate::crew::{Crew, Usage};
 use crate::handler::HandlerError;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
@@ -69,6 +70,46 @@ impl Router {
         registry: Arc<Registry>,
         options: Options,
     ) -> Result<Self, Diagnostics> {
+        let (threads, enter) = (options.threads, options.enter);
+        Self::with_team(sources, load, registry, options, |workers| {
+            if threads {
+                Team::start(workers.into_iter(), enter, |builder, body| builder.spawn(body))
+            } else {
+                Ok(Team::Inline(workers))
+            }
+        })
+    }
+
+    /// Makes a router whose workers run on the threads of a crew, one on each, beside those of others.
+    /// `number` is the one by which the threads' [`crate::Front`]s know it; `share` is its share of the
+    /// threads' time in proportion to those of others. Also returns what the router uses.
+    ///
+    /// # Errors
+    /// All errors of the configuration.
+    pub fn hosted(
+        sources: &[Source],
+        load: LoadOptions,
+        registry: Arc<Registry>,
+        options: Options,
+        (crew, number, share): (&Crew, u32, u32),
+    ) -> Result<(Self, Arc<Usage>), Diagnostics> {
+        let mut usage = Arc::default();
+        let options = Options { workers: crew.threads(), threads: true, simulated_time: false, ..options };
+        let this = Self::with_team(sources, load, registry, options, |workers| {
+            let (team, used) = Team::hosted(workers, crew, number, share);
+            usage = used;
+            Ok(team)
+        })?;
+        Ok((this, usage))
+    }
+
+    fn with_team(
+        sources: &[Source],
+        load: LoadOptions,
+        registry: Arc<Registry>,
+        options: Options,
+        start: impl FnOnce(Vec<Worker>) -> Result<Team, String>,
+    ) -> Result<Self, Diagnostics> {
         let config = lang::load(sources, &load, &*registry)?;
         let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
         let (hub, inboxes) = Hub::new(options.workers.max(1));
@@ -85,17 +126,13 @@ impl Router {
         }
         let replicas = built.replicas.into_iter().zip(inboxes);
         let workers = replicas.map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
-        let team = if options.threads {
-            Team::start(workers, options.enter, |builder, body| builder.spawn(body)).map_err(|e| {
-                let mut diags = Diagnostics::new();
-                diags.error(None, e);
-                diags
-            })?
-        } else {
-            Team::Inline(workers.collect())
-        };
+        let team = start(workers.collect()).map_err(|e| {
+            let mut diags = Diagnostics::new();
+            diags.error(None, e);
+            diags
+        })?;
         let watchdog = match (&team, options.watchdog) {
-            (Team::Threads(threads), Some(limit)) => {
+            (Team::Threads(threads), Some(limit)) if threads.iter().all(|(_, runner)| runner.is_own()) => {
                 let mailboxes = threads.iter().map(|(mailbox, _)| Arc::clone(mailbox)).collect();
                 Some(Watchdog::start(&hub, mailboxes, limit))
             }

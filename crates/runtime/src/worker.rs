@@ -69,6 +69,8 @@ pub(crate) struct Mailbox {
     pub(crate) ended: AtomicBool,
     /// Where it records the element that it runs.
     pub(crate) seat: OnceLock<&'static Seat>,
+    /// Tells the thread that runs many workers that this one has a message.
+    announce: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Mailbox {
@@ -81,6 +83,15 @@ impl Mailbox {
         if let Some(bell) = self.bell.get() {
             bell.ring();
         }
+        if let Some(announce) = self.announce.get() {
+            announce();
+        }
+    }
+
+    /// `announce` is called for each message, in place of waking a thread of the worker's own.
+    pub(crate) fn announce(&self, announce: Box<dyn Fn() + Send + Sync>) {
+        // A worker is taken in once.
+        let _ = self.announce.set(announce);
     }
 }
 
@@ -140,7 +151,7 @@ impl Worker {
     }
 
     /// The same; while tasks find work, all run again until there were `least` runs.
-    fn round(&mut self, least: usize) -> bool {
+    pub(crate) fn round(&mut self, least: usize) -> bool {
         let mut worked = self.take_handed();
         let mut runs = 0;
         loop {
@@ -205,6 +216,13 @@ impl Worker {
         }
         self.core.hub.refilled(me);
         any
+    }
+
+    /// Does what the control thread has asked for.
+    pub(crate) fn read_pending_mail(&mut self) {
+        if self.mailbox.pending.load(Ordering::Acquire) {
+            self.read_mail();
+        }
     }
 
     fn read_mail(&mut self) {

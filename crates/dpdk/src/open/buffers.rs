@@ -20,6 +20,10 @@ pub(super) const XDP_QUEUES_MAX: u16 = 16;
 /// The buffers and their size that a port needs at most, to make one pool for all ports before the first is
 /// opened.
 pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, usize) {
+    if matches!(spec, PortSpec::Virtual(_)) {
+        // Its packets lie in the buffers of the ports that they come from.
+        return (config.extra_buffers, STANDARD_BUFFER);
+    }
     let interface = match spec {
         PortSpec::Interface(name) => netdev::interface(name).ok(),
         _ => None,

@@ -110,6 +110,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         interface: None,
         members,
         sockets: None,
+        virtual_port: None,
         changed: Changed::default(),
         reservation,
     })
@@ -197,6 +198,7 @@ fn open_af_packet(
         interface: None,
         members: Vec::new(),
         sockets: Some(Sockets { all, receiving, _ingress: ingress.and_then(Result::ok) }),
+        virtual_port: None,
         changed: Changed::default(),
         reservation,
     })

@@ -11,6 +11,7 @@ use locks::IgnorePoison;
 use crate::ingress::Ingress;
 use crate::mempool::{self, Mempool};
 use crate::packetsocket::PacketSocket;
+use crate::virtualport::VirtualQueue;
 use crate::xsk::Rings;
 
 /// Buffers that DPDK's AF_XDP driver puts into the rings of one queue at first.
@@ -30,21 +31,22 @@ pub(crate) struct DeviceQueue {
 pub(crate) enum PortQueue {
     Device(DeviceQueue),
     Socket(Arc<PacketSocket>),
+    Virtual(Arc<VirtualQueue>),
 }
 
 impl PortQueue {
-    /// Whether there is a socket that is readable while packets wait.
+    /// Whether there is a socket that is readable while packets wait, or somebody who wakes the worker.
     pub(crate) fn has_socket(&self) -> bool {
         match self {
             PortQueue::Device(queue) => queue.socket.is_some(),
-            PortQueue::Socket(_) => true,
+            PortQueue::Socket(_) | PortQueue::Virtual(_) => true,
         }
     }
 
     /// The packet socket, when it is one.
     pub(crate) fn socket(&self) -> Option<&PacketSocket> {
         match self {
-            PortQueue::Device(_) => None,
+            PortQueue::Device(_) | PortQueue::Virtual(_) => None,
             PortQueue::Socket(socket) => Some(socket),
         }
     }
@@ -53,7 +55,7 @@ impl PortQueue {
     pub(crate) fn drivers_socket(&self) -> Option<RawFd> {
         match self {
             PortQueue::Device(queue) => queue.socket,
-            PortQueue::Socket(_) => None,
+            PortQueue::Socket(_) | PortQueue::Virtual(_) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A DPDK device is plugged in, configured as far as its driver supports it, and started.
 
 use std::ffi::CString;
+use std::sync::Arc;
 
 use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valiant_port_config};
 
@@ -17,6 +18,7 @@ use crate::netdev::Interface;
 use crate::rights::{self, Capability};
 use crate::spec::PortSpec;
 use crate::status::PortKind;
+use crate::virtualport::Inner;
 use crate::watch;
 
 /// What was being done when a receive queue could not be set up.
@@ -40,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) members: Vec<Member>,
     /// Instead of DPDK ports.
     pub(crate) sockets: Option<Sockets>,
+    /// Instead of both.
+    pub(crate) virtual_port: Option<Arc<Inner>>,
     pub(crate) changed: Changed,
     pub(crate) reservation: Reservation,
 }
@@ -91,7 +95,7 @@ impl Opening<'_> {
     /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
     pub(super) fn device(&mut self) -> Result<(u16, Option<BusDevice>), Error> {
         match self.spec {
-            PortSpec::Interface(_) => Err(self.error("opening it", "it is not a DPDK device")),
+            PortSpec::Interface(_) | PortSpec::Virtual(_) => Err(self.error("opening it", "it is not a DPDK device")),
             PortSpec::Id(id) => {
                 // SAFETY: takes any number.
                 if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {

@@ -11,7 +11,6 @@ use crate::worker::{Order, Report, Worker};
 use lang::{Diagnostics, Source};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::Level;
 
@@ -130,8 +129,8 @@ impl Router {
             Team::Threads(threads) => threads,
         };
         let mut lines = Vec::with_capacity(threads.len());
-        for (worker, (mailbox, handle)) in threads.iter().enumerate() {
-            if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+        for (worker, (mailbox, runner)) in threads.iter().enumerate() {
+            if runner.has_ended(mailbox) {
                 return Err(HandlerError::NoAnswer(worker));
             }
             let (orders, todo) = sync_channel(1);
@@ -208,7 +207,7 @@ impl Held<'_> {
     fn report(&self, worker: usize, until: Option<Instant>) -> Result<Report, HandlerError> {
         let missing = HandlerError::NoAnswer(worker);
         let Held::Threads { lines, threads } = self else { return Ok(Report::Ready) };
-        let (Some(line), Some((_, handle))) = (lines.get(worker), threads.get(worker)) else {
+        let (Some(line), Some((mailbox, runner))) = (lines.get(worker), threads.get(worker)) else {
             return Err(missing);
         };
         loop {
@@ -217,7 +216,7 @@ impl Held<'_> {
                 Ok(report) => return Ok(report),
                 Err(RecvTimeoutError::Timeout)
                     if until.is_none_or(|at| Instant::now() < at)
-                        && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
+                        && !runner.has_ended(mailbox) => {}
                 Err(_) => return Err(missing),
             }
         }

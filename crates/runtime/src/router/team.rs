@@ -1,6 +1,7 @@
 //! The workers from the control thread's point of view: run by the thread that drives the router, or by
 //! threads of their own.
 
+use crate::crew::{Crew, Lodging, Usage};
 use crate::handler::HandlerError;
 use crate::hub::Hub;
 use crate::options::ThreadSetup;
@@ -14,8 +15,30 @@ use std::time::{Duration, Instant};
 /// How often a thread that waits for a worker checks whether the worker still runs.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// A worker's mailbox and its thread.
-pub(super) type Member = (Arc<Mailbox>, Option<JoinHandle<()>>);
+/// What runs a worker.
+pub(super) enum Runner {
+    /// A thread of its own; `None` once that has been joined.
+    Own(Option<JoinHandle<()>>),
+    /// A thread that runs workers of many routers.
+    Shared(Lodging),
+}
+
+impl Runner {
+    /// Whether the worker has the thread for itself.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self, Runner::Own(_))
+    }
+    /// Whether the thread has ended, or the worker does not run any more.
+    pub(super) fn has_ended(&self, mailbox: &Mailbox) -> bool {
+        match self {
+            Runner::Own(thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
+            Runner::Shared(_) => mailbox.ended.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A worker's mailbox and what runs it.
+pub(super) type Member = (Arc<Mailbox>, Runner);
 
 pub(super) type Spawn = fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
 
@@ -40,8 +63,8 @@ impl Team {
         match self {
             Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
             Team::Threads(threads) => {
-                let (mailbox, handle) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
-                if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+                let (mailbox, runner) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+                if runner.has_ended(mailbox) {
                     return Err(HandlerError::NoAnswer(worker));
                 }
                 let (reply, answer) = sync_channel(1);
@@ -56,8 +79,7 @@ impl Team {
                         Ok(answer) => break Ok(answer),
                         // A worker that has failed does not read its messages.
                         Err(RecvTimeoutError::Timeout)
-                            if asked.elapsed() < limit
-                                && !handle.as_ref().is_none_or(JoinHandle::is_finished) =>
+                            if asked.elapsed() < limit && !runner.has_ended(mailbox) =>
                         {
                             late = true;
                             hub.set_waits_for(format!(
@@ -102,7 +124,7 @@ impl Team {
             };
             let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
             match spawn(builder, Box::new(body)) {
-                Ok(handle) => threads.push((mailbox, Some(handle))),
+                Ok(handle) => threads.push((mailbox, Runner::Own(Some(handle)))),
                 Err(e) => {
                     end_threads(&mut threads, |_| {});
                     return Err(format!(
@@ -115,6 +137,19 @@ impl Team {
         Ok(Self::Threads(threads))
     }
 
+    /// Has a crew's threads run the workers.
+    pub(super) fn hosted(
+        workers: Vec<Worker>,
+        crew: &Crew,
+        router: u32,
+        share: u32,
+    ) -> (Self, Arc<Usage>) {
+        let mailboxes: Vec<_> = workers.iter().map(|worker| Arc::clone(&worker.mailbox)).collect();
+        let (lodgings, usage) = crew.take_in(router, share, workers.into_iter());
+        let runners = lodgings.into_iter().map(Runner::Shared);
+        (Self::Threads(mailboxes.into_iter().zip(runners).collect()), usage)
+    }
+
     /// Ends all workers that have threads; shows which one is waited for.
     pub(super) fn end(&mut self, waits_for: impl Fn(usize)) {
         if let Self::Threads(threads) = self {
@@ -125,14 +160,25 @@ impl Team {
 
 /// Ends all workers; shows which one is waited for.
 fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
-    for (mailbox, _) in &*threads {
-        mailbox.post(Box::new(|w| w.quit = true));
+    for (mailbox, runner) in &*threads {
+        if let Runner::Own(_) = runner {
+            mailbox.post(Box::new(|w| w.quit = true));
+        }
     }
-    for (worker, (_, handle)) in threads.iter_mut().enumerate() {
-        if let Some(handle) = handle.take() {
-            waits_for(worker);
-            // A worker that panicked has printed so on standard error.
-            let _ = handle.join();
+    for (worker, (_, runner)) in threads.iter_mut().enumerate() {
+        match runner {
+            Runner::Own(handle) => {
+                if let Some(handle) = handle.take() {
+                    waits_for(worker);
+                    // A worker that panicked has printed so on standard error.
+                    let _ = handle.join();
+                }
+            }
+            Runner::Shared(lodging) => {
+                waits_for(worker);
+                // Its elements are dropped here, so that other routers do not wait for that.
+                drop(lodging.take_back());
+            }
         }
     }
 }

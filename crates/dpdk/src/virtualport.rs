@@ -1,0 +1,220 @@
+//! Ports without a device: what is put in at one side is received at the other, and what is sent can be taken.
+//!
+//! A virtual router has such ports. Whoever runs it demultiplexes a physical port's packets into them
+//! ([`VirtualPort::put`]) and sends what it takes out of them ([`VirtualPort::take`]). The router opens them by
+//! name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use locks::IgnorePoison;
+
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::packet::Packet;
+use crate::spec::PortSpec;
+use crate::status::PortStats;
+
+/// The virtual ports that exist, by name.
+static ALL: Mutex<Option<HashMap<String, Weak<Inner>>>> = Mutex::new(None);
+
+fn all() -> MutexGuard<'static, Option<HashMap<String, Weak<Inner>>>> {
+    ALL.lock().ignore_poison()
+}
+
+/// Packets on their way between a router and whoever runs it, in one direction, for one worker.
+///
+/// Both ends usually run on one thread, one after the other, so that the lock is free.
+#[derive(Debug)]
+pub(crate) struct VirtualQueue {
+    packets: Mutex<Batch>,
+    /// How many there are, to be read without the lock.
+    len: AtomicUsize,
+    room: usize,
+    passed: AtomicU64,
+    passed_bytes: AtomicU64,
+}
+
+impl VirtualQueue {
+    fn new(room: usize) -> Arc<Self> {
+        Arc::new(Self {
+            packets: Mutex::default(),
+            len: AtomicUsize::new(0),
+            room,
+            passed: AtomicU64::new(0),
+            passed_bytes: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Takes packets from the front of `batch`, as many as there is room for; returns how many.
+    pub(crate) fn put(&self, batch: &mut Batch) -> usize {
+        let mut packets = self.packets.lock().ignore_poison();
+        let taken = batch.len().min(self.room.saturating_sub(packets.len()));
+        let bytes: usize = batch.iter().take(taken).map(Packet::len).sum();
+        if taken == batch.len() {
+            packets.append(batch);
+        } else {
+            packets.packets_mut().extend(batch.drain(..taken));
+        }
+        self.len.store(packets.len(), Ordering::Relaxed);
+        // One thread at a time puts packets in.
+        let add = |counter: &AtomicU64, n: usize| {
+            counter.store(counter.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
+        };
+        add(&self.passed, taken);
+        add(&self.passed_bytes, bytes);
+        taken
+    }
+
+    /// Appends up to `most` packets to `batch`; returns how many.
+    pub(crate) fn take(&self, most: usize, batch: &mut Batch) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        let mut packets = self.packets.lock().ignore_poison();
+        let taken = packets.len().min(most);
+        if taken == packets.len() {
+            batch.append(&mut packets);
+        } else {
+            batch.packets_mut().extend(packets.drain(..taken));
+        }
+        self.len.store(packets.len(), Ordering::Relaxed);
+        taken
+    }
+}
+
+/// What both sides of a virtual port have.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    name: String,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    /// One for each worker, to the router and from it.
+    pub(crate) rx: Vec<Arc<VirtualQueue>>,
+    pub(crate) tx: Vec<Arc<VirtualQueue>>,
+}
+
+impl Inner {
+    pub(crate) fn stats(&self) -> PortStats {
+        let sum = |queues: &[Arc<VirtualQueue>], of: fn(&VirtualQueue) -> &AtomicU64| {
+            queues.iter().map(|queue| of(queue).load(Ordering::Relaxed)).sum()
+        };
+        PortStats {
+            rx_packets: sum(&self.rx, |q| &q.passed),
+            rx_bytes: sum(&self.rx, |q| &q.passed_bytes),
+            tx_packets: sum(&self.tx, |q| &q.passed),
+            tx_bytes: sum(&self.tx, |q| &q.passed_bytes),
+            ..PortStats::default()
+        }
+    }
+}
+
+/// The outer side of a virtual port. Its name can be opened as long as it exists; a router that has opened it
+/// keeps its own side.
+#[derive(Debug)]
+pub struct VirtualPort(Arc<Inner>);
+
+impl VirtualPort {
+    /// Makes a port with a receive and a transmit queue for each of `workers`, in each of which up to `room`
+    /// packets wait.
+    ///
+    /// # Errors
+    /// There is one of this name.
+    pub fn new(name: &str, mac: [u8; 6], mtu: u32, workers: usize, room: usize) -> Result<Self, Error> {
+        let queues = || (0..workers).map(|_| VirtualQueue::new(room)).collect();
+        let inner = Arc::new(Inner { name: name.to_owned(), mac, mtu, rx: queues(), tx: queues() });
+        let mut guard = all();
+        let all = guard.get_or_insert_default();
+        if all.get(name).is_some_and(|known| known.strong_count() > 0) {
+            let spec = PortSpec::Virtual(name.to_owned()).to_string();
+            return Err(Error::port(&spec, "making it", "there is one of this name"));
+        }
+        all.insert(name.to_owned(), Arc::downgrade(&inner));
+        Ok(Self(inner))
+    }
+
+    /// Its name, without `virtual:`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Gives packets from the front of `batch` to the router's worker; those for which its queue has no room
+    /// stay. Returns how many were given.
+    pub fn put(&self, worker: usize, batch: &mut Batch) -> usize {
+        self.0.rx.get(worker).map_or(0, |queue| queue.put(batch))
+    }
+
+    /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
+    pub fn take(&self, worker: usize, most: usize, batch: &mut Batch) -> usize {
+        self.0.tx.get(worker).map_or(0, |queue| queue.take(most, batch))
+    }
+
+    /// How many packets wait for the router's worker.
+    #[must_use]
+    pub fn waiting(&self, worker: usize) -> usize {
+        self.0.rx.get(worker).map_or(0, |queue| queue.len())
+    }
+
+    /// What the router has received and sent.
+    #[must_use]
+    pub fn stats(&self) -> PortStats {
+        self.0.stats()
+    }
+}
+
+impl Drop for VirtualPort {
+    fn drop(&mut self) {
+        let mut all = all();
+        if let Some(all) = all.as_mut()
+            && all.get(self.name()).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&self.0)))
+        {
+            all.remove(self.name());
+        }
+    }
+}
+
+/// The virtual port of this name.
+pub(crate) fn find(name: &str) -> Option<Arc<Inner>> {
+    all().as_ref()?.get(name)?.upgrade()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(n: usize) -> Batch {
+        let mut batch = Batch::new();
+        (0..n).for_each(|i| batch.push(Packet::from_bytes(&[i as u8; 60]).unwrap()));
+        batch
+    }
+
+    #[test]
+    fn packets_pass_in_order_up_to_the_room() {
+        let port = VirtualPort::new("pass/DEV0", [2; 6], 1500, 2, 3).unwrap();
+        let mut batch = packets(5);
+        assert_eq!((port.put(1, &mut batch), batch.len(), port.waiting(1), port.waiting(0)), (3, 2, 3, 0));
+        assert_eq!(batch[0].data()[0], 3);
+        let inner = find("pass/DEV0").unwrap();
+        let mut out = Batch::new();
+        assert_eq!((inner.rx[1].take(2, &mut out), inner.rx[1].take(2, &mut out)), (2, 1));
+        assert_eq!(out.iter().map(|p| p.data()[0]).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(inner.rx[1].take(2, &mut out), 0);
+        assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (3, 180));
+        assert_eq!(port.put(2, &mut batch), 0, "there is no such worker");
+    }
+
+    #[test]
+    fn a_name_is_taken_as_long_as_its_port_exists() {
+        let port = VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).unwrap();
+        assert!(VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).is_err());
+        drop(port);
+        assert!(find("once/DEV0").is_none());
+        assert!(VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).is_ok());
+    }
+}

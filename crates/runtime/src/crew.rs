@@ -1,0 +1,464 @@
+//! Threads that run the workers of many routers: virtual routers that share processors and ports.
+//!
+//! Each thread has a [`Front`], which receives for all of its routers and sends for them. A round of a thread:
+//! the front receives and gives packets to the routers' virtual ports; routers with packets, messages, due
+//! timers or work that is left run, the one that has used the least of its share first; then the front sends.
+//! The cycles that a router's run takes are charged to it.
+//!
+//! A router whose elements panic is stopped and reported to its own [`Hub`]; the others go on.
+
+use crate::WorkerId;
+use crate::options::ThreadSetup;
+use crate::worker::{LONGEST_NAP, Worker};
+use dpdk::Bell;
+use dpdk::crash::Seated;
+use locks::IgnorePoison;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::os::fd::RawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// How often a router's tasks run before it is another router's turn, as long as they find work.
+const RUNS: usize = 8;
+/// Rounds of a busy thread after which routers that wait for descriptors of their own (a TAP device) are
+/// looked at.
+const LOOK_ROUNDS: u32 = 16;
+/// How long a thread whose ports cannot wake it polls after the last packet before it begins to sleep.
+const SPIN: Duration = Duration::from_micros(50);
+const NAP: Duration = Duration::from_micros(20);
+const SLEEP: Duration = Duration::from_millis(100);
+/// Cycles of a share of one, so that shares divide without loss.
+const PASS: u64 = 1 << 10;
+
+/// What receives and sends for the routers of one thread of a crew.
+pub trait Front: Send {
+    /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
+    /// got some to `woken`. Returns how many packets came.
+    fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
+    /// Takes what a router has sent.
+    fn collect(&mut self, router: u32);
+    /// Sends what was taken; the end of a round. Returns whether packets are left that wait for a port.
+    fn flush(&mut self) -> bool;
+    /// Descriptors that are readable when packets have come; `None`: the ports must be polled.
+    fn descriptors(&self) -> Option<Vec<RawFd>>;
+}
+
+/// What a router has used, on all threads.
+#[derive(Debug, Default)]
+pub struct Usage {
+    cycles: Box<[AtomicU64]>,
+    runs: Box<[AtomicU64]>,
+}
+
+impl Usage {
+    fn new(threads: usize) -> Arc<Self> {
+        let zeros = || (0..threads).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { cycles: zeros(), runs: zeros() })
+    }
+    /// Cycles of the processor.
+    #[must_use]
+    pub fn cycles(&self) -> u64 {
+        self.cycles.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+    /// How often it ran.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.runs.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+    fn charge(&self, thread: usize, cycles: u64) {
+        // One thread writes each.
+        let add = |all: &[AtomicU64], n| {
+            if let Some(sum) = all.get(thread) {
+                sum.store(sum.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+            }
+        };
+        add(&self.cycles, cycles);
+        add(&self.runs, 1);
+    }
+}
+
+/// A router's worker on a thread of a crew.
+struct Guest {
+    worker: Worker,
+    usage: Arc<Usage>,
+    share: u64,
+    /// Cycles used by its share: the router with the least of it runs next.
+    pass: u64,
+    /// It is in the queue of those that run.
+    ready: bool,
+    /// The time for which it is in the queue of timers.
+    timer: Option<u64>,
+    /// An element has panicked: it does not run any more.
+    failed: bool,
+}
+
+enum Order {
+    Enter(u32, Box<Guest>),
+    /// The router's worker has a message, or packets from another worker.
+    Call(u32),
+    /// The worker is given back.
+    Leave(u32, SyncSender<Box<Worker>>),
+    Quit,
+}
+
+/// The place where a thread gets its orders.
+struct Desk {
+    orders: Mutex<Vec<Order>>,
+    pending: AtomicBool,
+    bell: Option<Arc<Bell>>,
+    thread: OnceLock<Thread>,
+    /// Rounds of the thread.
+    rounds: AtomicU64,
+}
+
+impl Desk {
+    fn order(&self, order: Order) {
+        self.orders.lock().ignore_poison().push(order);
+        self.pending.store(true, Ordering::Release);
+        self.wake();
+    }
+    fn wake(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// A handle of a worker that runs on a crew's thread.
+pub(crate) struct Lodging {
+    desk: Arc<Desk>,
+    router: u32,
+}
+
+impl Lodging {
+    /// Takes the worker back, so that its elements are dropped on the calling thread. `None` if the thread has
+    /// ended.
+    pub(crate) fn take_back(&self) -> Option<Box<Worker>> {
+        let (give, back) = sync_channel(1);
+        self.desk.order(Order::Leave(self.router, give));
+        back.recv().ok()
+    }
+}
+
+/// Threads that run the workers of many routers.
+pub struct Crew {
+    threads: Vec<(Arc<Desk>, Option<JoinHandle<()>>)>,
+}
+
+impl std::fmt::Debug for Crew {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Crew").field("threads", &self.threads.len()).finish()
+    }
+}
+
+impl Crew {
+    /// Starts a thread for each front. `enter` is called by each thread first.
+    ///
+    /// # Errors
+    /// A thread cannot be started; those that were started end again.
+    pub fn start(fronts: Vec<Box<dyn Front>>, enter: Option<ThreadSetup>) -> Result<Self, String> {
+        let mut this = Self { threads: Vec::new() };
+        for (number, front) in fronts.into_iter().enumerate() {
+            let desk = Arc::new(Desk {
+                orders: Mutex::default(),
+                pending: AtomicBool::new(false),
+                bell: Bell::new().ok().map(Arc::new),
+                thread: OnceLock::new(),
+                rounds: AtomicU64::new(0),
+            });
+            let own = Arc::clone(&desk);
+            let body = move || {
+                let _guard = enter.map(|f| f(WorkerId(number)));
+                let _ = own.thread.set(std::thread::current());
+                CrewThread::new(number, own, front).run();
+            };
+            match std::thread::Builder::new().name(format!("worker-{number}")).spawn(body) {
+                Ok(handle) => this.threads.push((desk, Some(handle))),
+                Err(e) => return Err(format!("cannot start a thread for worker {number}: {e}")),
+            }
+        }
+        Ok(this)
+    }
+
+    /// How many threads there are: each router has so many workers.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Wakes a thread: its front has something to do.
+    pub fn ring(&self, thread: usize) {
+        if let Some((desk, _)) = self.threads.get(thread) {
+            desk.wake();
+        }
+    }
+
+    /// Takes a router's workers in, one on each thread.
+    pub(crate) fn take_in(
+        &self,
+        router: u32,
+        share: u32,
+        workers: impl Iterator<Item = Worker>,
+    ) -> (Vec<Lodging>, Arc<Usage>) {
+        let usage = Usage::new(self.threads.len());
+        let lodgings = workers.zip(&self.threads).enumerate().map(|(number, (worker, (desk, _)))| {
+            let (called, by_hub) = (Arc::clone(desk), Arc::clone(desk));
+            worker.mailbox.announce(Box::new(move || called.order(Order::Call(router))));
+            worker.core.hub.announce(number, Box::new(move || by_hub.order(Order::Call(router))));
+            let guest = Guest {
+                worker,
+                usage: Arc::clone(&usage),
+                share: u64::from(share.max(1)),
+                pass: 0,
+                ready: false,
+                timer: None,
+                failed: false,
+            };
+            desk.order(Order::Enter(router, Box::new(guest)));
+            Lodging { desk: Arc::clone(desk), router }
+        });
+        (lodgings.collect(), usage)
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(|(desk, _)| desk.order(Order::Quit));
+        for (_, handle) in &mut self.threads {
+            // A thread that panicked has printed so on standard error.
+            handle.take().into_iter().for_each(|handle| drop(handle.join()));
+        }
+    }
+}
+
+/// One thread of a crew.
+struct CrewThread {
+    number: usize,
+    desk: Arc<Desk>,
+    front: Box<dyn Front>,
+    guests: HashMap<u32, Box<Guest>>,
+    /// Routers that run next, the least used first.
+    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    /// When timers of routers are due, in nanoseconds.
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those that wait for descriptors of their own.
+    waiting: Vec<u32>,
+    /// Those that poll.
+    polling: Vec<u32>,
+    /// The pass of the router that ran last: who becomes ready begins there.
+    pass: u64,
+    quit: bool,
+}
+
+impl CrewThread {
+    fn new(number: usize, desk: Arc<Desk>, front: Box<dyn Front>) -> Self {
+        Self {
+            number,
+            desk,
+            front,
+            guests: HashMap::new(),
+            ready: BinaryHeap::new(),
+            timers: BinaryHeap::new(),
+            waiting: Vec::new(),
+            polling: Vec::new(),
+            pass: 0,
+            quit: false,
+        }
+    }
+
+    fn run(mut self) {
+        let seated = Seated::new(self.number);
+        let mut woken = Vec::new();
+        let (mut idle_since, mut nap, mut rounds) = (None, NAP, 0u64);
+        loop {
+            if self.desk.pending.load(Ordering::Acquire) {
+                self.obey(&seated);
+                if self.quit {
+                    return;
+                }
+            }
+            rounds += 1;
+            self.desk.rounds.store(rounds, Ordering::Relaxed);
+            let mut worked = self.front.receive(&mut woken) > 0;
+            for router in woken.drain(..) {
+                self.wake(router);
+            }
+            worked |= self.start_due();
+            if !worked || rounds.is_multiple_of(u64::from(LOOK_ROUNDS)) {
+                for at in 0..self.waiting.len() {
+                    self.wake(self.waiting[at]);
+                }
+            }
+            for at in 0..self.polling.len() {
+                self.wake(self.polling[at]);
+            }
+            // Those that become ready meanwhile wait for the next round, so that the front is not starved.
+            let mut turns: Vec<u32> = Vec::with_capacity(self.ready.len());
+            while let Some(Reverse((_, router))) = self.ready.pop() {
+                turns.push(router);
+            }
+            for router in turns {
+                worked |= self.serve(router);
+            }
+            worked |= self.front.flush();
+            if worked || !self.ready.is_empty() {
+                (idle_since, nap) = (None, NAP);
+                continue;
+            }
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < SPIN {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.sleep(&mut nap);
+        }
+    }
+
+    fn obey(&mut self, seated: &Seated) {
+        self.desk.pending.store(false, Ordering::Relaxed);
+        let orders = std::mem::take(&mut *self.desk.orders.lock().ignore_poison());
+        for order in orders {
+            match order {
+                Order::Enter(router, mut guest) => {
+                    guest.worker.core.seat = seated.seat();
+                    let _ = guest.worker.mailbox.seat.set(seated.seat());
+                    guest.pass = self.pass;
+                    self.guests.insert(router, guest);
+                    self.wake(router);
+                }
+                Order::Call(router) => self.wake(router),
+                Order::Leave(router, back) => {
+                    self.forget(router);
+                    if let Some(guest) = self.guests.remove(&router) {
+                        // Whoever wants it waits.
+                        let _ = back.send(Box::new(guest.worker));
+                    }
+                }
+                Order::Quit => self.quit = true,
+            }
+        }
+    }
+
+    /// It runs in this round or in the next.
+    fn wake(&mut self, router: u32) {
+        let Some(guest) = self.guests.get_mut(&router).filter(|guest| !guest.ready && !guest.failed) else {
+            return;
+        };
+        guest.ready = true;
+        // Who has slept does not get the time that it has not used.
+        guest.pass = guest.pass.max(self.pass);
+        self.ready.push(Reverse((guest.pass, router)));
+    }
+
+    /// Wakes the routers whose timers are due; whether there are any.
+    fn start_due(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&Reverse((at, router))) = self.timers.peek() {
+            let Some(guest) = self.guests.get_mut(&router).filter(|guest| guest.timer == Some(at)) else {
+                // It has another time meanwhile, or has left.
+                self.timers.pop();
+                continue;
+            };
+            if at > guest.worker.core.clock.now_ns() {
+                break;
+            }
+            self.timers.pop();
+            guest.timer = None;
+            any = true;
+            self.wake(router);
+        }
+        any
+    }
+
+    /// Runs a router for a while. Returns whether it had work.
+    fn serve(&mut self, router: u32) -> bool {
+        let Some(guest) = self.guests.get_mut(&router) else { return false };
+        guest.ready = false;
+        self.pass = self.pass.max(guest.pass);
+        let before = dpdk::cycles();
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            guest.worker.read_pending_mail();
+            guest.worker.running && guest.worker.round(RUNS)
+        }));
+        guest.worker.core.rested();
+        let used = dpdk::cycles().wrapping_sub(before);
+        guest.usage.charge(self.number, used);
+        guest.pass += (used * PASS / guest.share).max(1);
+        let Ok(worked) = ran else {
+            guest.failed = true;
+            guest.worker.mailbox.ended.store(true, Ordering::Relaxed);
+            guest.worker.core.hub.fail(&format!("worker {} has failed", self.number));
+            self.forget(router);
+            return true;
+        };
+        self.front.collect(router);
+        let guest = self.guests.get_mut(&router).expect("it has just run");
+        let timer = guest.worker.next_wake();
+        if timer != guest.timer {
+            guest.timer = timer;
+            self.timers.extend(timer.map(|at| Reverse((at, router))));
+        }
+        let (polls, waits) = match guest.worker.core.wakers() {
+            _ if !guest.worker.running || !guest.worker.polls() => (false, false),
+            None => (true, false),
+            Some(mut descriptors) => (false, descriptors.next().is_some()),
+        };
+        set_in(&mut self.polling, router, polls && !worked);
+        set_in(&mut self.waiting, router, waits && !worked);
+        if worked {
+            self.wake(router);
+        }
+        worked
+    }
+
+    fn forget(&mut self, router: u32) {
+        set_in(&mut self.polling, router, false);
+        set_in(&mut self.waiting, router, false);
+    }
+
+    /// Sleeps until there may be work.
+    fn sleep(&mut self, nap: &mut Duration) {
+        let mut limit = SLEEP;
+        let descriptors = self.front.descriptors().filter(|_| self.polling.is_empty());
+        if descriptors.is_none() || self.desk.bell.is_none() {
+            limit = *nap;
+            *nap = (*nap * 2).min(LONGEST_NAP);
+        }
+        if let Some(Reverse((at, router))) = self.timers.peek()
+            && let Some(guest) = self.guests.get(router)
+        {
+            let left = at.saturating_sub(guest.worker.core.clock.now_ns());
+            limit = limit.min(Duration::from_nanos(left));
+        }
+        if limit.is_zero() {
+            return;
+        }
+        let Some(bell) = self.desk.bell.as_deref() else {
+            return std::thread::park_timeout(limit);
+        };
+        bell.lie_down();
+        if self.desk.pending.load(Ordering::Acquire) {
+            return bell.get_up();
+        }
+        let own = self.waiting.iter().filter_map(|router| self.guests.get(router));
+        let own = own.flat_map(|guest| guest.worker.core.wakers().into_iter().flatten());
+        bell.sleep(descriptors.into_iter().flatten().chain(own), limit);
+    }
+}
+
+/// Makes a number be in a list, or not.
+fn set_in(list: &mut Vec<u32>, number: u32, there: bool) {
+    match (list.iter().position(|n| *n == number), there) {
+        (None, true) => list.push(number),
+        (Some(at), false) => drop(list.swap_remove(at)),
+        _ => {}
+    }
+}
