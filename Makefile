@@ -1,6 +1,6 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup install uninstall deb clean
+.PHONY: help bootstrap build tuned demo demo-router test bench bench-first bench-lookup install uninstall deb clean
 
 PREFIX ?= /usr/local
 
@@ -11,6 +11,7 @@ help:
 	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
+	@echo "make tuned           the same, tuned with a profile of its own run (5 % faster, a quarter of an hour, root)"
 	@echo "make install         what was built, man pages, completions, examples and a unit for systemd (PREFIX=/usr/local, DESTDIR=)"
 	@echo "make uninstall       remove what make install has put there"
 	@echo "make deb             a Debian package of the same, in target/deb"
@@ -24,6 +25,9 @@ bootstrap:
 
 build: bootstrap
 	@scripts/build
+
+tuned: bootstrap
+	@scripts/build --tuned
 
 demo: build
 	@scripts/demo

@@ -129,7 +129,13 @@ fn receive(packets: &mut Batch, case: &Case, batches: &mut [Batch], size: usize)
 }
 
 /// Cycles a packet, once round.
-fn round(packets: &mut Batch, case: &mut Case, batches: &mut [Batch], queues: &mut [Batch], size: usize) -> u64 {
+fn round(
+    packets: &mut Batch,
+    case: &mut Case,
+    batches: &mut [Batch],
+    queues: &mut [Batch],
+    size: usize,
+) -> u64 {
     receive(packets, case, batches, size);
     let mut total = 0;
     for batch in batches.iter_mut() {

@@ -64,7 +64,9 @@ fn open_device(opening: &mut Opening<'_>, id: u16, bus_device: Option<BusDevice>
 fn open_virtual(opening: &Opening<'_>, name: &str) -> Result<Opened, Error> {
     let Some(inner) = virtualport::find(name) else {
         let error = opening.error("opening it", "there is no virtual interface of this name");
-        return Err(error.with_fix("run the configuration as a virtual router (`valiant vr`), which makes them"));
+        return Err(
+            error.with_fix("run the configuration as a virtual router (`valiant vr`), which makes them")
+        );
     };
     Ok(Opened {
         kind: PortKind::Virtual,

@@ -20,8 +20,8 @@ use crate::open::{
 };
 use crate::spec::PortSpec;
 use crate::status::{Link, PortKind, PortState, PortStats};
-use crate::watch::{self, State};
 use crate::virtualport::Inner;
+use crate::watch::{self, State};
 use crate::xsk;
 
 /// An open port. It closes when the last handle and the last queue are dropped.

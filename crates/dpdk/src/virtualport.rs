@@ -34,6 +34,7 @@ pub(crate) struct VirtualQueue {
     room: usize,
     passed: AtomicU64,
     passed_bytes: AtomicU64,
+    lost: AtomicU64,
 }
 
 impl VirtualQueue {
@@ -44,6 +45,7 @@ impl VirtualQueue {
             room,
             passed: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
         })
     }
 
@@ -107,6 +109,7 @@ impl Inner {
         PortStats {
             rx_packets: sum(&self.rx, |q| &q.passed),
             rx_bytes: sum(&self.rx, |q| &q.passed_bytes),
+            rx_missed: sum(&self.rx, |q| &q.lost),
             tx_packets: sum(&self.tx, |q| &q.passed),
             tx_bytes: sum(&self.tx, |q| &q.passed_bytes),
             ..PortStats::default()
@@ -150,6 +153,14 @@ impl VirtualPort {
         self.0.rx.get(worker).map_or(0, |queue| queue.put(batch))
     }
 
+    /// Drops packets for which the router's worker has no room, and counts them.
+    pub fn lose(&self, worker: usize, batch: &mut Batch) {
+        if let Some(queue) = self.0.rx.get(worker).filter(|_| !batch.is_empty()) {
+            queue.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        }
+        batch.clear();
+    }
+
     /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
     pub fn take(&self, worker: usize, most: usize, batch: &mut Batch) -> usize {
         self.0.tx.get(worker).map_or(0, |queue| queue.take(most, batch))
@@ -168,14 +179,22 @@ impl VirtualPort {
     }
 }
 
-impl Drop for VirtualPort {
-    fn drop(&mut self) {
+impl VirtualPort {
+    /// From here on there is no port of this name; another one can be made. A router that has opened it keeps
+    /// its side.
+    pub fn withdraw(&self) {
         let mut all = all();
         if let Some(all) = all.as_mut()
             && all.get(self.name()).is_some_and(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(&self.0)))
         {
             all.remove(self.name());
         }
+    }
+}
+
+impl Drop for VirtualPort {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }
 
@@ -207,14 +226,20 @@ mod tests {
         assert_eq!(inner.rx[1].take(2, &mut out), 0);
         assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (3, 180));
         assert_eq!(port.put(2, &mut batch), 0, "there is no such worker");
+        port.lose(0, &mut batch);
+        assert_eq!((batch.len(), port.stats().rx_missed), (0, 2));
     }
 
     #[test]
     fn a_name_is_taken_as_long_as_its_port_exists() {
         let port = VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).unwrap();
         assert!(VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).is_err());
-        drop(port);
+        let shared = Arc::new(port);
+        shared.withdraw();
         assert!(find("once/DEV0").is_none());
-        assert!(VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).is_ok());
+        let next = VirtualPort::new("once/DEV0", [2; 6], 1500, 1, 3).unwrap();
+        drop(shared);
+        assert!(find("once/DEV0").is_some(), "the old one has taken the new one's name away");
+        drop(next);
     }
 }

@@ -136,6 +136,8 @@ pub struct Hub {
     /// Whether the default channel may have listeners.
     has_listeners: AtomicBool,
     bell: (Mutex<bool>, Condvar),
+    /// Wakes a thread that drives several routers.
+    outer_bell: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Packets that were in transit between workers when a hot swap removed their element.
     strays: AtomicU64,
     /// Packets that were in an element when a hot swap removed it, and those that it had dropped before, by
@@ -404,6 +406,14 @@ impl Hub {
     pub fn ring(&self) {
         *self.bell.0.lock().ignore_poison() = true;
         self.bell.1.notify_all();
+        if let Some(ring) = self.outer_bell.get() {
+            ring();
+        }
+    }
+    /// `ring` is also called whenever the control thread is to be woken: it drives several routers.
+    pub fn also_ring(&self, ring: Box<dyn Fn() + Send + Sync>) {
+        // A router is taken in once.
+        let _ = self.outer_bell.set(ring);
     }
     /// Whether it was woken since the last call.
     pub(crate) fn rang(&self) -> bool {

@@ -290,11 +290,22 @@ impl Router {
         while !self.exit && !interrupted() {
             self.turn();
         }
+        self.wind_up();
+    }
+
+    /// Holds packets, and has the elements do what they do when a router has stopped.
+    pub fn wind_up(&mut self) {
         self.pause();
         for worker in 0..self.options.workers.max(1) {
             // A worker that does not answer has nothing to finish.
             let _ = self.on_worker(worker, Worker::finish);
         }
+    }
+
+    /// Whether an element, a handler or a control task has asked the router to stop.
+    #[must_use]
+    pub fn wants_to_end(&self) -> bool {
+        self.exit
     }
 
     /// One round of the driver: due control tasks, a round of the workers if they have no threads, then a
@@ -306,8 +317,8 @@ impl Router {
         }
     }
 
-    /// A round without the sleep: returns how long the sleep may be.
-    pub(crate) fn step(&mut self) -> Duration {
+    /// A round without the sleep, for who drives several routers: returns how long the sleep may be.
+    pub fn step(&mut self) -> Duration {
         let mut more = false;
         for _ in 0..WRITES_PER_TURN {
             let write = self.hub.take_write();

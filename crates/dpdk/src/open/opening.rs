@@ -95,7 +95,9 @@ impl Opening<'_> {
     /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
     pub(super) fn device(&mut self) -> Result<(u16, Option<BusDevice>), Error> {
         match self.spec {
-            PortSpec::Interface(_) | PortSpec::Virtual(_) => Err(self.error("opening it", "it is not a DPDK device")),
+            PortSpec::Interface(_) | PortSpec::Virtual(_) => {
+                Err(self.error("opening it", "it is not a DPDK device"))
+            }
             PortSpec::Id(id) => {
                 // SAFETY: takes any number.
                 if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {

@@ -215,8 +215,7 @@ impl Held<'_> {
             match line.reports.recv_timeout(left) {
                 Ok(report) => return Ok(report),
                 Err(RecvTimeoutError::Timeout)
-                    if until.is_none_or(|at| Instant::now() < at)
-                        && !runner.has_ended(mailbox) => {}
+                    if until.is_none_or(|at| Instant::now() < at) && !runner.has_ended(mailbox) => {}
                 Err(_) => return Err(missing),
             }
         }

@@ -138,12 +138,7 @@ impl Team {
     }
 
     /// Has a crew's threads run the workers.
-    pub(super) fn hosted(
-        workers: Vec<Worker>,
-        crew: &Crew,
-        router: u32,
-        share: u32,
-    ) -> (Self, Arc<Usage>) {
+    pub(super) fn hosted(workers: Vec<Worker>, crew: &Crew, router: u32, share: u32) -> (Self, Arc<Usage>) {
         let mailboxes: Vec<_> = workers.iter().map(|worker| Arc::clone(&worker.mailbox)).collect();
         let (lodgings, usage) = crew.take_in(router, share, workers.into_iter());
         let runners = lodgings.into_iter().map(Runner::Shared);

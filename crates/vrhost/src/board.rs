@@ -1,0 +1,49 @@
+//! What the control thread tells a thread's front: which virtual interfaces there are.
+
+use demux::Encap;
+use dpdk::VirtualPort;
+use locks::IgnorePoison;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A virtual interface as a front knows it.
+#[derive(Clone)]
+pub(crate) struct Interface {
+    /// The number of its router.
+    pub(crate) router: u32,
+    pub(crate) port: Arc<VirtualPort>,
+    /// The number of the physical port below it.
+    pub(crate) side: usize,
+    /// Puts the tag on what is sent.
+    pub(crate) encap: Encap,
+}
+
+/// A change of the interfaces.
+pub(crate) enum Change {
+    /// The owner number of its frames, and the interface.
+    Add(u32, Interface),
+    /// All interfaces of a router.
+    Remove(u32),
+}
+
+/// Changes that a front has not seen yet.
+#[derive(Default)]
+pub(crate) struct Board {
+    changes: Mutex<Vec<Change>>,
+    pending: AtomicBool,
+}
+
+impl Board {
+    pub(crate) fn post(&self, change: Change) {
+        self.changes.lock().ignore_poison().push(change);
+        self.pending.store(true, Ordering::Release);
+    }
+
+    /// The changes since the last call, in order.
+    pub(crate) fn news(&self) -> Vec<Change> {
+        if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.changes.lock().ignore_poison())
+    }
+}

@@ -1,0 +1,105 @@
+//! What receives and sends for the virtual routers of one thread.
+
+use crate::board::{Board, Change, Interface};
+use crate::side::{BURST, Side};
+use dpdk::Batch;
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// All physical ports, and the virtual interfaces on them, on one thread.
+pub(crate) struct SharedPorts {
+    thread: usize,
+    sides: Vec<Side>,
+    board: Arc<Board>,
+    /// By the number of their frames' owner.
+    interfaces: Vec<Option<Interface>>,
+    /// The owner numbers of each router's interfaces.
+    of_router: HashMap<u32, Vec<u32>>,
+    sent: Batch,
+}
+
+impl SharedPorts {
+    pub(crate) fn new(thread: usize, sides: Vec<Side>, board: Arc<Board>) -> Self {
+        Self {
+            thread,
+            sides,
+            board,
+            interfaces: Vec::new(),
+            of_router: HashMap::new(),
+            sent: Batch::with_capacity(BURST),
+        }
+    }
+
+    #[cold]
+    fn change(&mut self, news: Vec<Change>) {
+        for change in news {
+            match change {
+                Change::Add(owner, interface) => {
+                    let at = owner as usize;
+                    if self.interfaces.len() <= at {
+                        self.interfaces.resize_with(at + 1, || None);
+                    }
+                    self.of_router.entry(interface.router).or_default().push(owner);
+                    self.interfaces[at] = Some(interface);
+                }
+                Change::Remove(router) => {
+                    for owner in self.of_router.remove(&router).unwrap_or_default() {
+                        self.interfaces[owner as usize] = None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl runtime::Front for SharedPorts {
+    fn receive(&mut self, woken: &mut Vec<u32>) -> usize {
+        let news = self.board.news();
+        if !news.is_empty() {
+            self.change(news);
+        }
+        let mut received = 0;
+        for side in &mut self.sides {
+            let n = side.receive();
+            if n == 0 {
+                continue;
+            }
+            received += n;
+            side.reader.split(&mut side.received, &mut side.sorted);
+            for (owner, batch) in side.sorted.iter_mut() {
+                // Whoever has just been removed gets nothing more.
+                if let Some(Some(interface)) = self.interfaces.get(owner as usize) {
+                    interface.port.put(self.thread, batch);
+                    interface.port.lose(self.thread, batch);
+                    woken.push(interface.router);
+                }
+            }
+            side.sorted.clear();
+        }
+        received
+    }
+
+    fn collect(&mut self, router: u32) {
+        let Some(owners) = self.of_router.get(&router) else { return };
+        for owner in owners {
+            let Some(Some(interface)) = self.interfaces.get_mut(*owner as usize) else { continue };
+            while interface.port.take(self.thread, BURST, &mut self.sent) > 0 {
+                interface.encap.put_on(&mut self.sent);
+                if let Some(side) = self.sides.get_mut(interface.side) {
+                    side.send(&mut self.sent);
+                }
+                self.sent.clear();
+            }
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        self.sides.iter_mut().fold(false, |left, side| side.flush() || left)
+    }
+
+    fn descriptors(&self) -> Option<Vec<RawFd>> {
+        let all: Option<Vec<_>> = self.sides.iter().map(Side::descriptors).collect();
+        all.map(|all| all.concat())
+    }
+}

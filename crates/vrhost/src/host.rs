@@ -1,0 +1,463 @@
+//! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
+
+use crate::board::{Board, Change, Interface};
+use crate::front::SharedPorts;
+use crate::side::{Losses, Side};
+use demux::{Claim, Encap, Table, Tag};
+use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, VirtualPort};
+use lang::{Diagnostics, LoadOptions, Source};
+use locks::IgnorePoison;
+use runtime::{Crew, Front, Options, Registry, Router, ThreadSetup, Usage};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// Packets that wait at a virtual interface for one worker of its router.
+const ROOM: usize = 512;
+/// The longest sleep of the control thread.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// How long a router that has failed waits before it starts again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// After so long without a failure the pauses begin anew.
+const RECOVERED: Duration = Duration::from_secs(120);
+
+/// A physical port.
+#[derive(Clone, Debug)]
+pub struct PortSetup {
+    /// Its name in the host file.
+    pub name: String,
+    /// The device.
+    pub spec: PortSpec,
+    /// Largest network packet, in bytes; `None`: as it is.
+    pub mtu: Option<u32>,
+}
+
+/// A virtual interface of a router.
+#[derive(Clone, Debug)]
+pub struct InterfaceSetup {
+    /// Its name: the program's variable that has the device.
+    pub name: String,
+    /// The number of the physical port.
+    pub port: usize,
+    /// What tells its frames.
+    pub tag: Tag,
+    /// Its address.
+    pub mac: [u8; 6],
+    /// Whether frames that nobody claims are its.
+    pub default: bool,
+}
+
+/// A virtual router.
+#[derive(Clone)]
+pub struct RouterSetup {
+    /// Its name.
+    pub name: String,
+    /// Its program, and what is added to it.
+    pub sources: Vec<Source>,
+    /// The variables of the program; those of the interfaces are added.
+    pub load: LoadOptions,
+    /// The classes that it may use.
+    pub registry: Arc<Registry>,
+    /// Its share of the processors' time, in proportion to those of others.
+    pub share: u32,
+    /// Its interfaces.
+    pub interfaces: Vec<InterfaceSetup>,
+}
+
+/// A virtual interface as it is now.
+#[derive(Clone, Debug)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// What it has received, sent and lost.
+    pub stats: PortStats,
+}
+
+/// A virtual router as it is now.
+#[derive(Clone, Debug)]
+pub struct RouterStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs; if not, it has failed and starts again.
+    pub running: bool,
+    /// How often it has failed.
+    pub failures: u32,
+    /// Its share.
+    pub share: u32,
+    /// Cycles of processors that it has used.
+    pub cycles: u64,
+    /// Its interfaces.
+    pub interfaces: Vec<InterfaceStatus>,
+}
+
+/// A router that runs.
+struct Running {
+    router: Router,
+    usage: Arc<Usage>,
+    number: u32,
+    interfaces: Vec<(Arc<VirtualPort>, u32)>,
+    since: Instant,
+}
+
+struct Hosted {
+    setup: RouterSetup,
+    running: Option<Running>,
+    failures: u32,
+    pause: Duration,
+    /// When it starts again.
+    again: Option<Instant>,
+    /// Cycles of runs that have ended.
+    cycles: u64,
+}
+
+struct HostPort {
+    name: String,
+    port: Arc<Port>,
+    table: Table,
+    losses: Arc<Losses>,
+}
+
+/// Ports, threads and virtual routers.
+pub struct Host {
+    routers: BTreeMap<String, Hosted>,
+    /// Dropped after the routers, whose workers it runs.
+    crew: Crew,
+    boards: Vec<Arc<Board>>,
+    ports: Vec<HostPort>,
+    options: Options,
+    /// Numbers of routers and of owners of frames are not used again at once, so that what was on its way to
+    /// a removed one cannot reach another.
+    next_router: u32,
+    owners: Vec<bool>,
+    bell: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Host {
+    /// Opens the ports and starts a thread for each of `options.workers`.
+    ///
+    /// # Errors
+    /// A port cannot be opened, or a thread cannot be started: one message for each problem.
+    pub fn start(
+        ports: &[PortSetup],
+        options: Options,
+        eal: &EalOptions,
+        enter: Option<ThreadSetup>,
+    ) -> Result<Self, Vec<String>> {
+        let threads = options.workers.max(1);
+        let mut opening = PortTable::new();
+        for port in ports {
+            let queues = threads as u16;
+            let needs = PortConfig {
+                rx_queues: queues,
+                tx_queues: queues,
+                mtu: port.mtu,
+                promisc: true,
+                extra_buffers: 2 * ROOM * threads,
+                ..PortConfig::default()
+            };
+            opening.request(&port.spec, &needs);
+        }
+        opening
+            .start_all(eal)
+            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let mut opened: Vec<HostPort> = Vec::new();
+        for port in ports {
+            let Some(open) = opening.get(&port.spec) else { continue };
+            opened.push(HostPort {
+                name: port.name.clone(),
+                port: Arc::clone(open),
+                table: Table::new(),
+                losses: Arc::default(),
+            });
+        }
+        let boards: Vec<Arc<Board>> = (0..threads).map(|_| Arc::default()).collect();
+        let mut fronts: Vec<Box<dyn Front>> = Vec::new();
+        for (thread, board) in boards.iter().enumerate() {
+            let sides = opened.iter().map(|port| side(port, thread, threads)).collect::<Result<Vec<_>, _>>();
+            let sides = sides.map_err(|e| vec![e])?.into_iter().flatten().collect();
+            fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board))));
+        }
+        let crew = Crew::start(fronts, enter).map_err(|e| vec![e])?;
+        let options = Options { workers: threads, threads: true, hotswap: true, ..options };
+        Ok(Self {
+            routers: BTreeMap::new(),
+            crew,
+            boards,
+            ports: opened,
+            options,
+            next_router: 0,
+            owners: Vec::new(),
+            bell: Arc::default(),
+        })
+    }
+
+    /// The open physical ports: name and port.
+    pub fn ports(&self) -> impl Iterator<Item = (&str, &Arc<Port>)> {
+        self.ports.iter().map(|port| (port.name.as_str(), &port.port))
+    }
+
+    /// Packets that a physical port has lost because the routers sent faster than it does.
+    #[must_use]
+    pub fn lost_at_port(&self, name: &str) -> u64 {
+        let port = self.ports.iter().find(|port| port.name == name);
+        port.map_or(0, |port| port.losses.transmit_queue_full.load(Ordering::Relaxed))
+    }
+
+    /// What the demultiplexer of a physical port has not delivered.
+    #[must_use]
+    pub fn undelivered(&self, name: &str) -> Option<demux::Counts> {
+        self.ports.iter().find(|port| port.name == name).map(|port| port.table.counts())
+    }
+
+    /// A router's handlers and elements.
+    pub fn router(&mut self, name: &str) -> Option<&mut Router> {
+        Some(&mut self.routers.get_mut(name)?.running.as_mut()?.router)
+    }
+
+    /// Adds a router and starts it. Others go on meanwhile.
+    ///
+    /// # Errors
+    /// There is one of this name; its program is wrong; a tag is claimed already. Nothing has changed then.
+    pub fn add(&mut self, setup: RouterSetup) -> Result<(), Diagnostics> {
+        if self.routers.contains_key(&setup.name) {
+            return Err(message(format!("there is a virtual router '{}' already", setup.name)));
+        }
+        let running = self.launch(&setup)?;
+        let hosted =
+            Hosted { running: Some(running), failures: 0, pause: FIRST_PAUSE, again: None, cycles: 0, setup };
+        self.routers.insert(hosted.setup.name.clone(), hosted);
+        Ok(())
+    }
+
+    /// Removes a router. Others go on meanwhile. Returns whether there was one of this name.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(mut hosted) = self.routers.remove(name) else { return false };
+        hosted.running.take().into_iter().for_each(|running| self.end(running));
+        true
+    }
+
+    fn free_owner(&mut self) -> u32 {
+        let at = self.owners.iter().position(|used| !used).unwrap_or_else(|| {
+            self.owners.push(false);
+            self.owners.len() - 1
+        });
+        self.owners[at] = true;
+        at as u32
+    }
+
+    fn launch(&mut self, setup: &RouterSetup) -> Result<Running, Diagnostics> {
+        let number = self.next_router;
+        self.next_router = self.next_router.wrapping_add(1);
+        let mut load = setup.load.clone();
+        let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
+        let mut encaps = Vec::new();
+        for interface in &setup.interfaces {
+            let Some(below) = self.ports.get(interface.port) else {
+                return Err(message(format!("{}: there is no port {}", setup.name, interface.port)));
+            };
+            let encap = Encap::new(interface.tag, None);
+            encaps.push(
+                encap.map_err(|e| message(format!("{}: interface {}: {e}", setup.name, interface.name)))?,
+            );
+            let name = format!("{}/{}", setup.name, interface.name);
+            let mtu = below.port.mtu();
+            let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), ROOM)
+                .map_err(|e| message(e.to_string()))?;
+            load.defines.push((interface.name.clone(), format!("virtual:{name}")));
+            interfaces.push((Arc::new(port), 0));
+        }
+        let crew = (&self.crew, number, setup.share);
+        let registry = Arc::clone(&setup.registry);
+        let (mut router, usage) = Router::hosted(&setup.sources, load, registry, self.options.clone(), crew)?;
+        let bell = Arc::clone(&self.bell);
+        router.hub().also_ring(Box::new(move || ring(&bell)));
+        for ((interface, encap), (port, owner)) in setup.interfaces.iter().zip(encaps).zip(&mut interfaces) {
+            *owner = self.free_owner();
+            let known = Interface { router: number, port: Arc::clone(port), side: interface.port, encap };
+            for board in &self.boards {
+                board.post(Change::Add(*owner, known.clone()));
+            }
+        }
+        router.start();
+        let running = Running { router, usage, number, interfaces, since: Instant::now() };
+        // Last of all frames come.
+        for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
+            let table = &self.ports[interface.port].table;
+            let claim = Claim { tag: interface.tag, mac: Some(interface.mac) };
+            let claimed = table.claim(claim, *owner).and_then(|()| match interface.default {
+                true => table.set_default(Some(*owner)),
+                false => Ok(()),
+            });
+            if let Err(e) = claimed {
+                self.end(running);
+                return Err(message(format!("{}: interface {}: {e}", setup.name, interface.name)));
+            }
+        }
+        Ok(running)
+    }
+
+    /// Takes a router away: first no more frames come, then it ends.
+    fn end(&mut self, running: Running) {
+        let Running { router, number, interfaces, .. } = running;
+        for (_, owner) in &interfaces {
+            for port in &self.ports {
+                if let Err(e) = port.table.release_owner(*owner) {
+                    warn!(target: "vr", "{}: {e}", port.name);
+                }
+            }
+        }
+        self.boards.iter().for_each(|board| board.post(Change::Remove(number)));
+        drop(router);
+        for (port, owner) in interfaces {
+            port.withdraw();
+            if let Some(used) = self.owners.get_mut(owner as usize) {
+                *used = false;
+            }
+        }
+    }
+
+    /// The routers as they are now, by name.
+    #[must_use]
+    pub fn status(&self) -> Vec<RouterStatus> {
+        let of = |(name, hosted): (&String, &Hosted)| {
+            let running = hosted.running.as_ref();
+            let stats = |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|(port, _)| port.stats());
+            let interfaces = hosted.setup.interfaces.iter().enumerate().map(|(at, interface)| {
+                InterfaceStatus { name: interface.name.clone(), stats: stats(at).unwrap_or_default() }
+            });
+            RouterStatus {
+                name: name.clone(),
+                running: running.is_some(),
+                failures: hosted.failures,
+                share: hosted.setup.share,
+                cycles: hosted.cycles + running.map_or(0, |r| r.usage.cycles()),
+                interfaces: interfaces.collect(),
+            }
+        };
+        self.routers.iter().map(of).collect()
+    }
+
+    /// Runs until `interrupted`: control sockets and scripts of all routers; those that have failed start again.
+    /// `between` is called in every round.
+    pub fn drive(&mut self, mut interrupted: impl FnMut() -> bool, mut between: impl FnMut(&mut Self)) {
+        while !interrupted() {
+            between(self);
+            let rest = self.turn();
+            if !rest.is_zero() {
+                let (rung, condvar) = &*self.bell;
+                let rung = rung.lock().ignore_poison();
+                let mut rung = condvar.wait_timeout_while(rung, rest, |rung| !*rung).ignore_poison().0;
+                *rung = false;
+            }
+        }
+        for hosted in self.routers.values_mut() {
+            if let Some(running) = &mut hosted.running {
+                running.router.wind_up();
+            }
+        }
+    }
+
+    /// One round of the control work of all routers. Returns how long there is none.
+    pub fn turn(&mut self) -> Duration {
+        let mut rest = LONGEST_SLEEP;
+        let mut failed = Vec::new();
+        let mut ended = Vec::new();
+        let now = Instant::now();
+        for (name, hosted) in &mut self.routers {
+            if let Some(running) = &mut hosted.running {
+                rest = rest.min(running.router.step());
+                if running.router.hub().failed() {
+                    failed.push(name.clone());
+                } else if running.router.wants_to_end() {
+                    ended.push(name.clone());
+                }
+            } else if let Some(again) = hosted.again {
+                rest = rest.min(again.saturating_duration_since(now));
+            }
+        }
+        for name in failed {
+            self.stop_failed(&name, now);
+        }
+        for name in ended {
+            info!(target: "vr", "router '{name}' has ended");
+            let ending = self.routers.get_mut(&name).and_then(|hosted| hosted.running.take());
+            ending.into_iter().for_each(|running| self.end(running));
+        }
+        let due = |hosted: &Hosted| hosted.running.is_none() && hosted.again.is_some_and(|at| at <= now);
+        let due: Vec<String> =
+            self.routers.iter().filter(|(_, hosted)| due(hosted)).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            self.start_again(&name, now);
+        }
+        rest
+    }
+
+    /// A router's element has panicked: its buffers come back, and it starts again after a pause.
+    fn stop_failed(&mut self, name: &str, now: Instant) {
+        let Some(hosted) = self.routers.get_mut(name) else { return };
+        let Some(running) = hosted.running.take() else { return };
+        if running.since.elapsed() > RECOVERED {
+            hosted.pause = FIRST_PAUSE;
+        }
+        hosted.failures += 1;
+        hosted.cycles += running.usage.cycles();
+        hosted.again = Some(now + hosted.pause);
+        error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", hosted.pause.as_millis());
+        hosted.pause = (hosted.pause * 2).min(LONGEST_PAUSE);
+        self.end(running);
+    }
+
+    fn start_again(&mut self, name: &str, now: Instant) {
+        let Some(setup) = self.routers.get(name).map(|hosted| hosted.setup.clone()) else { return };
+        let launched = self.launch(&setup);
+        let Some(hosted) = self.routers.get_mut(name) else { return };
+        match launched {
+            Ok(running) => {
+                (hosted.running, hosted.again) = (Some(running), None);
+                info!(target: "vr", "router '{name}' runs again");
+            }
+            Err(e) => {
+                hosted.again = Some(now + hosted.pause);
+                hosted.pause = (hosted.pause * 2).min(LONGEST_PAUSE);
+                error!(target: "vr", "router '{name}' cannot start again: {}", e.render_plain(e.sources()));
+            }
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for (_, hosted) in std::mem::take(&mut self.routers) {
+            hosted.running.into_iter().for_each(|running| self.end(running));
+        }
+    }
+}
+
+fn ring(bell: &(Mutex<bool>, Condvar)) {
+    *bell.0.lock().ignore_poison() = true;
+    bell.1.notify_all();
+}
+
+fn message(text: String) -> Diagnostics {
+    let mut diags = Diagnostics::new();
+    diags.error(None, text);
+    diags
+}
+
+/// A physical port on one thread. A port with fewer receive queues than threads is polled by the first
+/// threads only, and its transmit queues are shared.
+fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Option<Side>, String> {
+    let (rx, tx) = (usize::from(port.port.rx_queues()), usize::from(port.port.tx_queues()));
+    if rx < threads || tx < threads {
+        return Err(format!(
+            "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers: use fewer cores",
+            port.name
+        ));
+    }
+    let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
+    let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
+    Ok(Some(Side::new(rx, tx, port.table.reader(), Arc::clone(&port.losses))))
+}

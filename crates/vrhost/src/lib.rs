@@ -1,0 +1,23 @@
+//! Virtual routers in one process (the scheme `shared`): each is a [`runtime::Router`] of its own, with its own
+//! graph, handlers and hot swap; physical ports and threads are common.
+//!
+//! A thread of the [`runtime::Crew`] polls its queue of every physical port, finds out to which virtual interface
+//! each frame belongs ([`demux`]), and puts it into that interface's queue; routers with packets then run, and
+//! what they send gets its tag and goes to the physical port.
+//!
+//! # Layers
+//!
+//! From bottom to top; a module uses its own layer and those before it.
+//!
+//! 1. `side`: one physical port on one thread, with the packets that wait to be sent.
+//! 2. `board`: what the control thread tells a thread's front.
+//! 3. `front`: what receives and sends for the routers of one thread.
+//! 4. `host`: the host with its ports and routers, as the control thread sees it.
+#![forbid(unsafe_code)]
+
+mod board;
+mod front;
+mod host;
+mod side;
+
+pub use host::{Host, InterfaceSetup, InterfaceStatus, PortSetup, RouterSetup, RouterStatus};

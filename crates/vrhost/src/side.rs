@@ -1,0 +1,71 @@
+//! One physical port on one thread.
+
+use demux::{Reader, Sorted};
+use dpdk::{Batch, RxQueue, TxQueue};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most packets of one poll.
+pub(crate) const BURST: usize = 64;
+/// How many packets wait for a port that does not take them; further ones are dropped.
+const ROOM: usize = 1024;
+
+/// Packets that a port has lost on the way out, for all threads.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    /// Packets that came faster than the port sends them.
+    pub(crate) transmit_queue_full: AtomicU64,
+}
+
+/// One physical port on one thread.
+pub(crate) struct Side {
+    pub(crate) rx: RxQueue,
+    tx: TxQueue,
+    /// Who gets which frames.
+    pub(crate) reader: Reader,
+    pub(crate) sorted: Sorted,
+    /// Packets that were received, before they are sorted.
+    pub(crate) received: Batch,
+    /// Packets to be sent.
+    out: Batch,
+    losses: Arc<Losses>,
+}
+
+impl Side {
+    pub(crate) fn new(rx: RxQueue, tx: TxQueue, reader: Reader, losses: Arc<Losses>) -> Self {
+        let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(ROOM));
+        Self { rx, tx, reader, sorted: Sorted::new(), received, out, losses }
+    }
+
+    /// Polls once; returns how many packets came.
+    pub(crate) fn receive(&mut self) -> usize {
+        self.rx.rx_burst(BURST, &mut self.received)
+    }
+
+    /// Appends packets to those to be sent; full bursts are sent at once.
+    pub(crate) fn send(&mut self, batch: &mut Batch) {
+        self.out.append(batch);
+        if self.out.len() >= BURST {
+            self.flush();
+        }
+    }
+
+    /// Sends what there is. Returns whether packets are left.
+    pub(crate) fn flush(&mut self) -> bool {
+        if self.out.is_empty() {
+            return false;
+        }
+        while self.tx.tx_burst(&mut self.out) > 0 && !self.out.is_empty() {}
+        if let Some(over @ 1..) = self.out.len().checked_sub(ROOM) {
+            self.out.truncate(ROOM);
+            self.losses.transmit_queue_full.fetch_add(over as u64, Ordering::Relaxed);
+        }
+        !self.out.is_empty()
+    }
+
+    /// The descriptors that are readable when packets have come, if all queues have some.
+    pub(crate) fn descriptors(&self) -> Option<Vec<RawFd>> {
+        if self.rx.has_sockets() { self.rx.wake_fds() } else { None }
+    }
+}

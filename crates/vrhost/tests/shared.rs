@@ -1,0 +1,259 @@
+//! Virtual routers in one process, on DPDK's devices for files: tagged frames go in, and what comes out is
+//! compared. DPDK needs root here; without, each test prints why it is skipped.
+
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
+use demux::Tag;
+use dpdk::{EalOptions, Hugepages, PortSpec, WorkerThread};
+use lang::{LoadOptions, Source};
+use locks::IgnorePoison;
+use runtime::{Options, WorkerId};
+use skip::skip;
+use std::any::Any;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use vrhost::{Host, InterfaceSetup, PortSetup, RouterSetup};
+
+static ALONE: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+fn may_run() -> Option<MutexGuard<'static, ()>> {
+    if !std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
+        skip("it needs root");
+        return None;
+    }
+    Some(ALONE.lock().ignore_poison())
+}
+
+fn enter(_: WorkerId) -> Box<dyn Any> {
+    Box::new(WorkerThread::register(None).unwrap())
+}
+
+/// A frame of 60 bytes with a VLAN tag; `mark` is its last byte.
+fn frame(vlan: u16, mac: u8, mark: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, mac, 2, 0, 0, 0, 0, 99, 0x81, 0];
+    frame.extend(vlan.to_be_bytes());
+    frame.extend([8, 0]);
+    frame.resize(60, 0);
+    frame[59] = mark;
+    frame
+}
+
+fn write_pcap(path: &Path, frames: &[Vec<u8>]) {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    for frame in frames {
+        file.extend([0; 8]);
+        let length = (frame.len() as u32).to_le_bytes();
+        file.extend(length);
+        file.extend(length);
+        file.extend(frame);
+    }
+    std::fs::write(path, file).unwrap();
+}
+
+fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
+    let file = std::fs::read(path).unwrap_or_default();
+    let (mut rest, mut frames) = (file.get(24..).unwrap_or_default(), Vec::new());
+    while let Some(length) = rest.get(8..12) {
+        let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        let Some(frame) = rest.get(16..16 + length) else { break };
+        frames.push(frame.to_vec());
+        rest = &rest[16 + length..];
+    }
+    frames
+}
+
+struct Bench {
+    host: Host,
+    directory: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    /// A host with a port `wan` that receives these frames over and over (at most `copies` times) and a port
+    /// `lan` that writes a file.
+    fn new(frames: &[Vec<u8>], endless: bool) -> Option<Self> {
+        let alone = may_run()?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("valiant-vrhost-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (input, output) = (directory.join("in.pcap"), directory.join("out.pcap"));
+        write_pcap(&input, frames);
+        let infinite = if endless { ",infinite_rx=1" } else { "" };
+        let null = directory.join("null.pcap");
+        let spec = |text: String| PortSpec::parse(&text).unwrap();
+        let ports = [
+            PortSetup {
+                name: "wan".into(),
+                spec: spec(format!(
+                    "net_pcap{}0,rx_pcap={}{infinite},tx_pcap={}",
+                    2 * number,
+                    input.display(),
+                    null.display()
+                )),
+                mtu: None,
+            },
+            PortSetup {
+                name: "lan".into(),
+                spec: spec(if endless {
+                    format!("net_null{}1", 2 * number)
+                } else {
+                    format!(
+                        "net_pcap{}1,rx_pcap={},tx_pcap={}",
+                        2 * number,
+                        input.display(),
+                        output.display()
+                    )
+                }),
+                mtu: None,
+            },
+        ];
+        let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
+        let options = Options { batch_size: 64, optimize: true, ..Options::default() };
+        let host = Host::start(&ports, options, &eal, Some(enter)).unwrap_or_else(|e| panic!("{e:?}"));
+        Some(Self { host, directory, _alone: alone })
+    }
+
+    fn add(&mut self, name: &str, program: &str, interfaces: &[(usize, Tag)]) -> Result<(), String> {
+        let interfaces = interfaces.iter().enumerate().map(|(at, (port, tag))| InterfaceSetup {
+            name: format!("DEV{at}"),
+            port: *port,
+            tag: *tag,
+            mac: [2, 0, 0, 0, 1, at as u8],
+            default: false,
+        });
+        let setup = RouterSetup {
+            name: name.into(),
+            sources: vec![Source::new(name, program)],
+            load: LoadOptions::default(),
+            registry: Arc::new(elements::registry()),
+            share: 1,
+            interfaces: interfaces.collect(),
+        };
+        self.host.add(setup).map_err(|e| e.render_plain(e.sources()))
+    }
+
+    /// Drives the host until `done`, for ten seconds at most; whether it was.
+    fn until(&mut self, mut done: impl FnMut(&mut Host) -> bool) -> bool {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            let rest = self.host.turn();
+            if done(&mut self.host) {
+                return true;
+            }
+            std::thread::sleep(rest.min(Duration::from_millis(2)));
+        }
+        false
+    }
+
+    fn sent(&self, name: &str) -> u64 {
+        let status = self.host.status();
+        let router = status.iter().find(|router| router.name == name).unwrap();
+        router.interfaces.iter().map(|interface| interface.stats.tx_packets).sum()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// An ordinary configuration: it does not know that it is a virtual router.
+const FORWARD: &str =
+    "FromDevice($DEV0) -> c :: Counter -> Queue -> ToDevice($DEV1); FromDevice($DEV1) -> Discard;";
+
+#[test]
+fn two_routers_get_their_vlans_and_send_with_theirs() {
+    let frames: Vec<_> = (0..40u8).map(|i| frame([10, 20, 30][usize::from(i % 3)], 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
+    // Frames come as soon as there is a router: the second port's routers are there first.
+    bench.add("red", FORWARD, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
+    bench.add("blue", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    drop(
+        bench.until(|host| host.status().iter().map(|r| r.interfaces[1].stats.tx_packets).sum::<u64>() >= 26),
+    );
+    let status = bench.host.status();
+    let undelivered = bench.host.undelivered("wan").unwrap();
+    let received: u64 = status.iter().map(|router| router.interfaces[0].stats.rx_packets).sum();
+    assert_eq!(received + undelivered.nobody_tag, 40, "{status:?} {undelivered:?}");
+    let sent: u64 = status.iter().map(|router| router.interfaces[1].stats.tx_packets).sum();
+    assert_eq!(sent, received);
+    let directory = bench.directory.clone();
+    bench.host.remove("red");
+    bench.host.remove("blue");
+    let output = directory.join("out.pcap");
+    assert!(bench.until(|_| read_pcap(&output).len() as u64 >= sent || sent == 0));
+    for frame in read_pcap(&output) {
+        let vlan = u16::from_be_bytes([frame[14], frame[15]]);
+        assert_eq!(frame[12..14], [0x81, 0], "{frame:?}");
+        // 10 goes out as 11, 20 as 21; the last byte says which it was.
+        assert_eq!(vlan, [11, 21][usize::from(frame[59] % 3)], "{frame:?}");
+    }
+}
+
+#[test]
+fn routers_come_and_go_while_another_forwards() {
+    let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    bench.add("stays", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    for _ in 0..20 {
+        bench.add("guest", FORWARD, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
+        let before = bench.sent("stays");
+        assert!(
+            bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 0),
+            "guest does not forward"
+        );
+        assert!(bench.host.remove("guest") && !bench.host.remove("guest"));
+        let now = bench.sent("stays");
+        assert!(now >= before);
+    }
+    let stays = &bench.host.status()[0];
+    assert_eq!((stays.interfaces[0].stats.rx_missed, bench.host.lost_at_port("lan")), (0, 0), "{stays:?}");
+    assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 100_000));
+}
+
+#[test]
+fn two_claims_of_one_tag_with_one_address_and_a_wrong_program_change_nothing() {
+    let Some(mut bench) = Bench::new(&[frame(10, 1, 0)], true) else { return };
+    bench.add("first", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    let error = bench.add("second", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(12))]).unwrap_err();
+    assert!(error.contains("second") && error.contains("DEV0"), "{error}");
+    let error = bench.add("wrong", "FromDevice($DEV0) -> Nonsense;", &[(0, Tag::Vlan(13))]).unwrap_err();
+    assert!(error.contains("Nonsense"), "{error}");
+    assert_eq!(bench.host.status().len(), 1);
+    let before = bench.sent("first");
+    assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > before + 1000));
+    // What the two that failed had claimed is free again.
+    bench.add("third", FORWARD, &[(0, Tag::Vlan(13)), (1, Tag::Vlan(12))]).unwrap();
+}
+
+#[test]
+fn a_router_is_hot_swapped_alone_and_keeps_its_counts() {
+    let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    for (name, vlan) in [("a", 10), ("b", 20)] {
+        bench.add(name, FORWARD, &[(0, Tag::Vlan(vlan)), (1, Tag::Vlan(vlan + 1))]).unwrap();
+    }
+    let count = |host: &mut Host, name: &str| -> u64 {
+        host.router(name).unwrap().read("c.count", "").unwrap().trim().parse().unwrap()
+    };
+    assert!(bench.until(|host| count(host, "a") > 1000 && count(host, "b") > 1000));
+    let before = count(&mut bench.host, "a");
+    let program = FORWARD.replace("-> Queue", "-> d :: Counter -> Queue");
+    bench.host.router("a").unwrap().hotswap(Source::new("a", program)).unwrap();
+    assert!(count(&mut bench.host, "a") >= before);
+    assert!(bench.until(|host| {
+        let second = host.router("a").unwrap().read("d.count", "").unwrap();
+        second.trim().parse::<u64>().unwrap() > 1000
+    }));
+    assert!(bench.host.router("b").unwrap().read("d.count", "").is_err());
+    for router in bench.host.status() {
+        assert_eq!(router.interfaces[0].stats.rx_missed, 0, "{router:?}");
+        assert!(router.running && router.cycles > 0);
+    }
+}
