@@ -8,7 +8,7 @@ use demux::Tag;
 use dpdk::{EalOptions, Hugepages, PortSpec, WorkerThread};
 use lang::{LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Options, WorkerId};
+use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Packet, Registry, Sharing, Simple, WorkerId};
 use skip::skip;
 use std::any::Any;
 use std::os::unix::fs::MetadataExt;
@@ -67,51 +67,79 @@ fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     frames
 }
 
+/// A directory, until the end of the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("valiant-vrhost-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left is a temporary file.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An element with a bug.
+struct Panics;
+
+impl Element for Panics {
+    const CLASS: &'static str = "Panics";
+    const MANUAL: &'static str = "An element with a bug.";
+    const SHARING: Sharing = Sharing::PerWorker;
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Simple for Panics {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        assert_ne!(packet.data().last(), Some(&63), "the bug");
+        Some(packet)
+    }
+}
+
+fn registry() -> Arc<Registry> {
+    let mut registry = elements::registry();
+    registry.add(runtime::simple::<Panics>());
+    Arc::new(registry)
+}
+
 struct Bench {
     host: Host,
-    directory: PathBuf,
+    directory: Directory,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Bench {
-    /// A host with a port `wan` that receives these frames over and over (at most `copies` times) and a port
-    /// `lan` that writes a file.
-    fn new(frames: &[Vec<u8>], endless: bool) -> Option<Self> {
+    /// A host with a port `wan` that receives these frames over and over, and a port `lan` that discards what
+    /// is sent, or writes it to a file.
+    fn new(frames: &[Vec<u8>], written: bool) -> Option<Self> {
         let alone = may_run()?;
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let directory = std::env::temp_dir().join(format!("valiant-vrhost-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let (input, output) = (directory.join("in.pcap"), directory.join("out.pcap"));
-        write_pcap(&input, frames);
-        let infinite = if endless { ",infinite_rx=1" } else { "" };
-        let null = directory.join("null.pcap");
-        let spec = |text: String| PortSpec::parse(&text).unwrap();
-        let ports = [
-            PortSetup {
-                name: "wan".into(),
-                spec: spec(format!(
-                    "net_pcap{}0,rx_pcap={}{infinite},tx_pcap={}",
-                    2 * number,
-                    input.display(),
-                    null.display()
-                )),
-                mtu: None,
-            },
-            PortSetup {
-                name: "lan".into(),
-                spec: spec(if endless {
-                    format!("net_null{}1", 2 * number)
-                } else {
-                    format!(
-                        "net_pcap{}1,rx_pcap={},tx_pcap={}",
-                        2 * number,
-                        input.display(),
-                        output.display()
-                    )
-                }),
-                mtu: None,
-            },
-        ];
+        let directory = Directory::new();
+        let number = 2 * NUMBER.load(Ordering::Relaxed);
+        let file = |name: &str| directory.file(name).display().to_string();
+        write_pcap(&directory.file("in.pcap"), frames);
+        write_pcap(&directory.file("none.pcap"), &[]);
+        let wan = format!("net_pcap{number},rx_pcap={},infinite_rx=1,tx_pcap={}", file("in.pcap"), file("back.pcap"));
+        let lan = match written {
+            true => format!("net_pcap{},rx_pcap={},tx_pcap={}", number + 1, file("none.pcap"), file("out.pcap")),
+            false => format!("net_pcap{},rx_pcap={},tx_pcap=/dev/null", number + 1, file("none.pcap")),
+        };
+        let ports = [("wan", wan), ("lan", lan)].map(|(name, spec)| PortSetup {
+            name: name.into(),
+            spec: PortSpec::parse(&spec).unwrap(),
+            mtu: None,
+        });
         let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };
         let host = Host::start(&ports, options, &eal, Some(enter)).unwrap_or_else(|e| panic!("{e:?}"));
@@ -130,7 +158,7 @@ impl Bench {
             name: name.into(),
             sources: vec![Source::new(name, program)],
             load: LoadOptions::default(),
-            registry: Arc::new(elements::registry()),
+            registry: registry(),
             share: 1,
             interfaces: interfaces.collect(),
         };
@@ -157,49 +185,46 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 /// An ordinary configuration: it does not know that it is a virtual router.
 const FORWARD: &str =
     "FromDevice($DEV0) -> c :: Counter -> Queue -> ToDevice($DEV1); FromDevice($DEV1) -> Discard;";
 
 #[test]
 fn two_routers_get_their_vlans_and_send_with_theirs() {
-    let frames: Vec<_> = (0..40u8).map(|i| frame([10, 20, 30][usize::from(i % 3)], 1, i)).collect();
-    let Some(mut bench) = Bench::new(&frames, false) else { return };
-    // Frames come as soon as there is a router: the second port's routers are there first.
+    let frames: Vec<_> = (0..42u8).map(|i| frame([10, 20, 30][usize::from(i % 3)], 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, true) else { return };
     bench.add("red", FORWARD, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
     bench.add("blue", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
-    drop(
-        bench.until(|host| host.status().iter().map(|r| r.interfaces[1].stats.tx_packets).sum::<u64>() >= 26),
-    );
-    let status = bench.host.status();
-    let undelivered = bench.host.undelivered("wan").unwrap();
-    let received: u64 = status.iter().map(|router| router.interfaces[0].stats.rx_packets).sum();
-    assert_eq!(received + undelivered.nobody_tag, 40, "{status:?} {undelivered:?}");
-    let sent: u64 = status.iter().map(|router| router.interfaces[1].stats.tx_packets).sum();
-    assert_eq!(sent, received);
-    let directory = bench.directory.clone();
+    assert!(bench.until(|host| host.status().iter().all(|r| r.interfaces[1].stats.tx_packets > 200)));
+    for name in ["red", "blue"] {
+        bench.host.router(name).unwrap().pause();
+    }
+    for router in bench.host.status() {
+        // Frames of VLAN 30 are nobody's.
+        assert_eq!(router.interfaces[1].stats.rx_packets, 0, "{router:?}");
+    }
+    assert!(bench.host.undelivered("wan").unwrap().nobody_tag > 200);
     bench.host.remove("red");
     bench.host.remove("blue");
-    let output = directory.join("out.pcap");
-    assert!(bench.until(|_| read_pcap(&output).len() as u64 >= sent || sent == 0));
-    for frame in read_pcap(&output) {
-        let vlan = u16::from_be_bytes([frame[14], frame[15]]);
-        assert_eq!(frame[12..14], [0x81, 0], "{frame:?}");
+    let Bench { host, directory, _alone } = bench;
+    drop(host);
+    let sent = read_pcap(&directory.file("out.pcap"));
+    let back = read_pcap(&directory.file("back.pcap"));
+    assert!(sent.len() > 400 && back.is_empty(), "{} {}", sent.len(), back.len());
+    let mut seen = [0; 2];
+    for frame in sent {
         // 10 goes out as 11, 20 as 21; the last byte says which it was.
-        assert_eq!(vlan, [11, 21][usize::from(frame[59] % 3)], "{frame:?}");
+        let router = usize::from(frame[59] % 3);
+        assert_eq!((frame.len(), &frame[12..16]), (60, &[0x81, 0, 0, [11, 21][router]][..]), "{frame:?}");
+        seen[router] += 1;
     }
+    assert!(seen.iter().all(|n| *n > 200), "{seen:?}");
 }
 
 #[test]
 fn routers_come_and_go_while_another_forwards() {
     let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
-    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
     bench.add("stays", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
     for _ in 0..20 {
         bench.add("guest", FORWARD, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
@@ -219,7 +244,7 @@ fn routers_come_and_go_while_another_forwards() {
 
 #[test]
 fn two_claims_of_one_tag_with_one_address_and_a_wrong_program_change_nothing() {
-    let Some(mut bench) = Bench::new(&[frame(10, 1, 0)], true) else { return };
+    let Some(mut bench) = Bench::new(&[frame(10, 1, 0)], false) else { return };
     bench.add("first", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
     let error = bench.add("second", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(12))]).unwrap_err();
     assert!(error.contains("second") && error.contains("DEV0"), "{error}");
@@ -235,7 +260,7 @@ fn two_claims_of_one_tag_with_one_address_and_a_wrong_program_change_nothing() {
 #[test]
 fn a_router_is_hot_swapped_alone_and_keeps_its_counts() {
     let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
-    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
     for (name, vlan) in [("a", 10), ("b", 20)] {
         bench.add(name, FORWARD, &[(0, Tag::Vlan(vlan)), (1, Tag::Vlan(vlan + 1))]).unwrap();
     }
@@ -256,4 +281,20 @@ fn a_router_is_hot_swapped_alone_and_keeps_its_counts() {
         assert_eq!(router.interfaces[0].stats.rx_missed, 0, "{router:?}");
         assert!(router.running && router.cycles > 0);
     }
+}
+
+#[test]
+fn a_router_that_panics_stops_alone_and_starts_again() {
+    let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
+    bench.add("good", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    let bad = FORWARD.replace("c :: Counter", "Panics");
+    bench.add("bad", &bad, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
+    let of = |host: &Host, name: &str| host.status().into_iter().find(|r| r.name == name).unwrap();
+    assert!(bench.until(|host| of(host, "bad").failures >= 2), "{:?}", bench.host.status());
+    let before = bench.sent("good");
+    assert!(bench.until(|host| of(host, "good").interfaces[1].stats.tx_packets > before + 10_000));
+    let good = of(&bench.host, "good");
+    assert_eq!((good.failures, good.interfaces[0].stats.rx_missed), (0, 0), "{good:?}");
+    assert!(bench.host.remove("bad"));
 }
