@@ -26,6 +26,7 @@ fn kind(k: Option<PortKind>) -> &'static str {
         Some(PortKind::AfXdp) => "AF_XDP",
         Some(PortKind::AfPacket) => "AF_PACKET",
         Some(PortKind::Device) => "DPDK",
+        Some(PortKind::Virtual) => "virtual",
         None => "none",
     }
 }

@@ -14,7 +14,7 @@ use dpdk::Bell;
 use dpdk::crash::Seated;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(20);
 const SLEEP: Duration = Duration::from_millis(100);
 /// Cycles of a share of one, so that shares divide without loss.
-const PASS: u64 = 1 << 10;
+const PASS: u64 = 1 << 4;
 
 /// What receives and sends for the routers of one thread of a crew.
 pub trait Front: Send {
@@ -91,6 +91,10 @@ struct Guest {
     pass: u64,
     /// It is in the queue of those that run.
     ready: bool,
+    /// It is among those that poll.
+    polls: bool,
+    /// It is among those that wait for descriptors of their own.
+    waits: bool,
     /// The time for which it is in the queue of timers.
     timer: Option<u64>,
     /// An element has panicked: it does not run any more.
@@ -160,11 +164,16 @@ impl std::fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// Starts a thread for each front. `enter` is called by each thread first.
+    /// Starts a thread for each front. `enter` is called by each thread first. If `fair`, of the routers that
+    /// have work the one runs first that has used the least of its share; else they run in turn.
     ///
     /// # Errors
     /// A thread cannot be started; those that were started end again.
-    pub fn start(fronts: Vec<Box<dyn Front>>, enter: Option<ThreadSetup>) -> Result<Self, String> {
+    pub fn start(
+        fronts: Vec<Box<dyn Front>>,
+        enter: Option<ThreadSetup>,
+        fair: bool,
+    ) -> Result<Self, String> {
         let mut this = Self { threads: Vec::new() };
         for (number, front) in fronts.into_iter().enumerate() {
             let desk = Arc::new(Desk {
@@ -178,7 +187,7 @@ impl Crew {
             let body = move || {
                 let _guard = enter.map(|f| f(WorkerId(number)));
                 let _ = own.thread.set(std::thread::current());
-                CrewThread::new(number, own, front).run();
+                CrewThread::new(number, own, front, fair).run();
             };
             match std::thread::Builder::new().name(format!("worker-{number}")).spawn(body) {
                 Ok(handle) => this.threads.push((desk, Some(handle))),
@@ -219,6 +228,8 @@ impl Crew {
                 share: u64::from(share.max(1)),
                 pass: 0,
                 ready: false,
+                polls: false,
+                waits: false,
                 timer: None,
                 failed: false,
             };
@@ -239,14 +250,51 @@ impl Drop for Crew {
     }
 }
 
+/// The routers that run next.
+enum Ready {
+    /// In the order in which they got work.
+    InTurn(Vec<u32>),
+    /// The one first that has used the least of its share.
+    LeastUsed(BinaryHeap<Reverse<(u64, u32)>>),
+}
+
+impl Ready {
+    fn push(&mut self, pass: u64, router: u32) {
+        match self {
+            Ready::InTurn(all) => all.push(router),
+            Ready::LeastUsed(all) => all.push(Reverse((pass, router))),
+        }
+    }
+    fn is_empty(&self) -> bool {
+        match self {
+            Ready::InTurn(all) => all.is_empty(),
+            Ready::LeastUsed(all) => all.is_empty(),
+        }
+    }
+    /// Moves all to `turns`, which is empty.
+    fn take(&mut self, turns: &mut Vec<u32>) {
+        match self {
+            Ready::InTurn(all) => std::mem::swap(all, turns),
+            Ready::LeastUsed(all) => {
+                while let Some(Reverse((_, router))) = all.pop() {
+                    turns.push(router);
+                }
+            }
+        }
+    }
+}
+
 /// One thread of a crew.
 struct CrewThread {
     number: usize,
     desk: Arc<Desk>,
     front: Box<dyn Front>,
-    guests: HashMap<u32, Box<Guest>>,
-    /// Routers that run next, the least used first.
-    ready: BinaryHeap<Reverse<(u64, u32)>>,
+    /// By the number of the router.
+    guests: Vec<Option<Box<Guest>>>,
+    /// Routers that run next.
+    ready: Ready,
+    /// Those of this round, and the packets' receivers, kept for their memory.
+    turns: Vec<u32>,
     /// When timers of routers are due, in nanoseconds.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     /// Those that wait for descriptors of their own.
@@ -259,13 +307,14 @@ struct CrewThread {
 }
 
 impl CrewThread {
-    fn new(number: usize, desk: Arc<Desk>, front: Box<dyn Front>) -> Self {
+    fn new(number: usize, desk: Arc<Desk>, front: Box<dyn Front>, fair: bool) -> Self {
         Self {
             number,
             desk,
             front,
-            guests: HashMap::new(),
-            ready: BinaryHeap::new(),
+            guests: Vec::new(),
+            ready: if fair { Ready::LeastUsed(BinaryHeap::new()) } else { Ready::InTurn(Vec::new()) },
+            turns: Vec::new(),
             timers: BinaryHeap::new(),
             waiting: Vec::new(),
             polling: Vec::new(),
@@ -301,13 +350,12 @@ impl CrewThread {
                 self.wake(self.polling[at]);
             }
             // Those that become ready meanwhile wait for the next round, so that the front is not starved.
-            let mut turns: Vec<u32> = Vec::with_capacity(self.ready.len());
-            while let Some(Reverse((_, router))) = self.ready.pop() {
-                turns.push(router);
-            }
-            for router in turns {
+            let mut turns = std::mem::take(&mut self.turns);
+            self.ready.take(&mut turns);
+            for router in turns.drain(..) {
                 worked |= self.serve(router);
             }
+            self.turns = turns;
             worked |= self.front.flush();
             if worked || !self.ready.is_empty() {
                 (idle_since, nap) = (None, NAP);
@@ -331,13 +379,17 @@ impl CrewThread {
                     guest.worker.core.seat = seated.seat();
                     let _ = guest.worker.mailbox.seat.set(seated.seat());
                     guest.pass = self.pass;
-                    self.guests.insert(router, guest);
+                    let at = router as usize;
+                    if self.guests.len() <= at {
+                        self.guests.resize_with(at + 1, || None);
+                    }
+                    self.guests[at] = Some(guest);
                     self.wake(router);
                 }
                 Order::Call(router) => self.wake(router),
                 Order::Leave(router, back) => {
                     self.forget(router);
-                    if let Some(guest) = self.guests.remove(&router) {
+                    if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::take) {
                         // Whoever wants it waits.
                         let _ = back.send(Box::new(guest.worker));
                     }
@@ -349,20 +401,20 @@ impl CrewThread {
 
     /// It runs in this round or in the next.
     fn wake(&mut self, router: u32) {
-        let Some(guest) = self.guests.get_mut(&router).filter(|guest| !guest.ready && !guest.failed) else {
-            return;
-        };
+        let guest = self.guests.get_mut(router as usize).and_then(Option::as_mut);
+        let Some(guest) = guest.filter(|guest| !guest.ready && !guest.failed) else { return };
         guest.ready = true;
         // Who has slept does not get the time that it has not used.
         guest.pass = guest.pass.max(self.pass);
-        self.ready.push(Reverse((guest.pass, router)));
+        self.ready.push(guest.pass, router);
     }
 
     /// Wakes the routers whose timers are due; whether there are any.
     fn start_due(&mut self) -> bool {
         let mut any = false;
         while let Some(&Reverse((at, router))) = self.timers.peek() {
-            let Some(guest) = self.guests.get_mut(&router).filter(|guest| guest.timer == Some(at)) else {
+            let guest = self.guests.get_mut(router as usize).and_then(Option::as_mut);
+            let Some(guest) = guest.filter(|guest| guest.timer == Some(at)) else {
                 // It has another time meanwhile, or has left.
                 self.timers.pop();
                 continue;
@@ -380,7 +432,7 @@ impl CrewThread {
 
     /// Runs a router for a while. Returns whether it had work.
     fn serve(&mut self, router: u32) -> bool {
-        let Some(guest) = self.guests.get_mut(&router) else { return false };
+        let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else { return false };
         guest.ready = false;
         self.pass = self.pass.max(guest.pass);
         let before = dpdk::cycles();
@@ -400,7 +452,6 @@ impl CrewThread {
             return true;
         };
         self.front.collect(router);
-        let guest = self.guests.get_mut(&router).expect("it has just run");
         let timer = guest.worker.next_wake();
         if timer != guest.timer {
             guest.timer = timer;
@@ -411,9 +462,14 @@ impl CrewThread {
             None => (true, false),
             Some(mut descriptors) => (false, descriptors.next().is_some()),
         };
-        set_in(&mut self.polling, router, polls && !worked);
-        set_in(&mut self.waiting, router, waits && !worked);
-        if worked {
+        // With work left it runs again in any case.
+        let more = worked && !guest.worker.settled;
+        if polls != guest.polls || waits != guest.waits {
+            (guest.polls, guest.waits) = (polls, waits);
+            set_in(&mut self.polling, router, polls);
+            set_in(&mut self.waiting, router, waits);
+        }
+        if more {
             self.wake(router);
         }
         worked
@@ -433,7 +489,7 @@ impl CrewThread {
             *nap = (*nap * 2).min(LONGEST_NAP);
         }
         if let Some(Reverse((at, router))) = self.timers.peek()
-            && let Some(guest) = self.guests.get(router)
+            && let Some(Some(guest)) = self.guests.get(*router as usize)
         {
             let left = at.saturating_sub(guest.worker.core.clock.now_ns());
             limit = limit.min(Duration::from_nanos(left));
@@ -448,7 +504,7 @@ impl CrewThread {
         if self.desk.pending.load(Ordering::Acquire) {
             return bell.get_up();
         }
-        let own = self.waiting.iter().filter_map(|router| self.guests.get(router));
+        let own = self.waiting.iter().filter_map(|router| self.guests.get(*router as usize)?.as_ref());
         let own = own.flat_map(|guest| guest.worker.core.wakers().into_iter().flatten());
         bell.sleep(descriptors.into_iter().flatten().chain(own), limit);
     }

@@ -119,6 +119,8 @@ pub struct Worker {
     /// Whether a descriptor ended the last sleep, and there was no work since: the descriptor may stay
     /// readable for ever.
     in_vain: bool,
+    /// Whether the last round ended because no task found work any more.
+    pub(crate) settled: bool,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -135,6 +137,7 @@ impl Worker {
             idle_since: None,
             nap: NAP,
             in_vain: false,
+            settled: false,
             slept: Duration::ZERO,
         }
     }
@@ -168,6 +171,7 @@ impl Worker {
             }
             worked |= found;
             runs += tasks;
+            self.settled = !found;
             if !found || runs >= least {
                 break;
             }
@@ -180,6 +184,7 @@ impl Worker {
                 let Some((slot, id)) = self.core.timers.pop_due(now) else { break };
                 self.core.run_timer(&self.graph, slot, id);
                 worked = true;
+                self.settled = false;
             }
         }
         worked

@@ -3,7 +3,6 @@
 use crate::board::{Board, Change, Interface};
 use crate::side::{BURST, Side};
 use dpdk::Batch;
-use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ pub(crate) struct SharedPorts {
     board: Arc<Board>,
     /// By the number of their frames' owner.
     interfaces: Vec<Option<Interface>>,
-    /// The owner numbers of each router's interfaces.
-    of_router: HashMap<u32, Vec<u32>>,
+    /// The owner numbers of each router's interfaces, by its number.
+    of_router: Vec<Vec<u32>>,
     sent: Batch,
 }
 
@@ -26,7 +25,7 @@ impl SharedPorts {
             sides,
             board,
             interfaces: Vec::new(),
-            of_router: HashMap::new(),
+            of_router: Vec::new(),
             sent: Batch::with_capacity(BURST),
         }
     }
@@ -40,11 +39,17 @@ impl SharedPorts {
                     if self.interfaces.len() <= at {
                         self.interfaces.resize_with(at + 1, || None);
                     }
-                    self.of_router.entry(interface.router).or_default().push(owner);
+                    let router = interface.router as usize;
+                    if self.of_router.len() <= router {
+                        self.of_router.resize_with(router + 1, Vec::new);
+                    }
+                    self.of_router[router].push(owner);
                     self.interfaces[at] = Some(interface);
                 }
                 Change::Remove(router) => {
-                    for owner in self.of_router.remove(&router).unwrap_or_default() {
+                    for owner in
+                        self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
+                    {
                         self.interfaces[owner as usize] = None;
                     }
                 }
@@ -81,7 +86,7 @@ impl runtime::Front for SharedPorts {
     }
 
     fn collect(&mut self, router: u32) {
-        let Some(owners) = self.of_router.get(&router) else { return };
+        let Some(owners) = self.of_router.get(router as usize) else { return };
         for owner in owners {
             let Some(Some(interface)) = self.interfaces.get_mut(*owner as usize) else { continue };
             while interface.port.take(self.thread, BURST, &mut self.sent) > 0 {

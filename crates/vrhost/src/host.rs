@@ -128,9 +128,8 @@ pub struct Host {
     boards: Vec<Arc<Board>>,
     ports: Vec<HostPort>,
     options: Options,
-    /// Numbers of routers and of owners of frames are not used again at once, so that what was on its way to
-    /// a removed one cannot reach another.
-    next_router: u32,
+    /// Which numbers of routers and of owners of frames are in use.
+    numbers: Vec<bool>,
     owners: Vec<bool>,
     bell: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -180,7 +179,7 @@ impl Host {
             let sides = sides.map_err(|e| vec![e])?.into_iter().flatten().collect();
             fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board))));
         }
-        let crew = Crew::start(fronts, enter).map_err(|e| vec![e])?;
+        let crew = Crew::start(fronts, enter, false).map_err(|e| vec![e])?;
         let options = Options { workers: threads, threads: true, hotswap: true, ..options };
         Ok(Self {
             routers: BTreeMap::new(),
@@ -188,7 +187,7 @@ impl Host {
             boards,
             ports: opened,
             options,
-            next_router: 0,
+            numbers: Vec::new(),
             owners: Vec::new(),
             bell: Arc::default(),
         })
@@ -239,18 +238,16 @@ impl Host {
         true
     }
 
-    fn free_owner(&mut self) -> u32 {
-        let at = self.owners.iter().position(|used| !used).unwrap_or_else(|| {
-            self.owners.push(false);
-            self.owners.len() - 1
-        });
-        self.owners[at] = true;
-        at as u32
+    fn launch(&mut self, setup: &RouterSetup) -> Result<Running, Diagnostics> {
+        let number = free_number(&mut self.numbers);
+        let launched = self.launch_as(setup, number);
+        if launched.is_err() {
+            self.numbers[number as usize] = false;
+        }
+        launched
     }
 
-    fn launch(&mut self, setup: &RouterSetup) -> Result<Running, Diagnostics> {
-        let number = self.next_router;
-        self.next_router = self.next_router.wrapping_add(1);
+    fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
         let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
         let mut encaps = Vec::new();
@@ -275,7 +272,7 @@ impl Host {
         let bell = Arc::clone(&self.bell);
         router.hub().also_ring(Box::new(move || ring(&bell)));
         for ((interface, encap), (port, owner)) in setup.interfaces.iter().zip(encaps).zip(&mut interfaces) {
-            *owner = self.free_owner();
+            *owner = free_number(&mut self.owners);
             let known = Interface { router: number, port: Arc::clone(port), side: interface.port, encap };
             for board in &self.boards {
                 board.post(Change::Add(*owner, known.clone()));
@@ -311,6 +308,10 @@ impl Host {
         }
         self.boards.iter().for_each(|board| board.post(Change::Remove(number)));
         drop(router);
+        // Its threads have let it go, so that its number means another router from here on.
+        if let Some(used) = self.numbers.get_mut(number as usize) {
+            *used = false;
+        }
         for (port, owner) in interfaces {
             port.withdraw();
             if let Some(used) = self.owners.get_mut(owner as usize) {
@@ -434,6 +435,16 @@ impl Drop for Host {
             hosted.running.into_iter().for_each(|running| self.end(running));
         }
     }
+}
+
+/// The lowest number that is not in use.
+fn free_number(used: &mut Vec<bool>) -> u32 {
+    let at = used.iter().position(|used| !used).unwrap_or_else(|| {
+        used.push(false);
+        used.len() - 1
+    });
+    used[at] = true;
+    at as u32
 }
 
 fn ring(bell: &(Mutex<bool>, Condvar)) {

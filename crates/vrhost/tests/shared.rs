@@ -130,9 +130,15 @@ impl Bench {
         let file = |name: &str| directory.file(name).display().to_string();
         write_pcap(&directory.file("in.pcap"), frames);
         write_pcap(&directory.file("none.pcap"), &[]);
-        let wan = format!("net_pcap{number},rx_pcap={},infinite_rx=1,tx_pcap={}", file("in.pcap"), file("back.pcap"));
+        let wan = format!(
+            "net_pcap{number},rx_pcap={},infinite_rx=1,tx_pcap={}",
+            file("in.pcap"),
+            file("back.pcap")
+        );
         let lan = match written {
-            true => format!("net_pcap{},rx_pcap={},tx_pcap={}", number + 1, file("none.pcap"), file("out.pcap")),
+            true => {
+                format!("net_pcap{},rx_pcap={},tx_pcap={}", number + 1, file("none.pcap"), file("out.pcap"))
+            }
             false => format!("net_pcap{},rx_pcap={},tx_pcap=/dev/null", number + 1, file("none.pcap")),
         };
         let ports = [("wan", wan), ("lan", lan)].map(|(name, spec)| PortSetup {

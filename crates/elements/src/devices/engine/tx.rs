@@ -5,7 +5,7 @@ use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::port;
 use super::queues::Queues;
 use crate::prelude::*;
-use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
+use dpdk::{Port, PortConfig, PortKind, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -167,6 +167,10 @@ impl Sender {
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
+        if self.port.get().is_some_and(|port| port.kind() == PortKind::Virtual) {
+            // Whoever takes the packets gathers those of several routers.
+            self.timeout_ns = 0;
+        }
         if let Some(lanes) = self.port.lanes().cloned() {
             if let Some(&Lane::Ring { to }) = lanes.send.get(self.worker) {
                 self.ring = Some((WorkerId(to), self.exchange.producer(self.worker, to)));
