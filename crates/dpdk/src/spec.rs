@@ -22,6 +22,8 @@ pub enum PortSpec {
     Id(u16),
     /// A Linux interface.
     Interface(String),
+    /// An interface of a virtual router, `virtual:ROUTER/INTERFACE`, by what is behind the colon.
+    Virtual(String),
 }
 
 impl PortSpec {
@@ -34,6 +36,13 @@ impl PortSpec {
         }
         if text.bytes().any(|byte| byte == 0 || byte.is_ascii_control()) {
             return wrong("it has control characters");
+        }
+        if let Some(name) = text.strip_prefix("virtual:") {
+            return if name.is_empty() || name.contains([' ', ',']) {
+                wrong("an interface of a virtual router is virtual:ROUTER/INTERFACE")
+            } else {
+                Ok(PortSpec::Virtual(name.to_owned()))
+            };
         }
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return match text.parse() {
@@ -68,7 +77,7 @@ impl PortSpec {
         match self {
             PortSpec::Pci { address, .. } => Some(address),
             PortSpec::Vdev(devargs) => devargs.split(',').next(),
-            PortSpec::Id(_) | PortSpec::Interface(_) => None,
+            PortSpec::Id(_) | PortSpec::Interface(_) | PortSpec::Virtual(_) => None,
         }
     }
 }
@@ -91,6 +100,7 @@ impl fmt::Display for PortSpec {
             PortSpec::Pci { address, devargs } => write!(f, "{address}{devargs}"),
             PortSpec::Vdev(text) | PortSpec::Interface(text) => f.write_str(text),
             PortSpec::Id(id) => id.fmt(f),
+            PortSpec::Virtual(name) => write!(f, "virtual:{name}"),
         }
     }
 }
@@ -124,20 +134,31 @@ mod tests {
         assert_eq!(parse("eth0"), PortSpec::Interface("eth0".into()));
         assert_eq!(parse("br-lan.7"), PortSpec::Interface("br-lan.7".into()));
         assert_eq!(parse("net0"), PortSpec::Interface("net0".into()));
+        assert_eq!(parse("virtual:blue/DEV0"), PortSpec::Virtual("blue/DEV0".into()));
     }
 
     #[test]
     fn what_is_none() {
-        for text in
-            ["", " ", "65536", "eth0,x=1", "an interface", "a/b", "0000:03:00.8:", "0123456789abcdef", "a\0b"]
-        {
+        for text in [
+            "",
+            " ",
+            "65536",
+            "eth0,x=1",
+            "an interface",
+            "a/b",
+            "0000:03:00.8:",
+            "0123456789abcdef",
+            "a\0b",
+            "virtual:",
+            "virtual:a b",
+        ] {
             assert!(PortSpec::parse(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn text_and_back() {
-        for text in ["0000:03:00.0,a=b", "net_pcap0,rx_pcap=/a,infinite_rx=1", "7", "eth0"] {
+        for text in ["0000:03:00.0,a=b", "net_pcap0,rx_pcap=/a,infinite_rx=1", "7", "eth0", "virtual:a/b"] {
             assert_eq!(parse(text).to_string(), text);
         }
     }

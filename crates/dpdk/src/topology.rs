@@ -117,7 +117,7 @@ impl Topology {
         let file = match spec {
             PortSpec::Pci { address, .. } => self.root.join("bus/pci/devices").join(address),
             PortSpec::Interface(name) => self.root.join("class/net").join(name).join("device"),
-            PortSpec::Vdev(_) | PortSpec::Id(_) => return None,
+            PortSpec::Vdev(_) | PortSpec::Id(_) | PortSpec::Virtual(_) => return None,
         };
         // -1: it has none.
         text(file.join("numa_node")).parse().ok()
@@ -135,7 +135,7 @@ impl Topology {
                 Some((rx as u16, rx as u16))
             }
             PortSpec::Vdev(devargs) => virtual_queues(devargs),
-            PortSpec::Pci { .. } | PortSpec::Id(_) => None,
+            PortSpec::Pci { .. } | PortSpec::Id(_) | PortSpec::Virtual(_) => None,
         }
     }
 

@@ -92,6 +92,9 @@ impl Opening<'_> {
     pub(super) fn device(&mut self) -> Result<(u16, Option<BusDevice>), Error> {
         match self.spec {
             PortSpec::Interface(_) => Err(self.error("opening it", "it is not a DPDK device")),
+            PortSpec::Virtual(_) => {
+                Err(self.error("opening it", "only a host of virtual routers has such ports"))
+            }
             PortSpec::Id(id) => {
                 // SAFETY: takes any number.
                 if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {
