@@ -15,6 +15,7 @@ use clusterctl::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
 use launch::output;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vrctl::{EXAMPLES as VR_EXAMPLES, VrArgs};
 
 /// A parallel software router: runs Click configurations on every core and NIC queue of a server.
 #[derive(Parser)]
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Start, show, change and stop a cluster: several servers that act as one router.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
+    /// Virtual routers: many routers on one host, each with its own program, interfaces and share.
+    #[command(after_help = VR_EXAMPLES)]
+    Vr(VrArgs),
     /// Simulate a cluster: throughput, loss, fairness, load of links and servers, queues, latency, order.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<SimArgs>),

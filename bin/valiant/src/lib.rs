@@ -15,8 +15,8 @@
 //! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
-//! The crate `clusterctl` is `valiant cluster`. Below all of them is the crate `launch`, a router as a
-//! process, which the commands that run routers share. Read `run.rs` first.
+//! The crate `clusterctl` is `valiant cluster`, and `vrctl` is `valiant vr`. Below all of them is the crate
+//! `launch`, a router as a process, which the commands that run routers share. Read `run.rs` first.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -75,6 +75,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Gen(args) => (args.log.clone(), true),
         Command::Sink(args) => (args.log.clone(), true),
         Command::Cluster(args) => (args.log.clone(), true),
+        Command::Vr(args) => (args.log.clone(), true),
         _ => (LogArgs::default(), true),
     };
     let _logging = logging::start(&log, limited);
@@ -85,6 +86,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Check(args) => check::check(&registry, &args),
         Command::PlanCores(args) => cores::plan_cores(&registry, &args),
         Command::Cluster(args) => clusterctl::cluster(&registry, &args),
+        Command::Vr(args) => vrctl::vr(&registry, &args),
         Command::Plan(args) => capacity::plan_cluster(&args),
         Command::Sim(args) => sim::simulate(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),

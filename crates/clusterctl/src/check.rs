@@ -2,10 +2,9 @@
 
 use crate::args::JsonFile;
 use crate::key::key_is_good;
-use crate::outcome::Failure;
 use crate::process::{local, taken};
 use crate::program::{check_node, load};
-use launch::output;
+use launch::{Failure, output};
 use runtime::Registry;
 use serde_json::json;
 use std::process::ExitCode;

@@ -3,11 +3,12 @@
 use crate::args::{SomeNodes, UpArgs};
 use crate::file::{Cluster, Node};
 use crate::key::{key_is_good, warn_of_open_key};
-use crate::outcome::{Failure, Outcome, conclude};
+use crate::outcome::{Outcome, conclude};
 use crate::process::{
     ANSWER, FORBIDDEN, Running, beside, connect, is_silent, local, make_directory, node, runs, taken,
 };
 use crate::program::{check_node, configuration, load};
+use launch::Failure;
 use runtime::Registry;
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -8,15 +8,15 @@ mod read;
 mod reader;
 #[cfg(test)]
 mod tests;
-mod text;
 
 pub(crate) use model::{
     Cluster, EtcdSettings, Link, LinkKind, Node, Port, Route, Topology, Vxlan, broadcast,
 };
 
-use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap};
+use lang::{Diagnostics, NameDb, Source};
+use launch::settings;
 use reader::Reader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 impl Cluster {
     /// Reads a cluster file.
@@ -24,18 +24,8 @@ impl Cluster {
     /// # Errors
     /// All errors of the file.
     pub(crate) fn load(path: &Path) -> Result<Self, Diagnostics> {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|e| {
-            let mut diags = Diagnostics::new();
-            diags.push(
-                Diagnostic::error(None, format!("{name}: {}", launch::reason(&e)))
-                    .with_help("conf/rb4.toml is an example of a cluster file"),
-            );
-            diags
-        })?;
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let dir = absolute.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-        Self::parse(&name, &String::from_utf8_lossy(&bytes), &dir)
+        let (source, dir) = settings::load(path, "conf/rb4.toml is an example of a cluster file")?;
+        Self::parse(&source.name, &source.text, &dir)
     }
 
     /// What a text describes; the paths in it start at `dir`.
@@ -43,13 +33,11 @@ impl Cluster {
     /// # Errors
     /// All errors of the file.
     pub(crate) fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Diagnostics> {
-        let mut map = SourceMap::new();
-        map.add(&Source::new(name, text));
         let mut reader = Reader { diags: Diagnostics::new(), dir, names: NameDb::new() };
-        let cluster = text::read(text, &mut reader.diags).map(|raw| reader.cluster(raw));
+        let help = "conf/rb4.toml is an example, doc/cluster.md has all keys";
+        let cluster = settings::read(text, help, &mut reader.diags).map(|raw| reader.cluster(raw));
         let mut diags = reader.diags;
-        diags.sort();
-        diags.set_sources(map);
+        settings::finish(&mut diags, &Source::new(name, text));
         match cluster {
             Some(cluster) if !diags.has_errors() => Ok(Self { warnings: diags, ..cluster }),
             _ => Err(diags),

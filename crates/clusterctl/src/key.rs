@@ -1,9 +1,8 @@
 //! The key of a cluster: a file of hexadecimal digits.
 
 use crate::file::Cluster;
-use crate::outcome::{Failure, shortest};
 use cluster::frame::Key;
-use launch::output;
+use launch::{Failure, output, shortest};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;

@@ -1,60 +1,11 @@
-//! Results of a command: failures, the result for each node, exit statuses.
+//! Results of a command: the result for each node, exit statuses.
 
-use lang::Diagnostics;
 use launch::output::print;
 use serde_json::json;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Something was done, but not by all nodes.
 pub(crate) const SOME_DO_NOT_ANSWER: u8 = 3;
-/// Why a command failed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// An error message.
-    Text(String),
-    /// Errors in files.
-    Diagnostics(Box<Diagnostics>),
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Diagnostics> for Failure {
-    fn from(diags: Diagnostics) -> Self {
-        Self::Diagnostics(Box::new(diags))
-    }
-}
-
-impl Failure {
-    pub(crate) fn report(&self) {
-        match self {
-            Self::Text(text) => launch::logging::error(&format!("error: {text}")),
-            Self::Diagnostics(diags) => launch::report(diags),
-        }
-    }
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Diagnostics(diags) => diags.render_plain(diags.sources()).trim_end().to_owned(),
-        }
-    }
-    pub(crate) fn json(&self) -> serde_json::Value {
-        match self {
-            Self::Text(text) => json!({"ok": false, "error": text}),
-            Self::Diagnostics(diags) => json!({"ok": false, "diagnostics": diags.to_json(diags.sources())}),
-        }
-    }
-}
-
-/// A path relative to the working directory, if it is below it.
-pub(crate) fn shortest(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
-}
 
 /// The result for a node.
 pub(crate) struct Outcome {

@@ -1,8 +1,7 @@
 //! The nodes of this machine as processes: their sockets, their files, their devices.
 
 use crate::file::{Cluster, LinkKind, Node};
-use crate::outcome::Failure;
-use launch::Client;
+use launch::{Client, Failure};
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -1,9 +1,9 @@
 //! The program of a cluster, and the check of its nodes' configurations.
 
 use crate::file::{Cluster, Node};
-use crate::outcome::{Failure, shortest};
 use crate::split::ClusterProgram;
 use lang::{Diagnostics, Source};
+use launch::{Failure, shortest};
 use runtime::{Options, Registry, Router};
 use std::path::Path;
 use std::sync::Arc;

@@ -3,10 +3,9 @@
 use crate::args::{RouteArgs, RouteCommand};
 use crate::etcd;
 use crate::file::{Cluster, Node};
-use crate::outcome::{Failure, heard};
+use crate::outcome::heard;
 use crate::show::{ANSWER, unheard};
-use launch::Client;
-use launch::output;
+use launch::{Client, Failure, output};
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 use std::path::Path;

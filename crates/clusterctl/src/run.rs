@@ -3,15 +3,13 @@
 use crate::args::RunNode;
 use crate::file::{Cluster, LinkKind, Node};
 use crate::key::key_is_good;
-use crate::outcome::Failure;
 use crate::process::{ProcessFile, beside, is_silent, local, make_directory};
 use crate::program::{configuration, load};
 use crate::{etcd, process};
 use dpdk::probe::Rights;
 use lang::{LoadOptions, Source};
-use launch::Client;
 use launch::progress::waiting;
-use launch::{Launch, StopSignals};
+use launch::{Client, Failure, Launch, StopSignals};
 use runtime::{Registry, Router};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

@@ -22,7 +22,8 @@ pub enum PortSpec {
     Id(u16),
     /// A Linux interface.
     Interface(String),
-    /// A port without a device, made in this process ([`crate::VirtualPort`]): `virtual:NAME`.
+    /// An interface of a virtual router, `virtual:ROUTER/INTERFACE`, by what is behind the colon: a port without
+    /// a device ([`crate::VirtualPort`]).
     Virtual(String),
 }
 
@@ -37,14 +38,18 @@ impl PortSpec {
         if text.bytes().any(|byte| byte == 0 || byte.is_ascii_control()) {
             return wrong("it has control characters");
         }
+        if let Some(name) = text.strip_prefix("virtual:") {
+            return if name.is_empty() || name.contains([' ', ',']) {
+                wrong("an interface of a virtual router is virtual:ROUTER/INTERFACE")
+            } else {
+                Ok(PortSpec::Virtual(name.to_owned()))
+            };
+        }
         if text.bytes().all(|byte| byte.is_ascii_digit()) {
             return match text.parse() {
                 Ok(id) => Ok(PortSpec::Id(id)),
                 Err(_) => wrong("DPDK port numbers are below 65536"),
             };
-        }
-        if let Some(name) = text.strip_prefix("virtual:") {
-            return Ok(PortSpec::Virtual(name.to_owned()));
         }
         let (name, devargs) = text.split_at(text.find(',').unwrap_or(text.len()));
         if let Some(address) = pci_address(name) {
@@ -135,9 +140,19 @@ mod tests {
 
     #[test]
     fn what_is_none() {
-        for text in
-            ["", " ", "65536", "eth0,x=1", "an interface", "a/b", "0000:03:00.8:", "0123456789abcdef", "a\0b"]
-        {
+        for text in [
+            "",
+            " ",
+            "65536",
+            "eth0,x=1",
+            "an interface",
+            "a/b",
+            "0000:03:00.8:",
+            "0123456789abcdef",
+            "a\0b",
+            "virtual:",
+            "virtual:a b",
+        ] {
             assert!(PortSpec::parse(text).is_err(), "{text}");
         }
     }

@@ -111,6 +111,11 @@ impl Diagnostics {
         self.push(Diagnostic::error(span, message));
     }
 
+    /// Adds an error with a hint.
+    pub fn error_with_help(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        self.push(Diagnostic::error(span, message).with_help(help));
+    }
+
     /// Adds a warning.
     pub fn warning(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
         self.push(Diagnostic::warning(span, message));

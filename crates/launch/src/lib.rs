@@ -6,7 +6,8 @@
 //!    rate limit of messages; a thread that prints; libraries that a configuration names; signals; options of
 //!    where and how workers run; the client of a control socket
 //! 2. `logging`: what is logged, and how
-//! 3. `report`, `output`: messages at start; standard output
+//! 3. `report`, `output`, `failure`, `settings`: messages at start; standard output; why a command failed;
+//!    files in TOML, with the places of all errors
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
 //! 5. `options`: from a command's options to those of the runtime
@@ -16,6 +17,7 @@
 
 mod client;
 pub mod crash;
+mod failure;
 mod library;
 mod limit;
 pub mod logging;
@@ -27,9 +29,11 @@ pub mod progress;
 mod relay;
 mod report;
 pub mod service;
+pub mod settings;
 mod signals;
 
 pub use client::Client;
+pub use failure::{Failure, shortest};
 pub use library::library;
 pub use machine::Machine;
 pub use options::{Launch, WATCHDOG_SECONDS};

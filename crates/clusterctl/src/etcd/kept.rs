@@ -2,8 +2,8 @@
 
 use super::store::{Document, Seen, Store};
 use crate::file::{Cluster, Node};
-use crate::outcome::{Failure, shortest};
 use crate::process::{beside, local};
+use launch::{Failure, shortest};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

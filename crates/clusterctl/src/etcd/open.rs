@@ -3,8 +3,8 @@
 use super::store::{Store, StoreError};
 use crate::file::Cluster;
 use crate::key::secret;
-use crate::outcome::Failure;
 use etcd::Limits;
+use launch::Failure;
 use std::path::Path;
 
 impl From<StoreError> for Failure {

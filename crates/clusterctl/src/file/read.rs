@@ -11,7 +11,8 @@ use super::reader::Reader;
 use cluster::{MAX_NODES, Mode};
 use etcd::{Client, Error, Trust};
 use lang::args::{EtherAddr, IpPrefix};
-use lang::{Diagnostic, Diagnostics, Span};
+use lang::{Diagnostic, Diagnostics};
+use launch::settings::{self, at, is_name};
 use measure::bps::bps;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -30,11 +31,6 @@ const MAX_PREFIX: u8 = 30;
 /// The limits of ClusterLink.
 const EVERY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 const DEAD: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_secs(60);
-
-fn at<T>(spanned: &Spanned<T>) -> Span {
-    let span = spanned.span();
-    Span::new(0, span.start, span.end)
-}
 
 impl Reader<'_> {
     fn rate(&mut self, text: &Spanned<String>) -> u64 {
@@ -172,8 +168,7 @@ impl Reader<'_> {
 
     pub(super) fn cluster(&mut self, raw: RawFile) -> Cluster {
         let name = raw.name.get_ref().clone();
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
+        if !is_name(&name) {
             self.wrong(
                 at(&raw.name),
                 format!("'{name}' is not a valid cluster name"),
@@ -451,23 +446,7 @@ impl Reader<'_> {
     }
 
     fn mac(&mut self, text: &Spanned<String>) -> Option<EtherAddr> {
-        let mac = EtherAddr::literal(text.get_ref());
-        match mac {
-            None => self.wrong(
-                at(text),
-                format!("'{}' is not an Ethernet address", text.get_ref()),
-                "write it as in \"02:00:00:00:00:01\"",
-            ),
-            Some(mac) if mac.0[0] & 1 == 1 => {
-                self.wrong(
-                    at(text),
-                    "a port's address cannot be a multicast address",
-                    "make the first byte even",
-                );
-            }
-            Some(_) => {}
-        }
-        mac
+        settings::mac(text, &mut self.diags)
     }
 
     fn link(&mut self, from: u16, raw: &RawLink) -> Option<Link> {

@@ -1,6 +1,6 @@
 //! Functions that all parts of the reader of cluster files use.
 
-use lang::{Diagnostic, Diagnostics, NameDb, Span};
+use lang::{Diagnostics, NameDb, Span};
 use std::path::Path;
 
 /// Converts written values to their meaning.
@@ -12,6 +12,6 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     pub(super) fn wrong(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        self.diags.push(Diagnostic::error(span, message).with_help(help));
+        self.diags.error_with_help(span, message, help);
     }
 }

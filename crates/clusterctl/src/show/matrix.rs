@@ -4,7 +4,7 @@ use super::interval::{Interval, short};
 use super::outputs::{Output, flow, outputs_text};
 use super::view::{View, observe};
 use crate::args::ShowArgs;
-use crate::outcome::Failure;
+use launch::Failure;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;

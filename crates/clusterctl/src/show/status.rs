@@ -3,7 +3,7 @@
 use super::interval::{FLOWLETS, Interval, Total, c_of, c_text, flowlets_json, short};
 use super::view::{View, linked, observe};
 use crate::args::ShowArgs;
-use crate::outcome::Failure;
+use launch::Failure;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -206,7 +206,10 @@ impl Element for ArpQuerier {
             .list()
             .iter()
             .take_while(|a| {
-                !a.text.starts_with(|c: char| c.is_ascii_uppercase()) || args.names().ip(&a.text).is_some()
+                // A keyword begins with a capital, but so may a name, and an Ethernet address (AA:...).
+                !a.text.starts_with(|c: char| c.is_ascii_uppercase())
+                    || args.names().ip(&a.text).is_some()
+                    || lang::args::EtherAddr::literal(&a.text).is_some()
             })
             .count()
             == 1;
@@ -383,6 +386,15 @@ mod tests {
         let eth = Ethernet::build(us, mac, 0x0806);
         let arp = Arp::reply(mac, from.into(), us, [10, 0, 0, 1].into());
         eth.bytes().iter().chain(arp.bytes()).copied().collect()
+    }
+
+    /// The address is no keyword, whatever letter it begins with.
+    #[test]
+    fn an_address_may_begin_with_a_capital() {
+        let mut b = Bench::with_ports("ARPQuerier(10.0.0.1/24, FA-0-0-0-0-1)", 2, 1);
+        let query = b.push_packet(0, ip_to([10, 0, 0, 9]));
+        let (eth, _) = Ethernet::split(&query[0].1).unwrap();
+        assert_eq!(eth.src(), EtherAddr([0xfa, 0, 0, 0, 0, 1]));
     }
 
     #[test]

@@ -1,10 +1,13 @@
-//! From TOML to a cluster file as it is written.
+//! Files of settings in TOML: reading them with the places of all errors, and values that several kinds of
+//! files have.
 
-use super::raw::RawFile;
-use lang::{Diagnostic, Diagnostics, Span};
-use serde::Deserialize;
+use crate::reason;
+use lang::args::EtherAddr;
+use lang::{Diagnostic, Diagnostics, Source, SourceMap, Span};
+use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 
@@ -15,19 +18,79 @@ const MISSING: &str = "missing field `";
 /// A limit of steps; it allows more errors than anybody fixes at once.
 const STEPS: usize = 1000;
 
+/// The text of a file, and the directory at which relative paths in it start.
+///
+/// # Errors
+/// The file cannot be read; `help` says what to do then.
+pub fn load(path: &Path, help: &str) -> Result<(Source, PathBuf), Diagnostics> {
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).map_err(|e| {
+        let mut diags = Diagnostics::new();
+        diags.push(Diagnostic::error(None, format!("{name}: {}", reason(&e))).with_help(help));
+        diags
+    })?;
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let dir = absolute.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    Ok((Source::new(name, String::from_utf8_lossy(&bytes)), dir))
+}
+
+/// Orders messages about a text and gives them their places in it.
+pub fn finish(diags: &mut Diagnostics, source: &Source) {
+    let mut map = SourceMap::new();
+    map.add(source);
+    diags.sort();
+    diags.set_sources(map);
+}
+
+/// The place of a value.
+#[must_use]
+pub fn at<T>(value: &Spanned<T>) -> Span {
+    let span = value.span();
+    Span::new(0, span.start, span.end)
+}
+
+/// Whether a word can be the name of something that files and sockets are named after.
+#[must_use]
+pub fn is_name(word: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !word.is_empty() && word.len() <= 32 && word.chars().all(good)
+}
+
+/// An Ethernet address of one interface.
+pub fn mac(text: &Spanned<String>, diags: &mut Diagnostics) -> Option<EtherAddr> {
+    let mac = EtherAddr::literal(text.get_ref());
+    match mac {
+        None => diags.error_with_help(
+            at(text),
+            format!("'{}' is not an Ethernet address", text.get_ref()),
+            "write it as in \"02:00:00:00:00:01\"",
+        ),
+        Some(mac) if mac.0[0] & 1 == 1 => {
+            diags.error_with_help(
+                at(text),
+                "a port's address cannot be a multicast address",
+                "make the first byte even",
+            );
+        }
+        Some(_) => {}
+    }
+    mac
+}
+
 /// Reads a text. Reports all errors of syntax; without any, all unknown keys, missing values and values of a
-/// wrong type. Returns no file if there were errors other than unknown keys.
-pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
+/// wrong type; `help` says where the keys are described. Returns nothing if there were errors other than
+/// unknown keys.
+pub fn read<T: DeserializeOwned>(text: &str, help: &str, diags: &mut Diagnostics) -> Option<T> {
     let (mut table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        errors.iter().for_each(|e| diags.push(diagnostic(e)));
+        errors.iter().for_each(|e| diags.push(diagnostic(e, help)));
         return None;
     }
     // Each error is repaired somehow, to find further ones. A value that is put in has a place of its own,
     // beyond the end of the text.
     let mut whole = true;
     for step in 1..=STEPS {
-        let e = match RawFile::deserialize(Deserializer::from(table.clone())) {
+        let e = match T::deserialize(Deserializer::from(table.clone())) {
             Ok(file) => return whole.then_some(file),
             Err(e) => e,
         };
@@ -36,10 +99,10 @@ pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
         let repaired = if place.start > text.len() {
             find(root, &mut |value| value.span() == place).is_some_and(|value| next(value.get_mut()))
         } else if e.message().starts_with(UNKNOWN) {
-            diags.push(diagnostic(&e));
+            diags.push(diagnostic(&e, help));
             forget(root, &place)
         } else if let Some(key) = e.message().strip_prefix(MISSING).and_then(|m| m.split('`').next()) {
-            diags.push(diagnostic(&e));
+            diags.push(diagnostic(&e, help));
             whole = false;
             let lacks = |table: &DeTable<'_>| table.keys().all(|k| k.get_ref() != key);
             let within = find(root, &mut |value| {
@@ -54,7 +117,7 @@ pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
                 table.insert(Spanned::new(beyond.clone(), key), Spanned::new(beyond, value)).is_none()
             })
         } else {
-            diags.push(diagnostic(&e));
+            diags.push(diagnostic(&e, help));
             whole = false;
             find(root, &mut |value| value.span() == place)
                 .map(|value| *value = Spanned::new(beyond, DeValue::String(Cow::Borrowed(""))))
@@ -102,13 +165,13 @@ fn next(value: &mut DeValue<'_>) -> bool {
 }
 
 /// An error of the reader of TOML.
-fn diagnostic(e: &toml::de::Error) -> Diagnostic {
+fn diagnostic(e: &toml::de::Error, help: &str) -> Diagnostic {
     let span = e.span().map(|s| Span::new(0, s.start, s.end));
     let message = e.message().trim();
     let mut quoted = message.split('`').skip(1).step_by(2);
     let problem = Diagnostic::error(span, message);
     if message.starts_with(MISSING) {
-        problem.with_help("conf/rb4.toml is an example, doc/cluster.md has all keys")
+        problem.with_help(help)
     } else if let Some(key) = quoted.next().filter(|_| message.starts_with(UNKNOWN)) {
         problem.with_nearest(key, "the key", quoted)
     } else {

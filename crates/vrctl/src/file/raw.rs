@@ -1,0 +1,83 @@
+//! The host file as it is written, before it is interpreted.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Spanned;
+
+/// The whole file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFile {
+    #[serde(default)]
+    pub(super) host: RawHost,
+    #[serde(default)]
+    pub(super) port: BTreeMap<Spanned<String>, RawPort>,
+    #[serde(default)]
+    pub(super) router: BTreeMap<Spanned<String>, RawRouter>,
+    #[serde(default)]
+    pub(super) link: Vec<RawLink>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHost {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) cores: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) directory: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPort {
+    pub(super) device: Spanned<String>,
+    pub(super) sharing: Option<Spanned<String>>,
+    pub(super) default: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRouter {
+    pub(super) program: Spanned<String>,
+    pub(super) scheme: Option<Spanned<String>>,
+    pub(super) share: Option<Spanned<i64>>,
+    pub(super) owner: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) limits: RawLimits,
+    #[serde(default)]
+    pub(super) variables: BTreeMap<Spanned<String>, Spanned<String>>,
+    #[serde(default)]
+    pub(super) interface: Vec<Spanned<RawInterface>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLimits {
+    pub(super) routes: Option<Spanned<i64>>,
+    pub(super) neighbors: Option<Spanned<i64>>,
+    pub(super) flows: Option<Spanned<i64>>,
+    pub(super) buffers: Option<Spanned<i64>>,
+    pub(super) queue: Option<Spanned<i64>>,
+    pub(super) memory: Option<Spanned<String>>,
+    pub(super) handler_calls: Option<Spanned<i64>>,
+    pub(super) log_lines: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawInterface {
+    pub(super) name: Option<Spanned<String>>,
+    pub(super) port: Option<Spanned<String>>,
+    pub(super) vlan: Option<Spanned<i64>>,
+    pub(super) qinq: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) mpls: Option<Spanned<i64>>,
+    pub(super) vni: Option<Spanned<i64>>,
+    pub(super) queue: Option<Spanned<i64>>,
+    pub(super) whole: Option<Spanned<bool>>,
+    pub(super) mac: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLink {
+    pub(super) ends: Spanned<Vec<Spanned<String>>>,
+}

@@ -1,0 +1,128 @@
+//! The program of a virtual router: an ordinary configuration, with variables from the host file.
+
+use crate::file::VirtualRouter;
+use dpdk::PortSpec;
+use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
+use launch::shortest;
+use runtime::{Options, Registry, Router};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The text of a router's program.
+///
+/// # Errors
+/// It cannot be read.
+pub fn source(router: &VirtualRouter) -> Result<Source, String> {
+    let path = shortest(&router.program);
+    let bytes =
+        std::fs::read(&router.program).map_err(|e| format!("the program {path}: {}", launch::reason(&e)))?;
+    Ok(Source::from_bytes(path, &bytes))
+}
+
+/// What a router's program is loaded with: its variables; libraries beside it.
+#[must_use]
+pub fn load_options(router: &VirtualRouter) -> LoadOptions {
+    LoadOptions { defines: router.defines(), library: Some(launch::library(String::new())) }
+}
+
+/// The result of checking a program.
+#[derive(Debug)]
+pub struct CheckedProgram {
+    /// The number of its elements.
+    pub elements: usize,
+    /// The router's interfaces, by their indices, that the program does not use.
+    pub unused: Vec<usize>,
+    /// Warnings about the program.
+    pub warnings: Diagnostics,
+}
+
+/// Checks a router's program without opening anything. Every device that it names must be an interface of the
+/// router.
+///
+/// # Errors
+/// All errors of the program.
+pub fn check_program(
+    registry: &Arc<Registry>,
+    router: &VirtualRouter,
+    source: Source,
+    workers: usize,
+) -> Result<CheckedProgram, Diagnostics> {
+    let options = Options { check_only: true, hotswap: true, workers: workers.max(1), ..Options::default() };
+    let made = Router::new(&[source], load_options(router), Arc::clone(registry), options)?;
+    let config = made.config();
+    let mut warnings = config.warnings.clone();
+    warnings.append(made.warnings().clone());
+    warnings.set_sources(config.sources.clone());
+    let devices: Vec<PortSpec> = router.interfaces.iter().map(|i| router.device(i)).collect();
+    let mut used = BTreeSet::new();
+    let mut errors = Diagnostics::new();
+    for (one, _) in made.ports() {
+        match devices.iter().position(|device| *device == one.spec) {
+            Some(index) => drop(used.insert(index)),
+            None => {
+                let Some(element) = config.elements.get(one.element) else { continue };
+                let message = format!(
+                    "{} :: {} uses {}, which is not an interface of this router",
+                    element.name, element.class, one.spec
+                );
+                let names: Vec<String> = router.interfaces.iter().map(|i| format!("${}", i.name)).collect();
+                errors.push(
+                    Diagnostic::error(element.span, message)
+                        .with_help(format!("in the host file, its interfaces are {}", names.join(", "))),
+                );
+            }
+        }
+    }
+    if !errors.is_empty() {
+        errors.append(warnings);
+        errors.sort();
+        errors.set_sources(config.sources.clone());
+        return Err(errors);
+    }
+    let unused = (0..devices.len()).filter(|index| !used.contains(index)).collect();
+    Ok(CheckedProgram { elements: made.elements().len(), unused, warnings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::HostFile;
+    use std::path::Path;
+
+    fn checked(program: &str) -> Result<CheckedProgram, String> {
+        let text = "[port.p]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\n[router.blue.variables]\nLIMIT = \"7\"\n\
+                    [[router.blue.interface]]\nport = \"p\"\n[[router.blue.interface]]\nport = \"p\"\nvlan = 7\n";
+        let host = HostFile::parse("edge.toml", text, Path::new("/conf"))
+            .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));
+        let source = Source::new("p.click", program);
+        check_program(&Arc::new(elements::registry()), &host.routers[0], source, 2)
+            .map_err(|d| d.render(d.sources(), false))
+    }
+
+    #[test]
+    fn programs_get_their_interfaces_and_variables() {
+        let text = "define($DEV0 eth7, $MAC0 1:1:1:1:1:1);\n\
+                    FromDevice($DEV0) -> HostEtherFilter($MAC0) -> Queue($LIMIT) -> ToDevice($DEV1);";
+        let good = checked(text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((good.elements, good.unused.as_slice()), (4, &[][..]));
+        let unused = checked("FromDevice($DEV1) -> Discard;").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(unused.unused, [0]);
+    }
+
+    /// What a program may not: devices of the machine and of other routers.
+    #[test]
+    fn programs_use_only_their_own_interfaces() {
+        for device in ["eth0", "virtual:red/DEV0", "virtual:blue/DEV2", "net_null0", "0000:03:00.0", "0"] {
+            let errors = checked(&format!("FromDevice($DEV0) -> Discard;\nFromDevice({device}) -> Discard;"))
+                .map(drop)
+                .unwrap_err();
+            let message = format!("FromDevice uses {device}, which is not an interface of this router");
+            assert!(errors.contains("p.click:2: ") && errors.contains(&message), "{errors}");
+            assert!(errors.contains("its interfaces are $DEV0, $DEV1"), "{errors}");
+        }
+        let all = checked("FromDevice(eth0) -> Queue -> ToDevice(eth1);").map(drop).unwrap_err();
+        assert_eq!(all.matches("not an interface").count(), 2, "{all}");
+        let wrong = checked("FromDevice($DEV0) -> Discrad; Idle -> Discard(1 2);").map(drop).unwrap_err();
+        assert!(wrong.contains("p.click:1: ") && wrong.contains("'Discard' has a similar name"), "{wrong}");
+    }
+}
