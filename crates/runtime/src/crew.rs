@@ -40,8 +40,8 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
-    /// Takes what a router has sent.
-    fn collect(&mut self, router: u32);
+    /// Takes what a router has sent; appends the numbers of other routers that have got some of it to `woken`.
+    fn collect(&mut self, router: u32, woken: &mut Vec<u32>);
     /// Sends what was taken; the end of a round. Returns whether packets are left that wait for a port.
     fn flush(&mut self) -> bool;
     /// Descriptors that are readable when packets have come; `None`: the ports must be polled.
@@ -295,6 +295,7 @@ struct CrewThread {
     ready: Ready,
     /// Those of this round, and the packets' receivers, kept for their memory.
     turns: Vec<u32>,
+    woken: Vec<u32>,
     /// When timers of routers are due, in nanoseconds.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     /// Those that wait for descriptors of their own.
@@ -315,6 +316,7 @@ impl CrewThread {
             guests: Vec::new(),
             ready: if fair { Ready::LeastUsed(BinaryHeap::new()) } else { Ready::InTurn(Vec::new()) },
             turns: Vec::new(),
+            woken: Vec::new(),
             timers: BinaryHeap::new(),
             waiting: Vec::new(),
             polling: Vec::new(),
@@ -451,7 +453,13 @@ impl CrewThread {
             self.forget(router);
             return true;
         };
-        self.front.collect(router);
+        let mut woken = std::mem::take(&mut self.woken);
+        self.front.collect(router, &mut woken);
+        woken.drain(..).for_each(|router| self.wake(router));
+        self.woken = woken;
+        let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else {
+            return worked;
+        };
         let timer = guest.worker.next_wake();
         if timer != guest.timer {
             guest.timer = timer;

@@ -14,7 +14,7 @@ use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vrhost::{Host, InterfaceSetup, PortSetup, RouterSetup};
+use vrhost::{Connection, Host, InterfaceSetup, PortSetup, RouterSetup};
 
 const FORWARD: &str = "FromDevice($DEV0) -> Queue(512) -> ToDevice($DEV1); FromDevice($DEV1) -> Discard;";
 /// Frames in the file.
@@ -84,8 +84,10 @@ fn main() {
             interfaces: (0..2u16)
                 .map(|port| InterfaceSetup {
                     name: format!("DEV{port}"),
-                    port: port.into(),
-                    tag: if whole { Tag::None } else { Tag::Vlan(2 + 2 * n as u16 + port) },
+                    below: Connection::Port(
+                        port.into(),
+                        if whole { Tag::None } else { Tag::Vlan(2 + 2 * n as u16 + port) },
+                    ),
                     mac: [2, 0, 0, 0, 1, port as u8],
                     default: false,
                 })

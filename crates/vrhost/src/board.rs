@@ -12,10 +12,18 @@ pub(crate) struct Interface {
     /// The number of its router.
     pub(crate) router: u32,
     pub(crate) port: Arc<VirtualPort>,
-    /// The number of the physical port below it.
-    pub(crate) side: usize,
-    /// Puts the tag on what is sent.
-    pub(crate) encap: Encap,
+    pub(crate) below: Below,
+}
+
+/// Where the packets of a virtual interface come from and go to.
+#[derive(Clone)]
+pub(crate) enum Below {
+    /// A physical port, by its number; and what puts the tag on what is sent.
+    Port(usize, Encap),
+    /// The interface at the other end of a virtual link: the link's number, and which end this one is.
+    Link(u32, usize),
+    /// Nowhere.
+    Nothing,
 }
 
 /// A change of the interfaces.

@@ -1,8 +1,9 @@
 //! What receives and sends for the virtual routers of one thread.
 
-use crate::board::{Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface};
 use crate::side::{BURST, Side};
-use dpdk::Batch;
+use dpdk::{Batch, Packet};
+use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ pub(crate) struct SharedPorts {
     interfaces: Vec<Option<Interface>>,
     /// The owner numbers of each router's interfaces, by its number.
     of_router: Vec<Vec<u32>>,
+    /// The owner numbers at the ends of each virtual link.
+    links: HashMap<u32, [Option<u32>; 2]>,
     sent: Batch,
 }
 
@@ -26,6 +29,7 @@ impl SharedPorts {
             board,
             interfaces: Vec::new(),
             of_router: Vec::new(),
+            links: HashMap::new(),
             sent: Batch::with_capacity(BURST),
         }
     }
@@ -44,13 +48,21 @@ impl SharedPorts {
                         self.of_router.resize_with(router + 1, Vec::new);
                     }
                     self.of_router[router].push(owner);
+                    if let Below::Link(link, end) = interface.below {
+                        self.links.entry(link).or_default()[end] = Some(owner);
+                    }
                     self.interfaces[at] = Some(interface);
                 }
                 Change::Remove(router) => {
                     for owner in
                         self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
                     {
-                        self.interfaces[owner as usize] = None;
+                        let gone = self.interfaces[owner as usize].take();
+                        if let Some(Below::Link(link, end)) = gone.map(|gone| gone.below)
+                            && let Some(ends) = self.links.get_mut(&link)
+                        {
+                            ends[end] = None;
+                        }
                     }
                 }
             }
@@ -85,14 +97,30 @@ impl runtime::Front for SharedPorts {
         received
     }
 
-    fn collect(&mut self, router: u32) {
+    fn collect(&mut self, router: u32, woken: &mut Vec<u32>) {
         let Some(owners) = self.of_router.get(router as usize) else { return };
         for owner in owners {
-            let Some(Some(interface)) = self.interfaces.get_mut(*owner as usize) else { continue };
+            let Some(Some(interface)) = self.interfaces.get(*owner as usize) else { continue };
             while interface.port.take(self.thread, BURST, &mut self.sent) > 0 {
-                interface.encap.put_on(&mut self.sent);
-                if let Some(side) = self.sides.get_mut(interface.side) {
-                    side.send(&mut self.sent);
+                match &interface.below {
+                    Below::Port(side, encap) => {
+                        encap.put_on(&mut self.sent);
+                        if let Some(side) = self.sides.get_mut(*side) {
+                            side.send(&mut self.sent);
+                        }
+                    }
+                    Below::Link(link, end) => {
+                        let peer = self.links.get(link).and_then(|ends| ends[1 - end]);
+                        let peer = peer.and_then(|peer| self.interfaces.get(peer as usize)?.as_ref());
+                        if let Some(peer) = peer {
+                            // What one router has noted on its packets is not for the other.
+                            self.sent.iter_mut().for_each(Packet::forget_annotations);
+                            peer.port.put(self.thread, &mut self.sent);
+                            peer.port.lose(self.thread, &mut self.sent);
+                            woken.push(peer.router);
+                        }
+                    }
+                    Below::Nothing => {}
                 }
                 self.sent.clear();
             }

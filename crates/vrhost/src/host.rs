@@ -1,6 +1,6 @@
 //! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
 
-use crate::board::{Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
 use crate::side::{Losses, Side};
 use demux::{Claim, Encap, Table, Tag};
@@ -16,6 +16,8 @@ use tracing::{error, info, warn};
 
 /// Packets that wait at a virtual interface for one worker of its router.
 const ROOM: usize = 512;
+/// Largest network packet of a virtual link, in bytes.
+const LINK_MTU: u32 = 1500;
 /// The longest sleep of the control thread.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// How long a router that has failed waits before it starts again, at first and at most.
@@ -40,14 +42,23 @@ pub struct PortSetup {
 pub struct InterfaceSetup {
     /// Its name: the program's variable that has the device.
     pub name: String,
-    /// The number of the physical port.
-    pub port: usize,
-    /// What tells its frames.
-    pub tag: Tag,
+    /// Where its packets come from and go to.
+    pub below: Connection,
     /// Its address.
     pub mac: [u8; 6],
     /// Whether frames that nobody claims are its.
     pub default: bool,
+}
+
+/// Where the packets of a virtual interface come from and go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// A physical port, by its number, and what tells its frames there.
+    Port(usize, Tag),
+    /// One end (0 or 1) of the virtual link with this number.
+    Link(u32, usize),
+    /// Nothing.
+    Nothing,
 }
 
 /// A virtual router.
@@ -238,6 +249,22 @@ impl Host {
         true
     }
 
+    /// What is below an interface, and the MTU there.
+    fn below(&self, interface: &InterfaceSetup) -> Result<(Below, u32), String> {
+        match interface.below {
+            Connection::Port(port, tag) => {
+                let Some(below) = self.ports.get(port) else {
+                    return Err(format!("there is no port {port}"));
+                };
+                let encap = Encap::new(tag, None).map_err(|e| e.to_string())?;
+                Ok((Below::Port(port, encap), below.port.mtu()))
+            }
+            Connection::Link(link, end @ 0..2) => Ok((Below::Link(link, end), LINK_MTU)),
+            Connection::Link(_, end) => Err(format!("a link has no end {end}")),
+            Connection::Nothing => Ok((Below::Nothing, LINK_MTU)),
+        }
+    }
+
     fn launch(&mut self, setup: &RouterSetup) -> Result<Running, Diagnostics> {
         let number = free_number(&mut self.numbers);
         let launched = self.launch_as(setup, number);
@@ -250,17 +277,11 @@ impl Host {
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
         let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
-        let mut encaps = Vec::new();
+        let mut belows = Vec::new();
         for interface in &setup.interfaces {
-            let Some(below) = self.ports.get(interface.port) else {
-                return Err(message(format!("{}: there is no port {}", setup.name, interface.port)));
-            };
-            let encap = Encap::new(interface.tag, None);
-            encaps.push(
-                encap.map_err(|e| message(format!("{}: interface {}: {e}", setup.name, interface.name)))?,
-            );
+            let (below, mtu) = self.below(interface).map_err(|e| wrong(setup, interface, &e))?;
+            belows.push(below);
             let name = format!("{}/{}", setup.name, interface.name);
-            let mtu = below.port.mtu();
             let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), ROOM)
                 .map_err(|e| message(e.to_string()))?;
             load.defines.push((interface.name.clone(), format!("virtual:{name}")));
@@ -271,9 +292,9 @@ impl Host {
         let (mut router, usage) = Router::hosted(&setup.sources, load, registry, self.options.clone(), crew)?;
         let bell = Arc::clone(&self.bell);
         router.hub().also_ring(Box::new(move || ring(&bell)));
-        for ((interface, encap), (port, owner)) in setup.interfaces.iter().zip(encaps).zip(&mut interfaces) {
+        for (below, (port, owner)) in belows.into_iter().zip(&mut interfaces) {
             *owner = free_number(&mut self.owners);
-            let known = Interface { router: number, port: Arc::clone(port), side: interface.port, encap };
+            let known = Interface { router: number, port: Arc::clone(port), below };
             for board in &self.boards {
                 board.post(Change::Add(*owner, known.clone()));
             }
@@ -282,15 +303,16 @@ impl Host {
         let running = Running { router, usage, number, interfaces, since: Instant::now() };
         // Last of all frames come.
         for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
-            let table = &self.ports[interface.port].table;
-            let claim = Claim { tag: interface.tag, mac: Some(interface.mac) };
+            let Connection::Port(port, tag) = interface.below else { continue };
+            let table = &self.ports[port].table;
+            let claim = Claim { tag, mac: Some(interface.mac) };
             let claimed = table.claim(claim, *owner).and_then(|()| match interface.default {
                 true => table.set_default(Some(*owner)),
                 false => Ok(()),
             });
             if let Err(e) = claimed {
                 self.end(running);
-                return Err(message(format!("{}: interface {}: {e}", setup.name, interface.name)));
+                return Err(wrong(setup, interface, &e.to_string()));
             }
         }
         Ok(running)
@@ -450,6 +472,11 @@ fn free_number(used: &mut Vec<bool>) -> u32 {
 fn ring(bell: &(Mutex<bool>, Condvar)) {
     *bell.0.lock().ignore_poison() = true;
     bell.1.notify_all();
+}
+
+/// A message about a router's interface.
+fn wrong(setup: &RouterSetup, interface: &InterfaceSetup, reason: &str) -> Diagnostics {
+    message(format!("{}: interface {}: {reason}", setup.name, interface.name))
 }
 
 fn message(text: String) -> Diagnostics {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use vrhost::{Host, InterfaceSetup, PortSetup, RouterSetup};
+use vrhost::{Connection, Host, InterfaceSetup, PortSetup, RouterSetup};
 
 static ALONE: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -155,8 +155,7 @@ impl Bench {
     fn add(&mut self, name: &str, program: &str, interfaces: &[(usize, Tag)]) -> Result<(), String> {
         let interfaces = interfaces.iter().enumerate().map(|(at, (port, tag))| InterfaceSetup {
             name: format!("DEV{at}"),
-            port: *port,
-            tag: *tag,
+            below: Connection::Port(*port, *tag),
             mac: [2, 0, 0, 0, 1, at as u8],
             default: false,
         });

@@ -180,6 +180,13 @@ impl Packet {
         *self.common_mut().transport = at;
     }
 
+    /// Has the packet be without annotations, as one that has just been received.
+    #[inline]
+    pub fn forget_annotations(&mut self) {
+        // SAFETY: a live mbuf; without these flags nobody reads what they stand for.
+        unsafe { (*self.mbuf.as_ptr()).ol_flags &= !(FIRST_LINE | ANNO_VALID) };
+    }
+
     /// Clears the offsets of the three headers.
     #[inline]
     pub fn clear_headers(&mut self) {
@@ -214,5 +221,16 @@ mod tests {
         assert_eq!(packet.transport_header(), None);
         packet.clear_headers();
         assert_eq!(packet.network_header(), None);
+    }
+
+    #[test]
+    fn forgotten_annotations_have_their_defaults() {
+        let mut packet = Packet::from_bytes(&[0; 60]).unwrap();
+        packet.set_network_header(14, 20);
+        packet.anno_mut().set_packet_type(crate::PacketType::Multicast);
+        packet.set_mac_header(0);
+        packet.forget_annotations();
+        assert_eq!((packet.network_header(), packet.mac_header()), (None, None));
+        assert_eq!(packet.anno().packet_type(), crate::Anno::DEFAULT.packet_type());
     }
 }
