@@ -45,6 +45,53 @@ Examples:
   valiant vr check conf/virtual-routers.toml
   valiant vr check conf/virtual-routers.toml --json | jq '.routers[].interfaces[].mac'")]
     Check(JsonFile),
+    /// Run a host: open its ports and run all its routers, until it is interrupted.
+    #[command(after_help = "\
+Routers whose program is wrong do not run; the others do. Each router has a control socket in the host's directory, DIRECTORY/ROUTER.sock, which belongs to the router's owner.
+
+Examples:
+  valiant vr run conf/virtual-routers.toml
+  valiant read --socket /run/valiant/edge/blue.sock list")]
+    Run(RunHost),
+    /// Show the routers and the ports of a running host: rates, time used and due, losses.
+    Status(JsonFile),
+    /// Have a running host read its file again, and do the difference: routers are added and removed, changed programs are hot-swapped. All or nothing.
+    Apply(JsonFile),
+    /// Start a router of the host file at a running host.
+    Add(NamedRouter),
+    /// Stop a router of a running host.
+    Remove(NamedRouter),
+    /// End a running host.
+    Down(HostFileArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct RunHost {
+    /// The host file.
+    pub(crate) file: PathBuf,
+    /// The most memory for packet buffers, in MB.
+    #[arg(long, value_name = "MB")]
+    pub(crate) memory: Option<usize>,
+    /// Do not use hugepages.
+    #[arg(long)]
+    pub(crate) no_huge: bool,
+    /// Further arguments for DPDK's EAL.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) eal: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct NamedRouter {
+    /// The host file.
+    pub(crate) file: PathBuf,
+    /// The router.
+    pub(crate) router: String,
+}
+
+#[derive(Args)]
+pub(crate) struct HostFileArgs {
+    /// The host file.
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Args)]

@@ -6,16 +6,20 @@
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
 //! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
 //!    check
-//! 3. `check`: the commands
+//! 3. `socket`: requests to a running host
+//! 4. `check`, `run`, `commands`: the commands
 //!
 //! Read `file/model.rs` first. This crate forwards no packets and knows no element class.
 #![forbid(unsafe_code)]
 
 mod args;
 mod check;
+mod commands;
 mod file;
 mod machine;
 mod program;
+mod run;
+mod socket;
 
 pub use args::{EXAMPLES, VrArgs};
 pub use file::{
@@ -27,7 +31,9 @@ pub use program::{CheckedProgram, check_program, load_options, source};
 
 use args::VrCommand;
 use launch::progress::waiting;
+use run::Failure;
 use runtime::Registry;
+use socket::Request;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -40,5 +46,19 @@ pub fn vr(registry: &Arc<Registry>, args: &VrArgs) -> ExitCode {
                 waiting(false, "checking the programs", || check::Checked::new(registry, &args.file));
             checked.show(args.json)
         }
+        VrCommand::Run(args) => ended(run::run(registry, args)),
+        VrCommand::Status(args) => ended(commands::status(args)),
+        VrCommand::Apply(args) => ended(commands::apply(args)),
+        VrCommand::Add(args) => ended(commands::change(args, &Request::Add(args.router.clone()))),
+        VrCommand::Remove(args) => ended(commands::change(args, &Request::Remove(args.router.clone()))),
+        VrCommand::Down(args) => ended(commands::down(args)),
     }
+}
+
+/// The exit status of a command.
+fn ended(result: Result<ExitCode, Failure>) -> ExitCode {
+    result.unwrap_or_else(|failure| {
+        failure.report();
+        ExitCode::FAILURE
+    })
 }

@@ -38,7 +38,7 @@ pub struct PortSetup {
 }
 
 /// A virtual interface of a router.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSetup {
     /// Its name: the program's variable that has the device.
     pub name: String,
@@ -143,6 +143,7 @@ pub struct Host {
     numbers: Vec<bool>,
     owners: Vec<bool>,
     bell: Arc<(Mutex<bool>, Condvar)>,
+    started: Instant,
 }
 
 impl Host {
@@ -201,6 +202,7 @@ impl Host {
             numbers: Vec::new(),
             owners: Vec::new(),
             bell: Arc::default(),
+            started: Instant::now(),
         })
     }
 
@@ -220,6 +222,53 @@ impl Host {
     #[must_use]
     pub fn undelivered(&self, name: &str) -> Option<demux::Counts> {
         self.ports.iter().find(|port| port.name == name).map(|port| port.table.counts())
+    }
+
+    /// When it was started.
+    #[must_use]
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// How many threads run the routers.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.crew.threads()
+    }
+
+    /// What wakes the thread that drives the host.
+    pub fn ringer(&self) -> impl Fn() + Send + use<> {
+        let bell = Arc::clone(&self.bell);
+        move || ring(&bell)
+    }
+
+    /// Whether a router that is there differs from `setup` in its program at most; `None`: it is not there.
+    #[must_use]
+    pub fn only_program_differs(&self, setup: &RouterSetup) -> Option<bool> {
+        let known = &self.routers.get(&setup.name)?.setup;
+        Some(
+            known.share == setup.share
+                && known.load.defines == setup.load.defines
+                && known.interfaces == setup.interfaces,
+        )
+    }
+
+    /// Gives a router another program; elements of the same name and class keep their state. Returns whether
+    /// it differs from the one that it has.
+    ///
+    /// # Errors
+    /// The program is wrong; the router goes on with the one that it has.
+    pub fn change_program(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
+        let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
+        let Some(hosted) = self.routers.get_mut(&setup.name) else {
+            return Err(message(format!("there is no virtual router '{}'", setup.name)));
+        };
+        let differs = text(&hosted.setup) != text(&setup);
+        if let (true, Some(running), Some(program)) = (differs, &mut hosted.running, setup.sources.first()) {
+            running.router.hotswap(program.clone())?;
+        }
+        hosted.setup = setup;
+        Ok(differs)
     }
 
     /// A router's handlers and elements.

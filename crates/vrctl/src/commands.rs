@@ -1,0 +1,170 @@
+//! Commands that ask a running host.
+
+use crate::args::{HostFileArgs, JsonFile, NamedRouter};
+use crate::run::{Failure, host_socket, read};
+use crate::socket::{Request, ask};
+use launch::output::print;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The stretch over which rates are measured.
+const STRETCH: Duration = Duration::from_millis(500);
+
+fn asked(file: &Path, request: &Request) -> Result<Value, Failure> {
+    Ok(ask(&host_socket(&read(file)?), request)?)
+}
+
+/// `valiant vr status`.
+pub(crate) fn status(args: &JsonFile) -> Result<ExitCode, Failure> {
+    let before = asked(&args.file, &Request::Status)?;
+    std::thread::sleep(STRETCH);
+    let mut now = asked(&args.file, &Request::Status)?;
+    add_rates(&before, &mut now);
+    print(&if args.json { format!("{now}\n") } else { table(&now) });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant vr apply`.
+pub(crate) fn apply(args: &JsonFile) -> Result<ExitCode, Failure> {
+    let done = asked(&args.file, &Request::Apply)?;
+    if args.json {
+        print(&format!("{done}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names = |key: &str| -> Vec<&str> {
+        done[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let mut text = String::new();
+    for (key, what) in [
+        ("added", "added"),
+        ("removed", "removed"),
+        ("swapped", "program changed, state kept"),
+        ("restarted", "started anew"),
+    ] {
+        for name in names(key) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name}: {what}");
+        }
+    }
+    print(if text.is_empty() { "nothing has changed\n" } else { &text });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant vr add` and `valiant vr remove`.
+pub(crate) fn change(args: &NamedRouter, request: &Request) -> Result<ExitCode, Failure> {
+    asked(&args.file, request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant vr down`.
+pub(crate) fn down(args: &HostFileArgs) -> Result<ExitCode, Failure> {
+    asked(&args.file, &Request::Down)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_default()
+}
+
+/// Adds to each router its packets a second and its part of the processors' time, by the change since `before`.
+fn add_rates(before: &Value, now: &mut Value) {
+    let seconds = number(&now["seconds"]) - number(&before["seconds"]);
+    let cycles = (number(&now["cycles"]) - number(&before["cycles"])) * number(&now["threads"]);
+    let shares: f64 =
+        now["routers"].as_array().into_iter().flatten().map(|router| number(&router["share"])).sum();
+    let sum = |router: &Value, key: &str| -> f64 {
+        router["interfaces"].as_array().into_iter().flatten().map(|interface| number(&interface[key])).sum()
+    };
+    let known = before["routers"].as_array().cloned().unwrap_or_default();
+    for router in now["routers"].as_array_mut().into_iter().flatten() {
+        let Some(old) = known.iter().find(|old| old["name"] == router["name"]) else { continue };
+        if seconds <= 0.0 || cycles <= 0.0 {
+            continue;
+        }
+        for (key, rate) in
+            [("received", "received_pps"), ("sent", "sent_pps"), ("lost_queue_full", "lost_pps")]
+        {
+            router[rate] = ((sum(router, key) - sum(old, key)).max(0.0) / seconds).round().into();
+        }
+        router["time"] = ((number(&router["cycles"]) - number(&old["cycles"])).max(0.0) / cycles).into();
+        router["time_due"] = (number(&router["share"]) / shares.max(1.0)).into();
+    }
+}
+
+/// The routers and the ports as a table.
+fn table(status: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        out,
+        "{:<16} {:<8} {:>5} {:>12} {:>12} {:>10} {:>7} {:>7}  state",
+        "router", "scheme", "share", "received/s", "sent/s", "lost/s", "time", "due"
+    );
+    for router in status["routers"].as_array().into_iter().flatten() {
+        let failures = number(&router["failures"]);
+        let state = match (router["running"].as_bool(), failures > 0.0) {
+            (Some(true), false) => "runs".to_owned(),
+            (Some(true), true) => format!("runs, has failed {failures} times"),
+            _ => format!("waits after failure {failures}"),
+        };
+        let _ = writeln!(
+            out,
+            "{:<16} {:<8} {:>5} {:>12} {:>12} {:>10} {:>6.1}% {:>6.1}%  {state}",
+            text(&router["name"]),
+            text(&router["scheme"]),
+            number(&router["share"]),
+            number(&router["received_pps"]),
+            number(&router["sent_pps"]),
+            number(&router["lost_pps"]),
+            number(&router["time"]) * 100.0,
+            number(&router["time_due"]) * 100.0,
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\n{:<16} {:<16} {:>14} {:>14} {:>10} {:>16} {:>10}",
+        "port", "device", "received", "sent", "missed", "for nobody", "malformed"
+    );
+    for port in status["ports"].as_array().into_iter().flatten() {
+        let _ = writeln!(
+            out,
+            "{:<16} {:<16} {:>14} {:>14} {:>10} {:>16} {:>10}",
+            text(&port["name"]),
+            text(&port["device"]),
+            number(&port["received"]),
+            number(&port["sent"]),
+            number(&port["missed"]),
+            number(&port["nobody_has_the_tag"]) + number(&port["nobody_has_the_address"]),
+            number(&port["malformed"]),
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rates_are_of_the_stretch_between_two_looks() {
+        let look = |cycles: u64, received: u64, used: u64| {
+            json!({"cycles": cycles, "seconds": cycles as f64 / 1000.0, "threads": 2, "ports": [], "routers": [
+                {"name": "a", "scheme": "shared", "share": 3, "cycles": used, "running": true, "failures": 0,
+                 "interfaces": [{"received": received, "sent": 0, "lost_queue_full": 1}]},
+                {"name": "b", "scheme": "shared", "share": 1, "cycles": 0, "running": false, "failures": 2, "interfaces": []},
+            ]})
+        };
+        let (before, mut now) = (look(1000, 50, 100), look(3000, 450, 1100));
+        add_rates(&before, &mut now);
+        let a = &now["routers"][0];
+        assert_eq!((number(&a["received_pps"]), number(&a["lost_pps"])), (200.0, 0.0));
+        assert_eq!((number(&a["time"]), number(&a["time_due"])), (0.25, 0.75));
+        let text = table(&now);
+        assert!(text.contains("25.0%") && text.contains("waits after failure 2"), "{text}");
+    }
+}

@@ -1,0 +1,131 @@
+"""`valiant vr`: two virtual routers in one process share two interfaces; each has hosts on both."""
+
+import json
+import pathlib
+import subprocess
+from typing import Any
+
+from harness import Plain, case, check, equal, ping, wait_for
+from lab import Lab, Namespace, Process, the_binary
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "conf" / "vr-blue.click"
+
+
+class Host:
+    """A running host with the virtual routers `blue` (10.1, 10.2) and `red` (10.3, 10.4) between two Linux hosts."""
+
+    def __init__(self, lab: Lab):
+        self.gate, self.left, self.right = (lab.namespace(name) for name in "glr")
+        lab.veth(self.gate, "eth0", self.left, "eth0")
+        lab.veth(self.gate, "eth1", self.right, "eth0")
+        for net, host, other in ((1, self.left, 2), (2, self.right, 1), (3, self.left, 4), (4, self.right, 3)):
+            host.ip("addr", "add", f"10.{net}.0.2/24", "dev", "eth0")
+            host.ip("route", "add", f"10.{other}.0.0/24", "via", f"10.{net}.0.1", "src", f"10.{net}.0.2")
+        self.lab, self.file = lab, lab.dir / "edge.toml"
+        self.program = lab.dir / "router.click"
+        self.program.write_text(PROGRAM.read_text())
+        self.write(("blue", 1), ("red", 3))
+        self.process: Process = self.gate.popen(the_binary(), "vr", "run", self.file, "--no-huge", log="vr.log")
+        wait_for("the host's socket", lambda: (lab.dir / "run" / "host.control").exists(), 10)
+        wait_for("the routers", lambda: len(self.status()["routers"]) == 2, 5)
+
+    def write(self, *routers: tuple[str, int], extra: str = "") -> None:
+        """The host file, with each router and the first of its two networks."""
+        text = f'[host]\ncores = [0]\ndirectory = "{self.lab.dir}/run"\n'
+        text += '[port.left]\ndevice = "eth0"\n[port.right]\ndevice = "eth1"\n'
+        for name, net in routers:
+            text += f'[router.{name}]\nprogram = "router.click"\n[router.{name}.variables]\nUPLINK = "10.{net}.0.2"\n'
+            for number in range(2):
+                at = f"10.{net + number}.0"
+                text += f'IP{number} = "{at}.1"\nNET{number} = "{at}.0/24"\nBCAST{number} = "{at}.255"\n'
+            for port in ("left", "right"):
+                text += f'[[router.{name}.interface]]\nport = "{port}"\n'
+        self.file.write_text(text + extra)
+
+    def vr(self, command: str, *args: str) -> str:
+        """The output of `valiant vr COMMAND FILE ARGS`."""
+        return self.gate.sh(the_binary(), "vr", command, self.file, *args)
+
+    def fails(self, command: str, *args: str) -> str:
+        """What a command that must fail says."""
+        words = self.gate.command(the_binary(), "vr", command, self.file, *args)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+        check(done.returncode == 1, f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stderr
+
+    def status(self) -> dict[str, Any]:
+        """`valiant vr status --json`."""
+        status: dict[str, Any] = json.loads(self.vr("status", "--json"))
+        return status
+
+    def handler(self, router: str, name: str) -> str:
+        """A read handler of a router, by its own socket."""
+        return self.gate.sh(the_binary(), "read", "--socket", self.lab.dir / "run" / f"{router}.sock", name).strip()
+
+
+def stream(host: Namespace, to: str, count: int = 400) -> Process:
+    """A ping that sends a packet each 5 ms."""
+    return host.popen("ping", "-q", "-i", "0.005", "-c", str(count), "-W", "1", to, stdout=subprocess.PIPE, text=True)
+
+
+def lost(process: Process) -> int:
+    """How many answers a stream has missed."""
+    out, _ = process.communicate(timeout=20)
+    words = next(line for line in out.splitlines() if "transmitted" in line).split()
+    return int(words[0]) - int(words[3])
+
+
+@case(Plain, seconds=60)
+def two_share_two_interfaces_and_come_and_go_alone(lab: Lab) -> None:
+    host = Host(lab)
+    for to in ("10.2.0.2", "10.4.0.2"):
+        wait_for(f"a ping to {to}", lambda to=to: ping(host.left, to), 5)
+    route = host.left.sh("traceroute", "-n", "-q", "1", "-w", "1", "10.4.0.2")
+    check("10.3.0.1" in route and "10.1.0.1" not in route, route)
+    # Each answers for its own address alone, although both see the broadcasts.
+    neighbors = {line.split()[0]: line.split()[4] for line in host.left.sh("ip", "neigh").splitlines() if "lladdr" in line}
+    check(neighbors["10.1.0.1"] != neighbors["10.3.0.1"], neighbors)
+    for router in host.status()["routers"]:
+        check(router["running"] and router["interfaces"][0]["received"] > 0, router)
+
+    flow = stream(host.left, "10.2.0.2")
+    for _ in range(5):
+        host.vr("remove", "red")
+        check(not ping(host.left, "10.4.0.2"), "red answers after it was removed")
+        host.vr("add", "red")
+        wait_for("red", lambda: ping(host.left, "10.4.0.2"), 3)
+    equal(lost(flow), 0, "packets lost by blue while red went and came")
+    check("no virtual router 'green' runs here" in host.fails("remove", "green"), "removing what is not there")
+    check("has no router 'green'" in host.fails("add", "green"), "adding what is not in the file")
+
+
+@case(Plain, seconds=60)
+def apply_does_the_difference_or_nothing(lab: Lab) -> None:
+    host = Host(lab)
+    wait_for("blue", lambda: ping(host.left, "10.2.0.2"), 5)
+    wait_for("red", lambda: ping(host.left, "10.4.0.2"), 5)
+    check("nothing has changed" in host.vr("apply"), "an apply without a change")
+    # A wrong program: nothing is done, although the rest of the file has a change.
+    good = host.program.read_text()
+    host.program.write_text(good.replace("ICMPPingResponder", "ICMPPingResponde"))
+    host.write(("blue", 1))
+    check("ICMPPingResponde" in host.fails("apply"), "a wrong program")
+    equal([r["name"] for r in host.status()["routers"]], ["blue", "red"], "the routers after a wrong program")
+    # A changed program: hot-swapped under traffic, with its state.
+    host.program.write_text(good.replace("rt[3] -> Discard;", "rt[3] -> other :: Counter -> Discard;"))
+    host.write(("blue", 1), ("red", 3))
+    flow = stream(host.left, "10.2.0.2")
+    told = host.vr("apply")
+    check("blue: program changed" in told and "red: program changed" in told, told)
+    equal(lost(flow), 0, "packets lost by a hot swap")
+    equal(host.handler("blue", "other.count"), "0", "the new element")
+    host.write(("blue", 1))
+    equal(host.vr("apply"), "red: removed\n", "what apply says")
+    check(ping(host.left, "10.2.0.2") and not ping(host.left, "10.4.0.2"), "blue alone")
+    host.write(("blue", 1), extra='[router.blue]\nprogram = "x"\n')
+    check("edge.toml:" in host.fails("apply"), "a wrong file")
+    host.write(("blue", 1))
+    host.vr("down")
+    equal(host.process.wait(timeout=10), 0, "the exit status")
+    equal(list((lab.dir / "run").iterdir()), [], "what is left")
+    check("no host runs" in host.fails("status"), "a host that has ended")
