@@ -207,29 +207,28 @@ mod scalar {
 
     /// Turns headers into next hops; in a large table it loads the headers itself.
     #[inline(always)]
-    fn each<const LEAST: usize, const MOST: usize>(
+    fn each<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
-        large: bool,
     ) {
         // No branch depends on what was loaded. Entries that are not final, groups and zero, are not
         // positive.
         let mut open = [0u8; BLOCK];
         let mut open_len = 0;
-        for addr in addrs.iter().take(if large { AHEAD } else { 0 }) {
+        for addr in addrs.iter().take(if LARGE { AHEAD } else { 0 }) {
             table.prefetch(line(*addr));
         }
         for (i, (addr, entry)) in addrs.iter().zip(entries.iter_mut()).enumerate() {
-            if large {
+            if LARGE {
                 table.prefetch(line(*addrs.get(i + AHEAD).unwrap_or(addr)));
                 *entry = table.load(line(*addr));
                 fence(Acquire);
             }
             let at = place(*entry, *addr);
             let e = table.load_masked(at);
-            if large {
+            if LARGE {
                 table.prefetch(if e & GROUP != 0 { in_group(e, *addr) } else { at });
             }
             open[open_len % BLOCK] = i as u8;
@@ -257,30 +256,28 @@ mod scalar {
     /// [`each`] with an instruction that counts bits.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[target_feature(enable = "popcnt")]
-    fn each_popcnt<const LEAST: usize, const MOST: usize>(
+    fn each_popcnt<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
-        large: bool,
     ) {
-        each(table, addrs, entries, default, large);
+        each::<LARGE, _, _>(table, addrs, entries, default);
     }
 
     #[inline]
-    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
+    pub(super) fn hops<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
-        large: bool,
     ) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if is_x86_feature_detected!("popcnt") {
             // SAFETY: the processor has the instruction.
-            return unsafe { each_popcnt(table, addrs, entries, default, large) };
+            return unsafe { each_popcnt::<LARGE, _, _>(table, addrs, entries, default) };
         }
-        each(table, addrs, entries, default, large);
+        each::<LARGE, _, _>(table, addrs, entries, default);
     }
 
     #[inline]
@@ -291,11 +288,12 @@ mod scalar {
         default: u32,
         large: bool,
     ) {
-        if !large {
-            headers(table, addrs, out);
-            fence(Acquire);
+        if large {
+            return hops::<true, _, _>(table, addrs, out, default);
         }
-        hops(table, addrs, out, default, large);
+        headers(table, addrs, out);
+        fence(Acquire);
+        hops::<false, _, _>(table, addrs, out, default);
     }
 }
 
@@ -645,6 +643,6 @@ mod avx2 {
                 _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_blendv_epi8(hops, default_hops, none));
             }
         }
-        scalar::hops(table, rest, out_rest, default, false);
+        scalar::hops::<false, _, _>(table, rest, out_rest, default);
     }
 }
