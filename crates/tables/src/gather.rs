@@ -6,6 +6,12 @@
 //! misses in flight as it can; apart from that, wide registers save instructions. Which instructions there
 //! are is found out once, at run time.
 //!
+//! In a *large* table, where most lines are not in the processor's own cache, prefetches come first: those of
+//! all lines before the first pass (with ordinary instructions, some addresses ahead), and, except with AVX2,
+//! those of groups as soon as their numbers are known. They wait for nothing and take one instruction each,
+//! while a gather, or a load whose result is used, fills the processor's window until the data comes. Where
+//! lines are in the cache they would only cost time.
+//!
 //! This module holds all `unsafe` that wide instructions need. Its invariants: a [`Kernel`] exists only where
 //! the processor has its instructions; every index is below the table's length, all of which can be read
 //! ([`Zeroed`]): it has 24 bits, which every table has room for, or is cut to the table's mask. Loads are
@@ -98,45 +104,36 @@ impl Kernel {
         }
     }
 
-    /// Fills `entries`, as long as `addrs`, with the headers of the lines.
+    /// Fills `hops`, as long as `addrs`, with the next hops of these addresses, at most [`BLOCK`]; `large`
+    /// says what kind of table it is.
     #[inline]
-    pub(crate) fn headers<const LEAST: usize, const MOST: usize>(
+    pub(crate) fn look_up<const LEAST: usize, const MOST: usize>(
         self,
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
-        entries: &mut [u32],
+        hops: &mut [u32],
+        default: u32,
+        large: bool,
     ) {
         const { assert!(LEAST >= 1 << 24 && MOST <= 1 << 31) };
         match self.0 {
-            Width::Scalar => scalar::headers(table, addrs, entries),
+            Width::Scalar => scalar::look_up(table, addrs, hops, default, large),
             // SAFETY: the kernel exists, so the processor has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx2 => unsafe { avx2::headers(table, addrs, entries) },
+            Width::Avx2 => unsafe { avx2::look_up(table, addrs, hops, default, large) },
             // SAFETY: as above.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx512 => unsafe { avx512::headers(table, addrs, entries) },
+            Width::Avx512 => unsafe { avx512::look_up(table, addrs, hops, default, large) },
         }
     }
+}
 
-    /// Turns these headers, of at most [`BLOCK`] addresses, into next hops.
-    #[inline]
-    pub(crate) fn hops<const LEAST: usize, const MOST: usize>(
-        self,
-        table: &Zeroed<LEAST, MOST>,
-        addrs: &[u32],
-        entries: &mut [u32],
-        default: u32,
-    ) {
-        const { assert!(LEAST >= 1 << 24 && MOST <= 1 << 31) };
-        match self.0 {
-            Width::Scalar => scalar::hops(table, addrs, entries, default),
-            // SAFETY: the kernel exists, so the processor has the instructions.
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx2 => unsafe { avx2::hops(table, addrs, entries, default) },
-            // SAFETY: as above.
-            #[cfg(all(target_arch = "x86_64", not(miri)))]
-            Width::Avx512 => unsafe { avx512::hops(table, addrs, entries, default) },
-        }
+/// Begins to load the lines of these addresses.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn prefetch_lines<const LEAST: usize, const MOST: usize>(table: &Zeroed<LEAST, MOST>, addrs: &[u32]) {
+    for addr in addrs {
+        table.prefetch(line(*addr));
     }
 }
 
@@ -205,8 +202,12 @@ mod scalar {
         }
     }
 
+    /// In a large table, how many addresses before its turn a line is prefetched.
+    const AHEAD: usize = 24;
+
+    /// Turns headers into next hops; in a large table it loads the headers itself.
     #[inline(always)]
-    fn each<const LEAST: usize, const MOST: usize>(
+    fn each<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -216,8 +217,20 @@ mod scalar {
         // positive.
         let mut open = [0u8; BLOCK];
         let mut open_len = 0;
+        for addr in addrs.iter().take(if LARGE { AHEAD } else { 0 }) {
+            table.prefetch(line(*addr));
+        }
         for (i, (addr, entry)) in addrs.iter().zip(entries.iter_mut()).enumerate() {
-            let e = table.load_masked(place(*entry, *addr));
+            if LARGE {
+                table.prefetch(line(*addrs.get(i + AHEAD).unwrap_or(addr)));
+                *entry = table.load(line(*addr));
+                fence(Acquire);
+            }
+            let at = place(*entry, *addr);
+            let e = table.load_masked(at);
+            if LARGE {
+                table.prefetch(if e & GROUP != 0 { in_group(e, *addr) } else { at });
+            }
             open[open_len % BLOCK] = i as u8;
             open_len += usize::from(e as i32 <= 0);
             *entry = if e as i32 <= 0 { e } else { e & HOP_MASK };
@@ -243,17 +256,17 @@ mod scalar {
     /// [`each`] with an instruction that counts bits.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[target_feature(enable = "popcnt")]
-    fn each_popcnt<const LEAST: usize, const MOST: usize>(
+    fn each_popcnt<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
-        each(table, addrs, entries, default);
+        each::<LARGE, _, _>(table, addrs, entries, default);
     }
 
     #[inline]
-    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
+    pub(super) fn hops<const LARGE: bool, const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -262,15 +275,31 @@ mod scalar {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if is_x86_feature_detected!("popcnt") {
             // SAFETY: the processor has the instruction.
-            return unsafe { each_popcnt(table, addrs, entries, default) };
+            return unsafe { each_popcnt::<LARGE, _, _>(table, addrs, entries, default) };
         }
-        each(table, addrs, entries, default);
+        each::<LARGE, _, _>(table, addrs, entries, default);
+    }
+
+    #[inline]
+    pub(super) fn look_up<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        out: &mut [u32],
+        default: u32,
+        large: bool,
+    ) {
+        if large {
+            return hops::<true, _, _>(table, addrs, out, default);
+        }
+        headers(table, addrs, out);
+        fence(Acquire);
+        hops::<false, _, _>(table, addrs, out, default);
     }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx512 {
-    use super::{EXPANDED, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed};
+    use super::{EXPANDED, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed, prefetch_lines};
     use std::arch::asm;
     use std::arch::x86_64::*;
     use std::sync::atomic::{Ordering::Acquire, fence};
@@ -339,7 +368,23 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) fn headers<const LEAST: usize, const MOST: usize>(
+    pub(super) fn look_up<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        out: &mut [u32],
+        default: u32,
+        large: bool,
+    ) {
+        if large {
+            prefetch_lines(table, addrs);
+        }
+        headers(table, addrs, out);
+        fence(Acquire);
+        hops(table, addrs, out, default, large);
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn headers<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -355,12 +400,20 @@ mod avx512 {
         });
     }
 
+    /// The index of each address's entry in a group, with bits without meaning.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn in_group(group: __m512i, addr: __m512i) -> __m512i {
+        _mm512_or_si512(_mm512_slli_epi32::<8>(group), _mm512_and_si512(addr, _mm512_set1_epi32(0xff)))
+    }
+
     /// Replaces the headers by the entries of the addresses' /24s.
     #[target_feature(enable = "avx512f,avx512bw")]
     fn entries<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
+        large: bool,
     ) {
         let mask = _mm512_set1_epi32(table.mask() as i32);
         let one = _mm512_set1_epi32(1);
@@ -377,19 +430,30 @@ mod avx512 {
                 let in_block = _mm512_or_si512(_mm512_slli_epi32::<5>(_mm512_srli_epi32::<1>(header)), slot);
                 let place = _mm512_mask_mov_epi32(in_line, _mm512_test_epi32_mask(header, one), in_block);
                 let e = gather(table, _mm512_and_si512(place, mask), lanes, _mm512_setzero_si512());
+                let groups = _mm512_cmplt_epi32_mask(e, _mm512_setzero_si512());
+                if large && groups != 0 {
+                    // Lanes without a group: what has just been loaded.
+                    let mut indices = [0u32; LANES];
+                    let all = _mm512_mask_mov_epi32(place, groups, in_group(e, addr));
+                    _mm512_storeu_epi32(indices.as_mut_ptr().cast(), all);
+                    for index in indices {
+                        table.prefetch(index as usize);
+                    }
+                }
                 _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), lanes, e);
             }
         });
     }
 
     #[target_feature(enable = "avx512f,avx512bw")]
-    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
+    fn hops<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
+        large: bool,
     ) {
-        self::entries(table, addrs, entries);
+        self::entries(table, addrs, entries, large);
         fence(Acquire);
         let default = _mm512_set1_epi32(default as i32);
         let mask = _mm512_set1_epi32(table.mask() as i32);
@@ -402,9 +466,7 @@ mod avx512 {
                 let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                 let groups = _mm512_cmplt_epi32_mask(e, zero);
                 if groups != 0 {
-                    let low = _mm512_and_si512(addr, _mm512_set1_epi32(0xff));
-                    let index = _mm512_or_si512(_mm512_slli_epi32::<8>(e), low);
-                    e = gather(table, _mm512_and_si512(index, mask), groups, e);
+                    e = gather(table, _mm512_and_si512(in_group(e, addr), mask), groups, e);
                 }
                 let none = _mm512_mask_cmpeq_epi32_mask(lanes, e, zero);
                 let mut defaults = 0;
@@ -423,7 +485,9 @@ mod avx512 {
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod avx2 {
-    use super::{EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed, scalar};
+    use super::{
+        EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS, Zeroed, prefetch_lines, scalar,
+    };
     use std::arch::asm;
     use std::arch::x86_64::*;
     use std::sync::atomic::{Ordering::Acquire, fence};
@@ -480,7 +544,23 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn headers<const LEAST: usize, const MOST: usize>(
+    pub(super) fn look_up<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        out: &mut [u32],
+        default: u32,
+        large: bool,
+    ) {
+        if large {
+            prefetch_lines(table, addrs);
+        }
+        headers(table, addrs, out);
+        fence(Acquire);
+        hops(table, addrs, out, default);
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn headers<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -527,7 +607,7 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn hops<const LEAST: usize, const MOST: usize>(
+    fn hops<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
@@ -563,6 +643,6 @@ mod avx2 {
                 _mm256_storeu_si256(out.as_mut_ptr().cast(), _mm256_blendv_epi8(hops, default_hops, none));
             }
         }
-        scalar::hops(table, rest, out_rest, default);
+        scalar::hops::<false, _, _>(table, rest, out_rest, default);
     }
 }

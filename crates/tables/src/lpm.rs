@@ -9,7 +9,8 @@
 //! here:
 //!
 //! - **Batches.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all
-//!   second loads, with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
+//!   second loads, with AVX-512 or AVX2 where the processor has them ([`Kernel`]). In tables of many routes
+//!   these loads begin with prefetches.
 //! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes
 //!   from, so a route is inserted or removed by overwriting just the entries that it owns. Where these are
 //!   not whole runs, the line's entries first move into a block, with one store to the line's header; they
@@ -48,7 +49,7 @@ use locks::IgnorePoison;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Arc, Mutex};
 
 use crate::epoch::{EpochReader, Epochs};
@@ -89,6 +90,7 @@ impl Lpm {
             table: Zeroed::new(TOP).ok_or(LpmError::OutOfMemory)?,
             state: AtomicU32::new(0),
             default: AtomicU32::new(NO_ROUTE),
+            large: AtomicBool::new(false),
             epochs: Epochs::new(),
             occupied: Occupied::default(),
         };
@@ -122,7 +124,7 @@ impl Lpm {
             return Err(LpmError::HopTooLarge(hop));
         }
         let control = &mut *self.control();
-        control.want_huge(&self.shared, control.routes.len() + 1);
+        control.expect(&self.shared, control.routes.len() + 1);
         control.paint(&self.shared, prefix, hop)?;
         let old = control.routes.insert(prefix, hop);
         if old.is_none() {
@@ -167,7 +169,7 @@ impl Lpm {
 
         let control = &mut *self.control();
         let shared = &*self.shared;
-        control.want_huge(shared, control.routes.len() + packed.len());
+        control.expect(shared, control.routes.len() + packed.len());
         // A table without routes has no groups, and reading it would map its pages as small ones.
         let has_group =
             |control: &Control, top: usize| !control.routes.is_empty() && shared.top(top) & GROUP != 0;
@@ -221,6 +223,7 @@ impl Lpm {
             control.wipe(shared, prefix);
         }
         shared.occupied.clear();
+        shared.large.store(false, Relaxed);
     }
 
     /// The next hop of exactly this route.
@@ -348,9 +351,8 @@ impl LpmReader {
     /// The next hops of at most [`BLOCK`] addresses from the table.
     #[inline(always)]
     fn read_all(&self, shared: &Shared, addrs: &[u32], hops: &mut [u32], default: u32) {
-        self.kernel.headers(&shared.table, addrs, hops);
-        fence(Acquire);
-        self.kernel.hops(&shared.table, addrs, hops, default);
+        let large = shared.large.load(Relaxed);
+        self.kernel.look_up(&shared.table, addrs, hops, default, large);
     }
 
     /// The same while few parts of the address space have routes: from the table only for addresses there.

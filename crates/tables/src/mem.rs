@@ -54,6 +54,19 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         unsafe { self.ptr.add(index & self.mask).as_ref() }.load(Relaxed)
     }
 
+    /// Begins to load what is at an index, of which bits beyond the table are ignored, into the cache.
+    #[inline(always)]
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(unused, reason = "nothing is done there"))]
+    pub(crate) fn prefetch(&self, index: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: every x86-64 processor has the instruction, which is a hint and reads nothing, and the
+        // address is in the mapping (module invariant).
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.ptr.add(index & self.mask).as_ptr().cast());
+        }
+    }
+
     /// One less than how many atomics can be read, a power of two.
     #[inline(always)]
     pub(crate) fn mask(&self) -> usize {

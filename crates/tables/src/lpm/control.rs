@@ -19,6 +19,9 @@ const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
 /// From this many routes on, huge pages are used: at this number they cost at most a quarter of a 2 MB page
 /// per route, and less with more routes.
 const HUGE_FROM: usize = 4096;
+/// From this many routes on, a table is large: as many lines, of 64 bytes, are as much as the level-2 cache
+/// of a core holds.
+const LARGE_FROM: usize = 16_384;
 
 /// Routes of at most this many bits have whole lines.
 const WHOLE_LINES: u8 = 32 - 13;
@@ -463,7 +466,11 @@ impl Control {
         }
     }
 
-    pub(super) fn want_huge(&mut self, shared: &Shared, routes: usize) {
+    /// The table is about to have so many routes.
+    pub(super) fn expect(&mut self, shared: &Shared, routes: usize) {
+        if routes >= LARGE_FROM {
+            shared.large.store(true, Relaxed);
+        }
         if !self.huge && routes >= HUGE_FROM {
             self.huge = true;
             shared.table.advise_huge();

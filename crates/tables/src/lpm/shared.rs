@@ -1,7 +1,7 @@
 //! The table that readers see: its entries, and how those of a prefix are overwritten.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
 use super::occupied::Occupied;
 use crate::epoch::Epochs;
@@ -67,6 +67,8 @@ pub(super) struct Shared {
     pub(super) state: AtomicU32,
     /// Next hop of the default route, or `NO_ROUTE`.
     pub(super) default: AtomicU32,
+    /// Most lines that lookups need are not in the processor's own cache: a hint for readers.
+    pub(super) large: AtomicBool,
     pub(super) epochs: Epochs,
     pub(super) occupied: Occupied,
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::gather::EXPANDED;
 use proptest::prelude::*;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Release;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 fn p(text: &str) -> Prefix {
     text.parse().unwrap()
@@ -91,7 +91,10 @@ fn vectors_of_every_length() {
     t.load((0..200).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
     t.load((0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)))
         .unwrap();
-    for r in Kernel::usable().into_iter().map(|k| t.reader_with(k)) {
+    let kernels = Kernel::usable().into_iter().flat_map(|kernel| [(kernel, false), (kernel, true)]);
+    for (kernel, large) in kernels {
+        let r = t.reader_with(kernel);
+        t.shared.large.store(large, Relaxed);
         let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
         for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
             let mut hops = vec![12345; n + 1];
@@ -106,6 +109,29 @@ fn vectors_of_every_length() {
         r.lookup_many(&addrs, &mut short);
         assert_eq!(short, [0, 1]);
     }
+}
+
+/// Lookups in large tables begin with prefetches: a table becomes large by its routes, and small when it is
+/// flushed.
+#[test]
+#[cfg(not(miri))]
+fn a_table_of_many_routes_is_large() {
+    let t = Lpm::new().unwrap();
+    let large = || t.shared.large.load(Relaxed);
+    t.load((0..16_383).map(|i| (Prefix::new(i << 13, 24).unwrap(), i))).unwrap();
+    assert!(!large());
+    t.insert(p("10.0.0.0/26"), 5).unwrap();
+    assert!(large());
+    let addrs = [0, 1 << 13 | 9, 100 << 13, a("10.0.0.63"), a("10.0.0.64"), 1 << 12, a("200.1.2.3")];
+    for kernel in Kernel::usable() {
+        let mut hops = [0; 7];
+        t.reader_with(kernel).lookup_many(&addrs, &mut hops);
+        assert_eq!(hops, [0, 1, 100, 5, NO_ROUTE, NO_ROUTE, NO_ROUTE], "{}", kernel.name());
+    }
+    t.clear();
+    assert!(!large());
+    t.load((0..16_384).map(|i| (Prefix::new(i << 13, 24).unwrap(), i))).unwrap();
+    assert!(large());
 }
 
 /// Next hops of 25 bits, the highest bits of a group, and the default route, with every kernel.
@@ -454,6 +480,7 @@ proptest! {
             if readers.is_empty() {
                 readers = kernels();
             }
+            table.shared.large.store(naive.0.len() % 2 == 1, Relaxed);
             let ends = used.iter().flat_map(|p| [p.first(), p.last(), p.first().wrapping_sub(1), p.last().wrapping_add(1)]);
             let probe: Vec<u32> = addrs.iter().copied().chain(ends).collect();
             let routes: Vec<_> = probe.iter().map(|a| naive.route(*a)).collect();
@@ -547,6 +574,7 @@ fn readers_are_never_wrong() {
             } else {
                 table.remove(prefix);
             }
+            table.shared.large.store(round % 64 < 32, Relaxed);
             if round % 10_000 == 9_999 {
                 table.load(changing.iter().copied()).unwrap();
             }
@@ -630,6 +658,7 @@ fn every_answer_was_right_at_some_moment() {
                 Op::Remove(prefix) => drop(table.remove(prefix)),
                 _ => table.clear(),
             }
+            table.shared.large.store(i % 8 < 4, Relaxed);
             done.store(i + 1, Release);
         }
     });
