@@ -26,7 +26,7 @@ class Host:
         self.program.write_text(PROGRAM.read_text())
         self.write(("blue", 1), ("red", 3))
         self.process: Process = self.gate.popen(the_binary(), "vr", "run", self.file, "--no-huge", log="vr.log")
-        wait_for("the host's socket", lambda: (lab.dir / "run" / "host.control").exists(), 10)
+        wait_for("the host's socket", (lab.dir / "run" / "host.control").exists, 10)
         wait_for("the routers", lambda: len(self.status()["routers"]) == 2, 5)
 
     def write(self, *routers: tuple[str, int], extra: str = "") -> None:
