@@ -4,7 +4,7 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
+//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `prefault`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the environment, buffers,
 //!    packets, and the threads that handle them.
@@ -36,6 +36,7 @@ mod packet;
 mod packetsocket;
 mod partial;
 mod port;
+mod prefault;
 pub mod probe;
 mod queue;
 pub mod rights;
