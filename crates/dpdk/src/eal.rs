@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use dpdk_sys::RTE_VERSION_NUMBER;
 
-use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, SMALLEST_POOL};
+use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, FIRST_POOL};
 use crate::error::{Error, errno_text};
 use crate::log::{self, LogLevel, Mark};
 use crate::prefault::Prefault;
@@ -337,7 +337,7 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     // They look from statics; the compiler would leave out one that nobody reads.
     ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
     std::hint::black_box(&ARGUMENTS);
-    let prefault = (!memory.hugepages).then(|| Prefault::new(SMALLEST_POOL));
+    let prefault = (!memory.hugepages).then(|| Prefault::new(FIRST_POOL));
     // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the
     // process.
     let status = unsafe { dpdk_sys::rte_eal_init(pointers.len() as c_int, argv.as_mut_ptr()) };

@@ -30,7 +30,7 @@ fn pages_of_the_first_pool_are_there() {
         return skip("DPDK does not measure the clock here, so nothing is made meanwhile");
     }
     assert!(present().is_some(), "DPDK's memory has another name");
-    let (begin, wanted) = (Instant::now(), 16 << 20);
+    let (begin, wanted) = (Instant::now(), 36 << 20);
     while present() < Some(wanted) && begin.elapsed() < Duration::from_secs(5) {
         thread::sleep(Duration::from_millis(1));
     }
