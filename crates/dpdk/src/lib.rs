@@ -4,10 +4,10 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `prefault`, `spec`, `anno`, `buffer`, `status`,
-//!    `needs`: errors, log, names and counters; buffer sizes; what a port is and what its users need of it.
-//! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the environment, buffers,
-//!    packets, and the threads that handle them.
+//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
+//!    log, names and counters; buffer sizes; what a port is and what its users need of it.
+//! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
+//!    environment, buffers, packets, and the threads that handle them.
 //! 3. `claim`, `netdev`, `ingress`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side: interfaces,
 //!    sockets, the rights of this process, link events.
 //! 4. `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
