@@ -26,6 +26,12 @@ pub(crate) const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
 
 /// Bytes in a buffer of the usual size, headroom included.
 pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
+/// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that
+/// wait.
+pub(crate) const SPARE: usize = 8192;
+/// What the pool of a router with two ports of one receive queue takes: as many buffers again are promised to
+/// queues, and a pool of DPDK has 64 bytes more for each.
+pub(crate) const FIRST_POOL: usize = 2 * SPARE * (64 + HEADER_SIZE + STANDARD_BUFFER);
 /// Bytes in a buffer that fills a page together with its overhead (64 bytes of the pool, 128 of the mbuf and
 /// 64 of annotations). AF_XDP drivers that write into buffers themselves need buffers that do not cross
 /// pages; and DPDK's AF_XDP driver assumes that a pool's buffers are next to each other.

@@ -1,9 +1,12 @@
 //! DPDK's EAL, started once and only when the first port needs it.
 //!
 //! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK
-//! measures the clock if the processor does not report its frequency (virtual machines), about 25 ms load the
-//! 128 driver libraries, about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page), the
-//! rest is a few ms.
+//! measures the clock, unless CPUID leaf 0x15 or `/dev/cpu/0/msr` tells its frequency (in virtual machines
+//! neither does); 35 to 45 ms load the 128 driver libraries: a DPDK of shared libraries loads all of its
+//! directory whatever the arguments are, one by one, for drivers register themselves in lists without locks;
+//! 7 ms look for each of 128 processors on each of 32 NUMA nodes; about 20 ms go to each GB of 4 KB pages
+//! promised by `-m` (one record per page); the rest is a few ms. The pages of the first pool take 20 to 40 ms
+//! more, but are made during the sleep (`prefault`).
 
 use std::ffi::{CString, c_char, c_int};
 use std::fs;
@@ -18,9 +21,10 @@ use std::time::{Duration, Instant};
 
 use dpdk_sys::RTE_VERSION_NUMBER;
 
-use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT};
+use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, FIRST_POOL};
 use crate::error::{Error, errno_text};
 use crate::log::{self, LogLevel, Mark};
+use crate::prefault::Prefault;
 use crate::rundir;
 
 /// Whether to use hugepages.
@@ -333,9 +337,11 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     // They look from statics; the compiler would leave out one that nobody reads.
     ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
     std::hint::black_box(&ARGUMENTS);
+    let prefault = (!memory.hugepages).then(|| Prefault::new(FIRST_POOL));
     // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the
     // process.
     let status = unsafe { dpdk_sys::rte_eal_init(pointers.len() as c_int, argv.as_mut_ptr()) };
+    drop(prefault);
     if status < 0 {
         // SAFETY: reads the calling thread's error number.
         let errno = unsafe { dpdk_sys::valiant_errno() };

@@ -6,8 +6,8 @@
 //!
 //! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
-//! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the environment, buffers,
-//!    packets, and the threads that handle them.
+//! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
+//!    environment, buffers, packets, and the threads that handle them.
 //! 3. `claim`, `netdev`, `ingress`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side: interfaces,
 //!    sockets, the rights of this process, link events.
 //! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
@@ -36,6 +36,7 @@ mod packet;
 mod packetsocket;
 mod partial;
 mod port;
+mod prefault;
 pub mod probe;
 mod queue;
 pub mod rights;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use dpdk_sys::{rte_mbuf, rte_mempool};
 use locks::IgnorePoison;
 
-use crate::buffer::{MAX_BUFFER, PAGE_BUFFER, PRIVATE_SIZE, STANDARD_BUFFER};
+use crate::buffer::{MAX_BUFFER, PAGE_BUFFER, PRIVATE_SIZE, SPARE, STANDARD_BUFFER};
 use crate::eal::{Eal, hugepage_fix};
 use crate::error::{Error, errno_text};
 use crate::fault::Fault;
@@ -18,10 +18,7 @@ use crate::log::Mark;
 const CACHE: usize = 256;
 /// The number of buffers in the smallest pool.
 const SMALLEST: usize = 4096;
-/// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that
-/// wait.
-const SPARE: usize = 8192;
-/// Fewer if buffers are large, but never fewer than this.
+/// [`SPARE`] is less if buffers are large, but never less than this.
 const SPARE_MIN: usize = 1024;
 
 fn spare(buffer_len: usize) -> usize {

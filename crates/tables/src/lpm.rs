@@ -51,6 +51,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use crate::epoch::{EpochReader, Epochs};
 use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
@@ -186,9 +187,16 @@ impl Lpm {
         }
 
         if control.routes.is_empty() && !shared.epochs.has_readers() {
-            control.build(shared, last_of_equals.clone())?;
-            // Sorted input makes the map in one pass.
-            control.routes = last_of_equals.collect();
+            // Sorted input makes the map in one pass, beside the table if there is much to do.
+            let map = || last_of_equals.clone().collect();
+            control.routes = thread::scope(|scope| {
+                let beside =
+                    || thread::Builder::new().name("valiant-routes".to_owned()).spawn_scoped(scope, map);
+                let mapping = (packed.len() >= MANY).then(beside).and_then(Result::ok);
+                control.build(shared, last_of_equals.clone())?;
+                Ok(mapping.and_then(|mapping| mapping.join().ok()).unwrap_or_else(map))
+            })?;
+            drop(last_of_equals);
             if packed.len() >= MANY {
                 drop(packed);
                 mem::give_back();
@@ -266,7 +274,7 @@ impl Lpm {
 /// How often a lookup is repeated because short prefixes or the default route change all the time.
 const TRIES: usize = 8;
 
-/// What is allocated while so many routes are loaded is worth giving back.
+/// What is allocated while so many routes are loaded is worth giving back, and their map a thread.
 const MANY: usize = 1 << 16;
 
 /// Sorts routes in one word by address and length (bits 25 to 62); of two for the same prefix the later one
@@ -275,7 +283,9 @@ const MANY: usize = 1 << 16;
 fn sort(packed: &mut Vec<u64>) {
     const DIGITS: [u32; 4] = [25, 36, 47, 58];
     const VALUES: usize = 1 << 11;
-    if packed.len() < 4 * VALUES || packed.is_sorted_by_key(|p| p >> 25) {
+    let sorted = packed.is_sorted_by_key(|p| p >> 25) || packed.is_sorted_by(|p, next| p >> 25 > next >> 25);
+    if packed.len() < 4 * VALUES || sorted {
+        // This takes one pass through what is sorted in either direction.
         return packed.sort_by_key(|p| p >> 25);
     }
     let mut counts = [[0usize; VALUES]; DIGITS.len()];

@@ -280,6 +280,17 @@ fn many_routes_are_sorted_as_few_are() {
     assert!(routes == wanted);
     sort(&mut routes);
     assert!(routes == wanted);
+    // In reverse, once with equal ones and once without.
+    routes.reverse();
+    let mut reversed = routes.clone();
+    reversed.sort_by_key(|p| p >> 25);
+    sort(&mut routes);
+    assert!(routes == reversed);
+    routes.dedup_by_key(|p| *p >> 25);
+    let distinct = routes.clone();
+    routes.reverse();
+    sort(&mut routes);
+    assert!(routes == distinct);
 }
 
 /// The memory of the table's pages.

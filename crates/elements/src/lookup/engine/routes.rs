@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
+use std::thread;
 use tables::lpm::MAX_HOP;
 use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
 
@@ -170,6 +171,8 @@ pub(in crate::lookup) struct Routes {
     complaints: AtomicU32,
 }
 
+/// A table of so many routes is filled by two threads.
+const MANY: usize = 1 << 14;
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
 /// The SIMD instructions for lookups: the best ones between other work, but no gathers on processors where
@@ -249,6 +252,9 @@ impl Routes {
         let (fold, positions) = (&control.fold, &control.positions);
         control.by_prefix.reserve(routes.len(), |&p| fold.hash(Control::key_at(positions, p)));
         control.positions.reserve(routes.len());
+        if control.positions.is_empty() && routes.len() >= MANY && routes.len() <= MAX_HOP as usize {
+            return self.fill(control, routes, added);
+        }
         let mut numbered = Vec::with_capacity(routes.len());
         let mut done = Ok(0);
         for &(prefix, hop) in routes {
@@ -282,6 +288,51 @@ impl Routes {
             }
         }
         done
+    }
+
+    /// The same for many routes and a table without any: a thread fills the lookup table while this one fills
+    /// the list.
+    fn fill(
+        &self,
+        control: &mut Control,
+        routes: &[(Prefix, NextHop)],
+        added: bool,
+    ) -> Result<usize, String> {
+        let mut numbered = Vec::with_capacity(routes.len());
+        for &(prefix, hop) in routes {
+            let Some(hop) = control.numbers.number(&self.hops, hop) else {
+                numbered.iter().for_each(|&(_, hop)| control.numbers.release(hop));
+                return Err(TOO_MANY.to_owned());
+            };
+            control.numbers.hold(hop);
+            numbered.push((prefix, hop));
+        }
+        fence(Ordering::Release);
+        let mut twice = 0;
+        let loaded = thread::scope(|scope| {
+            // Of several for one prefix, the lookup table takes the last.
+            let load = || self.lpm.load(numbered.iter().rev().copied());
+            let loading = thread::Builder::new().name("valiant-table".to_owned()).spawn_scoped(scope, load);
+            for &(prefix, hop) in &numbered {
+                let place = control.next_place();
+                if let Entry::Vacant(vacant) = control.entry(prefix) {
+                    vacant.insert(place);
+                    control.fill(place, Slot { prefix, hop, added });
+                } else {
+                    control.numbers.release(hop);
+                    twice += 1;
+                }
+            }
+            match loading {
+                Ok(loading) => loading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(_) => load(),
+            }
+        });
+        if let Err(error) = loaded {
+            numbered.iter().for_each(|&(prefix, _)| control.take_out(prefix));
+            return Err(error.to_string());
+        }
+        Ok(twice)
     }
 
     /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
@@ -597,5 +648,25 @@ mod tests {
         assert_eq!(t.lookup("10.1.1.9").unwrap(), "1");
         t.transaction(&text.replace("add", "remove")).unwrap();
         assert_eq!((t.table(), t.lookup("10.1.1.9").unwrap()), (String::new(), "-1".into()));
+    }
+    #[test]
+    fn of_many_routes_for_one_prefix_the_first_counts() {
+        let hop = |port| NextHop { gateway: None, port };
+        let prefix = |i: u32| Prefix::new(10 << 24 | i << 8, 24).unwrap();
+        let len = MANY as u32;
+        let mut routes: Vec<_> = (0..len).rev().map(|i| (prefix(i), hop(i % 3))).collect();
+        routes.extend((0..3).map(|i| (prefix(i), hop(3))));
+        let t = table(Order::FirstFree);
+        assert_eq!(t.configure(&routes), Ok(3));
+        assert_eq!(t.table().lines().count(), MANY);
+        assert!(t.table().starts_with(&format!("10.{}.255.0/24\t", (len >> 8) - 1)));
+        for (i, port) in [(0, "0"), (1, "1"), (2, "2"), (len - 1, "0")] {
+            assert_eq!(t.lookup(&format!("10.{}.{}.1", i >> 8, i & 255)).unwrap(), port, "{i}");
+        }
+        t.command(Command::Remove, "10.0.1.0/24").unwrap();
+        assert_eq!(t.lookup("10.0.1.1").unwrap(), "-1");
+        t.flush();
+        assert_eq!(t.configure(&routes[..MANY]), Ok(0));
+        assert_eq!(t.lookup("10.0.2.1").unwrap(), "2");
     }
 }
