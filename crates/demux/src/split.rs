@@ -7,9 +7,6 @@ use crate::sorted::Sorted;
 use crate::table::Reader;
 use dpdk::{Batch, Packet};
 
-/// How many frames ahead of the one at work are fetched into the cache.
-const AHEAD: usize = 8;
-
 impl Reader {
     /// Splits a batch of received frames, whose data begins at the Ethernet header, by owner; tags that are
     /// claimed are taken off. The batch is empty then. Packets that are still in `sorted` from before are
@@ -43,28 +40,16 @@ impl Reader {
 
 /// Writes what is found for each frame to `sorted`; returns what was for the first, and whether another has
 /// something else.
-#[inline]
+#[inline(never)]
 fn find(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> (u32, bool) {
-    for packet in batch.iter().take(AHEAD) {
-        packet.prefetch();
-    }
     sorted.found.clear();
-    sorted.found.reserve(batch.len());
-    let (mut first, mut mixed) = (None, 0);
-    for at in 0..batch.len() {
-        if let Some(packet) = batch.get(at + AHEAD) {
-            packet.prefetch();
-        }
-        let Some(packet) = batch.get_mut(at) else { break };
-        let found = frame::owner(claims, packet);
-        mixed |= found ^ *first.get_or_insert(found);
-        sorted.found.push(found);
-    }
-    (first.unwrap_or(NOBODY_TAG), mixed != 0)
+    sorted.found.extend(batch.iter_mut().map(|packet| frame::owner(claims, packet)));
+    let first = sorted.found.first().copied().unwrap_or(NOBODY_TAG);
+    (first, sorted.found.iter().any(|&found| found != first))
 }
 
 /// Moves every packet to where it belongs.
-#[inline]
+#[inline(never)]
 fn distribute(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
     let mut counts = Counts::default();
     let mut copies_left = sorted.most_copies;
