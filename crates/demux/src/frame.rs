@@ -27,7 +27,9 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
 /// Takes the `N` bytes behind the addresses out.
 #[inline(always)]
 fn close<const N: usize>(packet: &mut Packet) {
-    let Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) = packet.data().first_chunk::<ADDRESSES>() else { return };
+    let Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) = packet.data().first_chunk::<ADDRESSES>() else {
+        return;
+    };
     // As numbers they stay in registers.
     let (first, rest) = (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]));
     packet.strip(N);

@@ -1,6 +1,6 @@
 //! A batch split by owner.
 
-use crate::claims::{AS_IT_IS, NOBODY_ADDRESS, NOBODY_TAG, SEVERAL, Snapshot};
+use crate::claims::{MALFORMED, NOBODY_ADDRESS, NOBODY_TAG, SEVERAL, Snapshot};
 use crate::counts::Counts;
 use crate::frame;
 use crate::sorted::Sorted;
@@ -21,98 +21,96 @@ impl Reader {
             return;
         }
         let claims = self.claims();
-        sorted.reserve(claims.owners.len());
         if let Some(place) = claims.whole {
-            std::mem::swap(sorted.batch(place, &claims.owners), batch);
-            return;
+            return sorted.take_whole(batch, place, &claims.owners);
         }
-        let (first, mixed) = find(claims, batch, sorted);
-        if first < SEVERAL && !mixed {
-            std::mem::swap(sorted.batch(first & !AS_IT_IS, &claims.owners), batch);
-            return;
+        let first = find(claims, batch, sorted);
+        // Without branches: several at a time.
+        let differ = sorted.found.iter().fold(0, |all, &found| all | (found ^ first));
+        if differ == 0 && first < SEVERAL {
+            return sorted.take_whole(batch, first, &claims.owners);
         }
-        let counts = distribute(claims, batch, sorted);
-        if counts != Counts::default() {
+        if (first | differ) >= SEVERAL {
+            let counts = expand(claims, batch, sorted);
             self.count(&counts);
         }
+        sorted.take_each(batch, &self.claims().owners);
     }
 }
 
-/// Writes what is found for each frame to `sorted`; returns what was for the first, and whether another has
-/// something else.
+/// Writes what is found for each frame to `sorted`; returns what was for the first.
 #[inline(never)]
-fn find(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> (u32, bool) {
+fn find(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> u32 {
     sorted.found.clear();
     sorted.found.extend(batch.iter_mut().map(|packet| frame::owner(claims, packet)));
-    let first = sorted.found.first().copied().unwrap_or(NOBODY_TAG);
-    (first, sorted.found.iter().any(|&found| found != first))
+    sorted.found.first().copied().unwrap_or(NOBODY_TAG)
 }
 
-/// Moves every packet to where it belongs.
+/// Takes packets out that reach nobody, and puts copies in, so that every packet has one owner.
 #[inline(never)]
-fn distribute(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
+fn expand(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
     let mut counts = Counts::default();
-    let mut copies_left = sorted.most_copies;
+    let mut out = Out { copies_left: sorted.most_copies, turn: sorted.turn, ..Out::default() };
     let found = std::mem::take(&mut sorted.found);
+    std::mem::swap(&mut out.packets, &mut sorted.spare);
     for (packet, &found) in batch.drain(..).zip(&found) {
-        if found < SEVERAL {
-            sorted.batch(found & !AS_IT_IS, &claims.owners).push(packet);
-        } else {
-            others(claims, packet, found, sorted, &mut counts, &mut copies_left);
+        match found {
+            NOBODY_TAG => counts.nobody_tag += 1,
+            NOBODY_ADDRESS => counts.nobody_address += 1,
+            MALFORMED => counts.malformed += 1,
+            SEVERAL.. => {
+                out.to_each(claims.members(found - SEVERAL), packet, &mut counts);
+                continue;
+            }
+            _ => {
+                out.push(packet, found);
+                continue;
+            }
         }
+        sorted.dropped.push(packet);
     }
-    sorted.found = found;
     sorted.dropped.clear();
+    std::mem::swap(&mut out.packets, batch);
+    (sorted.spare, sorted.found, sorted.turn) = (out.packets, out.owners, out.turn);
     counts
 }
 
-/// A packet that is not for one owner: for several, or for none.
-#[inline(never)]
-fn others(
-    claims: &Snapshot,
-    packet: Packet,
-    found: u32,
-    sorted: &mut Sorted,
-    counts: &mut Counts,
-    copies_left: &mut usize,
-) {
-    match found {
-        NOBODY_TAG => counts.nobody_tag += 1,
-        NOBODY_ADDRESS => counts.nobody_address += 1,
-        crate::claims::MALFORMED => counts.malformed += 1,
-        _ => return to_each(claims, packet, found - SEVERAL, sorted, counts, copies_left),
-    }
-    sorted.dropped.push(packet);
+/// Packets with one owner each.
+#[derive(Default)]
+struct Out {
+    packets: Batch,
+    owners: Vec<u32>,
+    copies_left: usize,
+    turn: usize,
 }
 
-/// A packet for each owner of a shared tag. If there are not enough copies for all, the next frame begins
-/// with those who got none.
-fn to_each(
-    claims: &Snapshot,
-    packet: Packet,
-    shared: u32,
-    sorted: &mut Sorted,
-    counts: &mut Counts,
-    copies_left: &mut usize,
-) {
-    let members = claims.members(shared);
-    let start = sorted.turn % members.len().max(1);
-    let (before, from) = members.split_at(start);
-    let mut turn = from.iter().chain(before);
-    let wanted = members.len().saturating_sub(1);
-    let mut made = 0;
-    while made < wanted && *copies_left != 0 {
-        let Some(copy) = packet.duplicate() else { break };
-        let Some(&place) = turn.next() else { break };
-        sorted.batch(place, &claims.owners).push(copy);
-        (made, *copies_left) = (made + 1, *copies_left - 1);
+impl Out {
+    fn push(&mut self, packet: Packet, owner: u32) {
+        self.packets.push(packet);
+        self.owners.push(owner);
     }
-    if let Some(&place) = turn.next() {
-        sorted.batch(place, &claims.owners).push(packet);
-    }
-    counts.copies += made as u64;
-    counts.no_copy += (wanted - made) as u64;
-    if made < wanted {
-        sorted.turn = start + made + 1;
+
+    /// A packet for each of the owners of a shared tag. If there are not enough copies for all, the next
+    /// frame begins with those who got none.
+    fn to_each(&mut self, members: &[u32], packet: Packet, counts: &mut Counts) {
+        let start = self.turn % members.len().max(1);
+        let (before, from) = members.split_at(start);
+        let mut turn = from.iter().chain(before);
+        let wanted = members.len().saturating_sub(1);
+        let mut made = 0;
+        while made < wanted && self.copies_left != 0 {
+            let Some(copy) = packet.duplicate() else { break };
+            let Some(&owner) = turn.next() else { break };
+            self.push(copy, owner);
+            (made, self.copies_left) = (made + 1, self.copies_left - 1);
+        }
+        if let Some(&owner) = turn.next() {
+            self.push(packet, owner);
+        }
+        counts.copies += made as u64;
+        counts.no_copy += (wanted - made) as u64;
+        if made < wanted {
+            self.turn = start + made + 1;
+        }
     }
 }
