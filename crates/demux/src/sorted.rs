@@ -28,8 +28,9 @@ pub struct Sorted {
     group_of: Vec<u32>,
     /// What was found for each frame of the batch.
     pub(crate) found: Vec<u32>,
-    /// Memory for packets on their way.
+    /// Memory for packets on their way, and what was found for them; empty in between.
     pub(crate) spare: Batch,
+    pub(crate) spare_found: Vec<u32>,
     /// Packets that reach nobody, to be freed together.
     pub(crate) dropped: Batch,
     /// Most copies for one batch.
@@ -57,6 +58,7 @@ impl Sorted {
             group_of: Vec::new(),
             found: Vec::new(),
             spare: Batch::new(),
+            spare_found: Vec::new(),
             dropped: Batch::new(),
             most_copies: Sorted::MOST_COPIES,
             turn: 0,
@@ -115,9 +117,11 @@ impl Sorted {
     #[inline]
     pub(crate) fn take_whole(&mut self, batch: &mut Batch, found: u32, owners: &[u32]) {
         self.reserve(1, owners.len());
-        let group = open(&mut self.groups, &mut self.used, &mut self.group_of, found & !AS_IT_IS, owners);
-        if let Some(group) = self.groups.get_mut(group as usize) {
+        let place = found & !AS_IT_IS;
+        if let (Some(group), Some(&owner)) = (self.groups.first_mut(), owners.get(place as usize)) {
+            (group.owner, group.place) = (owner, place);
             std::mem::swap(&mut group.batch, batch);
+            self.used = 1;
         }
     }
 
@@ -128,27 +132,19 @@ impl Sorted {
         let (groups, group_of) = (self.groups.as_mut_slice(), self.group_of.as_mut_slice());
         for (packet, &found) in batch.drain(..).zip(&self.found) {
             let place = found & !AS_IT_IS;
-            let mut group = group_of.get(place as usize).copied().unwrap_or(NONE);
-            if group == NONE {
-                group = open(groups, &mut self.used, group_of, place, owners);
-            }
-            if let Some(group) = groups.get_mut(group as usize) {
+            let (Some(of), Some(&owner)) = (group_of.get_mut(place as usize), owners.get(place as usize))
+            else {
+                continue;
+            };
+            // Without a branch: which packet is the first of its owner is anybody's guess.
+            let is_new = *of == NONE;
+            let at = if is_new { self.used as u32 } else { *of };
+            self.used += usize::from(is_new);
+            *of = at;
+            if let Some(group) = groups.get_mut(at as usize) {
+                (group.owner, group.place) = (owner, place);
                 group.batch.push(packet);
             }
         }
     }
-}
-
-/// A group for an owner that has none, of which there are enough.
-#[inline(always)]
-fn open(groups: &mut [Group], used: &mut usize, group_of: &mut [u32], place: u32, owners: &[u32]) -> u32 {
-    let at = *used;
-    if let (Some(group), Some(of), Some(&owner)) =
-        (groups.get_mut(at), group_of.get_mut(place as usize), owners.get(place as usize))
-    {
-        (group.owner, group.place) = (owner, place);
-        *of = at as u32;
-        *used += 1;
-    }
-    at as u32
 }

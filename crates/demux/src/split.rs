@@ -53,13 +53,14 @@ fn expand(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
     let mut out = Out { copies_left: sorted.most_copies, turn: sorted.turn, ..Out::default() };
     let found = std::mem::take(&mut sorted.found);
     std::mem::swap(&mut out.packets, &mut sorted.spare);
+    std::mem::swap(&mut out.owners, &mut sorted.spare_found);
     for (packet, &found) in batch.drain(..).zip(&found) {
         match found {
             NOBODY_TAG => counts.nobody_tag += 1,
             NOBODY_ADDRESS => counts.nobody_address += 1,
             MALFORMED => counts.malformed += 1,
             SEVERAL.. => {
-                out.to_each(claims.members(found - SEVERAL), packet, &mut counts);
+                out.each(claims.members(found - SEVERAL), packet, &mut counts);
                 continue;
             }
             _ => {
@@ -71,7 +72,9 @@ fn expand(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
     }
     sorted.dropped.clear();
     std::mem::swap(&mut out.packets, batch);
-    (sorted.spare, sorted.found, sorted.turn) = (out.packets, out.owners, out.turn);
+    (sorted.spare, sorted.spare_found) = (out.packets, found);
+    (sorted.found, sorted.turn) = (out.owners, out.turn);
+    sorted.spare_found.clear();
     counts
 }
 
@@ -92,7 +95,7 @@ impl Out {
 
     /// A packet for each of the owners of a shared tag. If there are not enough copies for all, the next
     /// frame begins with those who got none.
-    fn to_each(&mut self, members: &[u32], packet: Packet, counts: &mut Counts) {
+    fn each(&mut self, members: &[u32], packet: Packet, counts: &mut Counts) {
         let start = self.turn % members.len().max(1);
         let (before, from) = members.split_at(start);
         let mut turn = from.iter().chain(before);
