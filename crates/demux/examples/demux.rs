@@ -9,6 +9,7 @@
 use demux::{Claim, Encap, Reader, Sorted, Table, Tag, Tunnel};
 use dpdk::{Batch, Packet, cycles};
 use std::hint::black_box;
+use std::time::Instant;
 
 /// Packets that are received before the first is split.
 const PACKETS: usize = 512;
@@ -160,6 +161,23 @@ fn round(packets: &mut Batch, case: &mut Case, batches: &mut [Batch], size: usiz
     total
 }
 
+/// Microseconds for a change among this many claims.
+fn change(claims: u32) -> f64 {
+    let table = Table::new();
+    let claim = |n| Claim { tag: Tag::Qinq(1, n as u16 + 1), mac: Some(mac(n)) };
+    let all = |change: &mut demux::Change| (0..claims).try_for_each(|n| change.claim(claim(n), n));
+    table.change(all).expect("all claims differ");
+    let mut times: Vec<f64> = (0..100)
+        .map(|n| {
+            let start = Instant::now();
+            table.release(&claim(n % claims)).expect("nothing is taken");
+            table.claim(claim(n % claims), n % claims).expect("it is free");
+            start.elapsed().as_secs_f64() * 1e6 / 2.0
+        })
+        .collect();
+    median(&mut times)
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -206,5 +224,8 @@ fn main() {
             case.times[0],
             cycles - handing_over
         );
+    }
+    for claims in [1, 1000, 4000] {
+        println!(r#"{{"change": "among claims", "claims": {claims}, "us": {:.1}}}"#, change(claims));
     }
 }
