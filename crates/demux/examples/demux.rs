@@ -1,10 +1,11 @@
 //! Measures what splitting a batch by owner costs, in cycles of the processor's counter for each packet.
 //!
-//! `demux [--repeats N] [--batch N] [--only "VLAN 8"]` prints a line of JSON for each way to tell frames apart and number of
-//! owners: the median over the repeats, in which all ways follow one another, of the time from a received
-//! batch to the batches of all owners, visited in turn; and that without what it takes if nobody looks at the
-//! frames. The frames of a batch are of random owners, and all of different ones where there are
-//! enough. 512 packets are received before the first is split, so that no frame is in the first-level cache.
+//! `demux [--repeats N] [--batch N] [--only "VLAN 8"]` prints a line of JSON for each way to tell frames
+//! apart and number of owners: the median over the repeats, in which all ways follow one another, of the time
+//! from a received batch to the batches of all owners, visited in turn; and that without what it takes if
+//! nobody looks at the frames. The frames of a batch are of random owners, and all of different ones where
+//! there are enough. 512 packets are received before the first is split, so that no frame is in the
+//! first-level cache.
 
 use demux::{Claim, Encap, Reader, Sorted, Table, Tag, Tunnel};
 use dpdk::{Batch, Packet, cycles};
