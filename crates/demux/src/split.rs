@@ -32,7 +32,7 @@ impl Reader {
         }
         if (first | differ) >= SEVERAL {
             let counts = expand(claims, batch, sorted);
-            self.count(&counts);
+            self.count(counts);
         }
         sorted.take_each(batch, &self.claims().owners);
     }
@@ -100,18 +100,25 @@ impl Out {
         let (before, from) = members.split_at(start);
         let mut turn = from.iter().chain(before);
         let wanted = members.len().saturating_sub(1);
+        let most = wanted.min(self.copies_left);
         let mut made = 0;
-        while made < wanted && self.copies_left != 0 {
+        while made < most {
             let Some(copy) = packet.duplicate() else { break };
             let Some(&owner) = turn.next() else { break };
             self.push(copy, owner);
-            (made, self.copies_left) = (made + 1, self.copies_left - 1);
+            made += 1;
         }
+        self.copies_left -= made;
         if let Some(&owner) = turn.next() {
             self.push(packet, owner);
         }
         counts.copies += made as u64;
-        counts.no_copy += (wanted - made) as u64;
+        let missing = (wanted - made) as u64;
+        if made < most {
+            counts.no_buffer += missing;
+        } else {
+            counts.too_many_copies += missing;
+        }
         if made < wanted {
             self.turn = start + made + 1;
         }
