@@ -96,7 +96,8 @@ fn is_shared(found: u32) -> bool {
 /// The owner of a frame whose tag is shared, or all of them.
 #[inline]
 fn by_address(claims: &Snapshot, frame: &[u8], found: u32) -> u32 {
-    let Some(dst) = EtherAddr::from_prefix(frame) else { return MALFORMED };
+    let Some(front) = frame.first_chunk() else { return MALFORMED };
+    let dst = EtherAddr::from_bits(u64::from_be_bytes(*front) >> 16);
     if dst.is_group() { found } else { claims.by_address(found - SEVERAL, dst.to_bits()) }
 }
 
