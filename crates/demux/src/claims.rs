@@ -4,6 +4,7 @@ use crate::lookup::Lookup;
 use crate::tag::{Claim, Error, Tag};
 use crate::tunnel::Tunnel;
 use std::collections::BTreeMap;
+use wire::EtherAddr;
 
 /// What is found for a frame: the place of an owner, or one of the following.
 ///
@@ -41,14 +42,16 @@ pub(crate) fn vni_key(vni: u32) -> u64 {
     3 << 32 | u64::from(vni)
 }
 
-/// The key of an address among the owners of a shared tag.
-#[inline(always)]
-fn address_key(shared: u32, mac: u64) -> u64 {
-    u64::from(shared) << 48 | mac
-}
+/// In the table of tags: the tag is shared; the other bits are its number.
+const SHARED: u32 = MOST as u32;
 
-fn bits(mac: [u8; 6]) -> u64 {
-    wire::EtherAddr(mac).to_bits()
+/// A tag of several owners.
+#[derive(Debug)]
+struct Shared {
+    /// The places of the owners.
+    members: Box<[u32]>,
+    /// The same by their addresses.
+    addresses: Lookup<16>,
 }
 
 /// The claims of a port as they are looked up; never changed.
@@ -59,11 +62,8 @@ pub(crate) struct Snapshot {
     /// What is found for each VLAN; at 0: for frames without a tag.
     vlans: Box<[u32; VLANS]>,
     /// What is found for the other tags.
-    others: Lookup,
-    /// The places of owners by shared tag and address.
-    addresses: Lookup,
-    /// The places of the owners of each shared tag.
-    shared: Vec<Box<[u32]>>,
+    others: Lookup<17>,
+    shared: Vec<Shared>,
     /// The owners by their places.
     pub(crate) owners: Vec<u32>,
     /// What is found for a tag that nobody has: the default owner, or [`NOBODY_TAG`].
@@ -88,13 +88,17 @@ impl Snapshot {
     /// What is found for a tag with this key.
     #[inline]
     pub(crate) fn other(&self, key: u64) -> u32 {
-        self.others.get(key).unwrap_or(self.unclaimed)
+        match self.others.get(key) {
+            Some(found) if found >= SHARED => SEVERAL | (found - SHARED),
+            Some(place) => place,
+            None => self.unclaimed,
+        }
     }
 
     /// The owner of a destination address (48 bits, first byte highest) within a shared tag.
     #[inline]
     pub(crate) fn by_address(&self, shared: u32, mac: u64) -> u32 {
-        match self.addresses.get(address_key(shared & (MOST as u32 - 1), mac)) {
+        match self.shared.get(shared as usize).and_then(|tag| tag.addresses.get(mac)) {
             Some(place) => place,
             None if self.unclaimed == NOBODY_TAG => NOBODY_ADDRESS,
             None => self.unclaimed,
@@ -103,7 +107,7 @@ impl Snapshot {
 
     /// The places of the owners of a shared tag.
     pub(crate) fn members(&self, shared: u32) -> &[u32] {
-        self.shared.get((shared & (MOST as u32 - 1)) as usize).map_or(&[], |members| members)
+        self.shared.get(shared as usize).map_or(&[], |tag| &tag.members)
     }
 }
 
@@ -178,7 +182,7 @@ impl Change {
         };
         let unclaimed = self.default.map_or(NOBODY_TAG, |owner| AS_IT_IS | place(owner));
         let mut vlans: Box<[u32; VLANS]> = Box::new([unclaimed; VLANS]);
-        let (mut others, mut addresses, mut shared) = (Vec::new(), Vec::new(), Vec::<Box<[u32]>>::new());
+        let (mut others, mut shared) = (Vec::new(), Vec::new());
         let (mut has_qinq, mut has_mpls, mut has_vni) = (false, false, false);
         let all: Vec<(&Claim, u32)> = self.claims().collect();
         for same_tag in all.chunk_by(|a, b| a.0.tag == b.0.tag) {
@@ -187,45 +191,49 @@ impl Change {
                 place(owner)
             } else {
                 let number = shared.len() as u32;
-                let mut members: Vec<u32> = Vec::with_capacity(same_tag.len());
+                let mut addresses = Vec::with_capacity(same_tag.len());
                 for &(claim, owner) in same_tag {
                     let mac = claim.mac.ok_or(Error::NeedsAddress(claim.tag))?;
-                    let place = place(owner);
-                    addresses.push((address_key(number, bits(mac)), place));
-                    members.push(place);
+                    addresses.push((EtherAddr(mac).to_bits(), place(owner)));
                 }
+                let mut members: Vec<u32> = addresses.iter().map(|&(_, place)| place).collect();
                 members.sort_unstable();
                 members.dedup();
-                shared.push(members.into_boxed_slice());
+                shared.push((members, addresses));
                 SEVERAL | number
             };
+            // In the table of tags there is one bit for what is shared.
+            let entry = if found >= SEVERAL { SHARED | (found - SEVERAL) } else { found };
             match first.tag {
                 Tag::None => vlans[0] = found,
                 Tag::Vlan(id) => vlans[usize::from(id) % VLANS] = found,
                 Tag::Qinq(outer, inner) => {
                     has_qinq = true;
-                    others.push((qinq_key(outer, inner), found));
+                    others.push((qinq_key(outer, inner), entry));
                 }
                 Tag::Mpls(label) => {
                     has_mpls = true;
-                    others.push((mpls_key(label), found));
+                    others.push((mpls_key(label), entry));
                 }
                 Tag::Vni(vni) => {
                     has_vni = true;
-                    others.push((vni_key(vni), found));
+                    others.push((vni_key(vni), entry));
                 }
             }
         }
         if owners.len() > MOST || shared.len() > MOST {
             return Err(Error::TooMany(MOST));
         }
+        let shared = shared.into_iter().map(|(members, addresses)| Shared {
+            members: members.into_boxed_slice(),
+            addresses: Lookup::new(&addresses),
+        });
         let whole = self.default.filter(|_| self.claims.is_empty()).map(|_| 0);
         Ok(Snapshot {
             generation,
             vlans,
             others: Lookup::new(&others),
-            addresses: Lookup::new(&addresses),
-            shared,
+            shared: shared.collect(),
             owners,
             unclaimed,
             whole,

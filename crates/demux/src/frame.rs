@@ -24,13 +24,21 @@ fn word<const N: usize>(bytes: &[u8; N], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// Takes `N - 12` bytes out from behind the addresses, which are followed by at least that many.
+/// Takes the `N` bytes behind the addresses out.
 #[inline(always)]
 fn close<const N: usize>(packet: &mut Packet) {
-    if let Some(front) = packet.data_mut().first_chunk_mut::<N>() {
-        front.copy_within(..ADDRESSES, N - ADDRESSES);
+    let Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) = packet.data().first_chunk::<ADDRESSES>() else {
+        return;
+    };
+    // As numbers they stay in registers.
+    let (first, rest) = (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u32::from_ne_bytes([i, j, k, l]));
+    packet.strip(N);
+    if let Some((front, behind)) = packet.data_mut().split_first_chunk_mut()
+        && let Some(behind) = behind.first_chunk_mut()
+    {
+        *front = first.to_ne_bytes();
+        *behind = rest.to_ne_bytes();
     }
-    packet.strip(N - ADDRESSES);
 }
 
 /// What is found for a frame: the place of its owner, which may be [`AS_IT_IS`]; a shared tag of which each
@@ -39,18 +47,21 @@ fn close<const N: usize>(packet: &mut Packet) {
 pub(crate) fn owner(claims: &Snapshot, packet: &mut Packet) -> u32 {
     const TAGGED: usize = HEADER_LEN + vlan::HEADER_LEN;
     let Some(front) = packet.data().first_chunk::<TAGGED>() else { return short(claims, packet) };
-    match word(front, ADDRESSES) {
-        ETHERTYPE_VLAN => {
-            if claims.has_qinq && word(front, 16) == ETHERTYPE_VLAN {
-                return stacked(claims, packet);
-            }
-            let found = claims.vlan(word(front, 14));
-            if found >= AS_IT_IS {
-                return shared_vlan(claims, packet, found);
-            }
-            close::<16>(packet);
-            found
+    let [.., a, b, c, d, e, f] = *front;
+    let tag = u32::from_be_bytes([a, b, c, d]);
+    // VLANs are what most ports are shared by.
+    if tag >> 16 == u32::from(ETHERTYPE_VLAN) {
+        if claims.has_qinq && u16::from_be_bytes([e, f]) == ETHERTYPE_VLAN {
+            return stacked(claims, packet);
         }
+        let found = claims.vlan(tag as u16);
+        if found >= AS_IT_IS {
+            return shared_vlan(claims, packet, found);
+        }
+        close::<4>(packet);
+        return found;
+    }
+    match (tag >> 16) as u16 {
         ETHERTYPE_QINQ | ETHERTYPE_QINQ_OLD => stacked(claims, packet),
         ETHERTYPE_MPLS if claims.has_mpls => labeled(claims, packet),
         ETHERTYPE_IPV4 if let Some(tunnel) = &claims.tunnel => tunneled(claims, tunnel, packet),
@@ -85,7 +96,8 @@ fn is_shared(found: u32) -> bool {
 /// The owner of a frame whose tag is shared, or all of them.
 #[inline]
 fn by_address(claims: &Snapshot, frame: &[u8], found: u32) -> u32 {
-    let Some(dst) = EtherAddr::from_prefix(frame) else { return MALFORMED };
+    let Some(front) = frame.first_chunk() else { return MALFORMED };
+    let dst = EtherAddr::from_bits(u64::from_be_bytes(*front) >> 16);
     if dst.is_group() { found } else { claims.by_address(found - SEVERAL, dst.to_bits()) }
 }
 
@@ -106,7 +118,7 @@ fn is_claimed(owner: u32) -> bool {
 fn shared_vlan(claims: &Snapshot, packet: &mut Packet, found: u32) -> u32 {
     let owner = resolve(claims, packet.data(), found);
     if is_claimed(owner) {
-        close::<16>(packet);
+        close::<4>(packet);
     }
     owner
 }
@@ -125,7 +137,7 @@ fn stacked(claims: &Snapshot, packet: &mut Packet) -> u32 {
         if !is_unclaimed(found) {
             let owner = resolve(claims, frame, found);
             if is_claimed(owner) {
-                close::<20>(packet);
+                close::<8>(packet);
             }
             return owner;
         }
@@ -165,7 +177,7 @@ fn labeled(claims: &Snapshot, packet: &mut Packet) -> u32 {
         if let Some([.., c, d]) = packet.data_mut().first_chunk_mut::<TAGGED>() {
             [*c, *d] = ethertype.to_be_bytes();
         }
-        close::<16>(packet);
+        close::<4>(packet);
     }
     owner
 }

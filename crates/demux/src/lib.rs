@@ -31,6 +31,25 @@
 //! - A UDP datagram over IPv4 between the ends of the port's [`Tunnel`], if any VNI is claimed: the VNI.
 //! - Any other frame has no tag.
 //!
+//! # Example
+//!
+//! ```
+//! use demux::{Claim, Encap, Sorted, Table, Tag};
+//! use dpdk::{Batch, Packet};
+//!
+//! let table = Table::new(); // one for each port
+//! table.claim(Claim { tag: Tag::Vlan(10), mac: None }, 7)?;
+//! let (mut reader, mut sorted) = (table.reader(), Sorted::new()); // one for each worker and port
+//!
+//! let mut received: Batch = Packet::from_bytes(&[2; 60]).into_iter().collect();
+//! Encap::new(Tag::Vlan(10), None)?.put_on(&mut received);
+//! reader.split(&mut received, &mut sorted);
+//! for (owner, packets) in sorted.iter_mut() {
+//!     assert_eq!((owner, packets.len(), packets[0].data()), (7, 1, &[2; 60][..]));
+//! }
+//! # Ok::<(), demux::Error>(())
+//! ```
+//!
 //! # Layers
 //!
 //! 1. `tag`, `tunnel`, `lookup`: tags and claims; the addresses of a VXLAN tunnel; an exact-match table.

@@ -1,14 +1,11 @@
 //! A batch split by owner.
 
-use crate::claims::{AS_IT_IS, NOBODY_ADDRESS, NOBODY_TAG, SEVERAL, Snapshot};
+use crate::claims::{MALFORMED, NOBODY_ADDRESS, NOBODY_TAG, SEVERAL, Snapshot};
 use crate::counts::Counts;
 use crate::frame;
 use crate::sorted::Sorted;
 use crate::table::Reader;
 use dpdk::{Batch, Packet};
-
-/// How many frames ahead of the one at work are fetched into the cache.
-const AHEAD: usize = 8;
 
 impl Reader {
     /// Splits a batch of received frames, whose data begins at the Ethernet header, by owner; tags that are
@@ -24,110 +21,106 @@ impl Reader {
             return;
         }
         let claims = self.claims();
-        sorted.reserve(claims.owners.len());
         if let Some(place) = claims.whole {
-            std::mem::swap(sorted.batch(place, &claims.owners), batch);
-            return;
+            return sorted.take_whole(batch, place, &claims.owners);
         }
-        let (first, mixed) = find(claims, batch, sorted);
-        if first < SEVERAL && !mixed {
-            std::mem::swap(sorted.batch(first & !AS_IT_IS, &claims.owners), batch);
-            return;
+        let first = find(claims, batch, sorted);
+        // Without branches: several at a time.
+        let differ = sorted.found.iter().fold(0, |all, &found| all | (found ^ first));
+        if differ == 0 && first < SEVERAL {
+            return sorted.take_whole(batch, first, &claims.owners);
         }
-        let counts = distribute(claims, batch, sorted);
-        if counts != Counts::default() {
-            self.count(&counts);
+        if (first | differ) >= SEVERAL {
+            let counts = expand(claims, batch, sorted);
+            self.count(counts);
         }
+        sorted.take_each(batch, &self.claims().owners);
     }
 }
 
-/// Writes what is found for each frame to `sorted`; returns what was for the first, and whether another has
-/// something else.
-#[inline]
-fn find(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> (u32, bool) {
-    for packet in batch.iter().take(AHEAD) {
-        packet.prefetch();
-    }
+/// Writes what is found for each frame to `sorted`; returns what was for the first.
+#[inline(never)]
+fn find(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> u32 {
     sorted.found.clear();
-    sorted.found.reserve(batch.len());
-    let (mut first, mut mixed) = (None, 0);
-    for at in 0..batch.len() {
-        if let Some(packet) = batch.get(at + AHEAD) {
-            packet.prefetch();
-        }
-        let Some(packet) = batch.get_mut(at) else { break };
-        let found = frame::owner(claims, packet);
-        mixed |= found ^ *first.get_or_insert(found);
-        sorted.found.push(found);
-    }
-    (first.unwrap_or(NOBODY_TAG), mixed != 0)
+    sorted.found.extend(batch.iter_mut().map(|packet| frame::owner(claims, packet)));
+    sorted.found.first().copied().unwrap_or(NOBODY_TAG)
 }
 
-/// Moves every packet to where it belongs.
-#[inline]
-fn distribute(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
+/// Takes packets out that reach nobody, and puts copies in, so that every packet has one owner.
+#[inline(never)]
+fn expand(claims: &Snapshot, batch: &mut Batch, sorted: &mut Sorted) -> Counts {
     let mut counts = Counts::default();
-    let mut copies_left = sorted.most_copies;
+    let mut out = Out { copies_left: sorted.most_copies, turn: sorted.turn, ..Out::default() };
     let found = std::mem::take(&mut sorted.found);
+    std::mem::swap(&mut out.packets, &mut sorted.spare);
+    std::mem::swap(&mut out.owners, &mut sorted.spare_found);
     for (packet, &found) in batch.drain(..).zip(&found) {
-        if found < SEVERAL {
-            sorted.batch(found & !AS_IT_IS, &claims.owners).push(packet);
-        } else {
-            others(claims, packet, found, sorted, &mut counts, &mut copies_left);
+        match found {
+            NOBODY_TAG => counts.nobody_tag += 1,
+            NOBODY_ADDRESS => counts.nobody_address += 1,
+            MALFORMED => counts.malformed += 1,
+            SEVERAL.. => {
+                out.each(claims.members(found - SEVERAL), packet, &mut counts);
+                continue;
+            }
+            _ => {
+                out.push(packet, found);
+                continue;
+            }
         }
+        sorted.dropped.push(packet);
     }
-    sorted.found = found;
     sorted.dropped.clear();
+    std::mem::swap(&mut out.packets, batch);
+    (sorted.spare, sorted.spare_found) = (out.packets, found);
+    (sorted.found, sorted.turn) = (out.owners, out.turn);
+    sorted.spare_found.clear();
     counts
 }
 
-/// A packet that is not for one owner: for several, or for none.
-#[inline(never)]
-fn others(
-    claims: &Snapshot,
-    packet: Packet,
-    found: u32,
-    sorted: &mut Sorted,
-    counts: &mut Counts,
-    copies_left: &mut usize,
-) {
-    match found {
-        NOBODY_TAG => counts.nobody_tag += 1,
-        NOBODY_ADDRESS => counts.nobody_address += 1,
-        crate::claims::MALFORMED => counts.malformed += 1,
-        _ => return to_each(claims, packet, found - SEVERAL, sorted, counts, copies_left),
-    }
-    sorted.dropped.push(packet);
+/// Packets with one owner each.
+#[derive(Default)]
+struct Out {
+    packets: Batch,
+    owners: Vec<u32>,
+    copies_left: usize,
+    turn: usize,
 }
 
-/// A packet for each owner of a shared tag. If there are not enough copies for all, the next frame begins
-/// with those who got none.
-fn to_each(
-    claims: &Snapshot,
-    packet: Packet,
-    shared: u32,
-    sorted: &mut Sorted,
-    counts: &mut Counts,
-    copies_left: &mut usize,
-) {
-    let members = claims.members(shared);
-    let start = sorted.turn % members.len().max(1);
-    let (before, from) = members.split_at(start);
-    let mut turn = from.iter().chain(before);
-    let wanted = members.len().saturating_sub(1);
-    let mut made = 0;
-    while made < wanted && *copies_left != 0 {
-        let Some(copy) = packet.duplicate() else { break };
-        let Some(&place) = turn.next() else { break };
-        sorted.batch(place, &claims.owners).push(copy);
-        (made, *copies_left) = (made + 1, *copies_left - 1);
+impl Out {
+    fn push(&mut self, packet: Packet, owner: u32) {
+        self.packets.push(packet);
+        self.owners.push(owner);
     }
-    if let Some(&place) = turn.next() {
-        sorted.batch(place, &claims.owners).push(packet);
-    }
-    counts.copies += made as u64;
-    counts.no_copy += (wanted - made) as u64;
-    if made < wanted {
-        sorted.turn = start + made + 1;
+
+    /// A packet for each of the owners of a shared tag. If there are not enough copies for all, the next
+    /// frame begins with those who got none.
+    fn each(&mut self, members: &[u32], packet: Packet, counts: &mut Counts) {
+        let start = self.turn % members.len().max(1);
+        let (before, from) = members.split_at(start);
+        let mut turn = from.iter().chain(before);
+        let wanted = members.len().saturating_sub(1);
+        let most = wanted.min(self.copies_left);
+        let mut made = 0;
+        while made < most {
+            let Some(copy) = packet.duplicate() else { break };
+            let Some(&owner) = turn.next() else { break };
+            self.push(copy, owner);
+            made += 1;
+        }
+        self.copies_left -= made;
+        if let Some(&owner) = turn.next() {
+            self.push(packet, owner);
+        }
+        counts.copies += made as u64;
+        let missing = (wanted - made) as u64;
+        if made < most {
+            counts.no_buffer += missing;
+        } else {
+            counts.too_many_copies += missing;
+        }
+        if made < wanted {
+            self.turn = start + made + 1;
+        }
     }
 }

@@ -125,7 +125,7 @@ impl Table {
     pub fn counts(&self) -> Counts {
         let writer = self.writer();
         let mut counts = writer.before;
-        writer.counters.iter().for_each(|counters| counts.add(&counters.get()));
+        writer.counters.iter().for_each(|counters| counts.add(counters.get()));
         counts
     }
 
@@ -153,7 +153,7 @@ impl Writer {
         self.counters.retain(|counters| {
             let there = Arc::strong_count(counters) > 1;
             if !there {
-                before.add(&counters.get());
+                before.add(counters.get());
             }
             there
         });
@@ -190,7 +190,7 @@ impl Reader {
     }
 
     #[cold]
-    pub(crate) fn count(&self, counts: &Counts) {
+    pub(crate) fn count(&self, counts: Counts) {
         self.counters.add(counts);
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use demux::{Claim, Counts, Error, Sorted, Table, Tag};
-use dpdk::{Batch, Packet};
+use dpdk::{Batch, Fault, Packet};
 
 const TAGS: [Tag; 5] = [Tag::None, Tag::Vlan(10), Tag::Qinq(100, 10), Tag::Mpls(16), Tag::Vni(5000)];
 
@@ -162,7 +162,26 @@ fn copies_are_bounded_and_everybody_has_a_turn() {
         sorted.iter_mut().for_each(|(owner, batch)| got[owner as usize] += batch.len());
     }
     assert_eq!(got, [2; 10]);
-    assert_eq!(reader.counts(), Counts { copies: 15, no_copy: 30, ..Counts::default() });
+    assert_eq!(reader.counts(), Counts { copies: 15, too_many_copies: 30, ..Counts::default() });
+}
+
+#[test]
+fn a_copy_without_a_buffer_is_counted() {
+    let claims: Vec<(Claim, u32)> = (0..4).map(|n| (claim_for(Tag::Vlan(1), n), n.into())).collect();
+    let table = table(&claims);
+    let (mut reader, mut sorted) = (table.reader(), Sorted::new());
+    let mut frames = batch(&[tagged(Tag::Vlan(1), &ip(BROADCAST, 0))]);
+    Fault::Heap.order(2, 10);
+    reader.split(&mut frames, &mut sorted);
+    Fault::Heap.clear();
+    assert_eq!(taken(&mut sorted).len(), 2);
+    let counts = reader.counts();
+    assert_eq!(counts, Counts { copies: 1, no_buffer: 2, ..Counts::default() });
+    assert_eq!(counts.lost(), 2);
+    // Those who got nothing are the first to get the next one.
+    reader.split(&mut batch(&[tagged(Tag::Vlan(1), &ip(BROADCAST, 0))]), &mut sorted);
+    let owners: Vec<u32> = taken(&mut sorted).iter().map(|o| o.0).collect();
+    assert_eq!(owners, [2, 3, 0, 1]);
 }
 
 #[test]

@@ -340,7 +340,7 @@ impl Serving {
                     "nobody_has_the_tag": counts.nobody_tag,
                     "nobody_has_the_address": counts.nobody_address,
                     "malformed": counts.malformed,
-                    "copies_not_made": counts.no_copy,
+                    "copies_not_made": counts.no_buffer + counts.too_many_copies,
                     "lost_transmit_queue_full": host.lost_at_port(name),
                 })
             })
