@@ -27,13 +27,11 @@ pub(crate) struct Checked {
 impl Checked {
     pub(crate) fn new(registry: &Arc<Registry>, file: &Path) -> Self {
         let (host, mut about_file) = HostFile::read(file);
+        let workers = host.as_ref().map_or(1, |host| host.processors().len());
         let mut programs = Vec::new();
         for (index, router) in host.iter().flat_map(|host| &host.routers).enumerate() {
             // A program that is not there was reported with the file.
-            let checked = source(router).ok().map(|source| {
-                let workers = host.as_ref().map_or(1, |host| host.processors().len());
-                check_program(registry, router, source, workers)
-            });
+            let checked = source(router).ok().map(|source| check_program(registry, router, source, workers));
             for unused in checked.iter().flatten().flat_map(|program| &program.unused) {
                 let interface = InterfaceId { router: index, interface: *unused };
                 let name = host.as_ref().map(|host| host.name_of(interface)).unwrap_or_default();
