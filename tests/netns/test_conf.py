@@ -59,6 +59,45 @@ def the_router_written_with_a_compound_element_routes(lab: Lab) -> None:
     check(ping(hosts[0], "10.0.2.1"), "the router's own address")
 
 
+@case(Plain, seconds=40)
+def the_programs_of_the_virtual_routers_route(lab: Lab) -> None:
+    """conf/vr-*.click, each alone: blue between its line and its department; red, and green with the guests behind it."""
+    middle = lab.namespace("r")
+
+    def host(name: str, address: str, gateway: str) -> Namespace:
+        space = lab.namespace(name)
+        lab.veth(middle, name, space, "eth0")
+        space.ip("addr", "add", address, "dev", "eth0")
+        space.ip("route", "add", "default", "via", gateway)
+        return space
+
+    line0, blue_host = host("line10", "203.0.113.1/30", "203.0.113.2"), host("dept10", "192.168.10.9/24", "192.168.10.1")
+    line1, red_host = host("line20", "203.0.113.6/30", "203.0.113.5"), host("dept20", "192.168.20.9/24", "192.168.20.1")
+    guest = host("guest", "192.168.30.9/24", "192.168.30.1")
+    lab.veth(middle, "to-green", middle, "to-red")
+
+    def start(name: str, *interfaces: tuple[str, str, str]) -> Router:
+        words = [f"{k}={v}" for dev, mac, device in interfaces for k, v in ((dev, device), (mac, middle.mac(device)))]
+        return Router(lab, middle, CONF / f"vr-{name}.click", *words, log=f"{name}.log")
+
+    start("blue", ("DEV0", "MAC0", "line10"), ("DEV1", "MAC1", "dept10"))
+    red = start("red", ("DEV0", "MAC0", "line20"), ("DEV1", "MAC1", "dept20"), ("GUESTS", "GUESTS_MAC", "to-green"))
+    start("green", ("DEV0", "MAC0", "guest"), ("DEV1", "MAC1", "to-red"))
+
+    def hops(space: Namespace, to: str) -> list[str]:
+        return re.findall(r"^ *\d+ +(\S+)", space.sh("traceroute", "-n", "-q", "1", "-w", "1", to), re.M)
+
+    wait_for("a ping through blue", lambda: ping(blue_host, "203.0.113.1") and ping(line0, "192.168.10.9"), 5)
+    equal(hops(blue_host, "203.0.113.1"), ["192.168.10.1", "203.0.113.1"], "hops through blue")
+    wait_for("a ping through red", lambda: ping(red_host, "203.0.113.6"), 5)
+    wait_for("a ping of a guest", lambda: ping(guest, "203.0.113.6") and ping(line1, "192.168.30.9"), 5)
+    equal(hops(guest, "203.0.113.6"), ["192.168.30.1", "10.20.30.1", "203.0.113.6"], "hops of a guest")
+    for address in ("192.168.30.1", "10.20.30.2", "10.20.30.1"):
+        check(ping(guest, address), f"{address} does not answer")
+    check(not ping(guest, "192.168.20.9"), "a guest reaches the department")
+    check(int(red.read("refused.count")) > 0, "refused is not counted")
+
+
 @case(Plain)
 def arp_responder_is_a_host_that_is_not_there(lab: Lab) -> None:
     middle, left, _ = pair(lab)

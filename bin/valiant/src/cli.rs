@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Start, show, change and stop a cluster: several servers that act as one router.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
-    /// Virtual routers: many routers on one host, each with its own program, interfaces and share.
+    /// Virtual routers: many routers on one host, each with its own program and share.
     #[command(after_help = VR_EXAMPLES)]
     Vr(VrArgs),
     /// Simulate a cluster: throughput, loss, fairness, load of links and servers, queues, latency, order.

@@ -193,3 +193,72 @@ fn forget_in(value: &mut DeValue<'_>, place: &Range<usize>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use std::collections::BTreeMap;
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Shelf {
+        name: Spanned<String>,
+        #[serde(default)]
+        book: BTreeMap<Spanned<String>, Book>,
+    }
+
+    #[derive(Deserialize, Debug)]
+    #[serde(deny_unknown_fields)]
+    struct Book {
+        pages: Spanned<u32>,
+        year: u32,
+    }
+
+    fn errors(text: &str) -> (Option<Shelf>, String) {
+        let mut diags = Diagnostics::new();
+        let read = read(text, "see the manual", &mut diags);
+        finish(&mut diags, &Source::new("shelf.toml", text));
+        (read, diags.render(diags.sources(), false))
+    }
+
+    #[test]
+    fn all_errors_are_reported_with_their_places() {
+        let (shelf, none) = errors("name = \"a\"\n[book.b]\npages = 7\nyear = 1\n");
+        let shelf = shelf.unwrap();
+        assert_eq!((at(&shelf.name), none.as_str()), (Span::new(0, 7, 10), ""));
+        // The names of tables have places too.
+        let (name, book) = shelf.book.first_key_value().unwrap();
+        assert_eq!((at(name), *book.pages.get_ref(), book.year), (Span::new(0, 17, 18), 7, 1));
+        let (shelf, text) = errors("nam = 1\n[book.b]\npages = \"x\"\nyer = 5\n[book.c]\n");
+        assert!(shelf.is_none());
+        for line in [
+            "shelf.toml:1: unknown field `nam`",
+            "missing field `name`",
+            "shelf.toml:3: invalid type: string \"x\", expected u32",
+            "shelf.toml:4: unknown field `yer`",
+            "shelf.toml:2: missing field `year`",
+            "shelf.toml:5: missing field `pages`",
+            "shelf.toml:5: missing field `year`",
+            "help: the key 'year' has a similar name",
+            "help: see the manual",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        // Unknown keys alone leave something to go on with.
+        let (shelf, text) = errors("name = \"a\"\nnames = 1\n");
+        assert!(shelf.is_some() && text.contains("unknown field `names`"), "{text}");
+        let (shelf, text) = errors("name = \nbook = [\n");
+        assert!(shelf.is_none() && text.matches("shelf.toml:").count() >= 4, "{text}");
+    }
+
+    #[test]
+    fn names_are_words() {
+        for good in ["a", "edge-1", "A_b", &"x".repeat(32)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "a b", "a/b", "a.b", "\u{e9}", "..", &"x".repeat(33)] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ A host file lists the physical ports, the processors and the virtual routers of 
   device = \"eth0\"
 
   [router.blue]
-  program = \"blue.click\"               # with FromDevice($DEV0) and ToDevice($DEV0)
+  program = \"blue.click\"               # its device is $DEV0
   [[router.blue.interface]]
   name = \"DEV0\"
   port = \"lan\"

@@ -27,13 +27,16 @@ pub(crate) struct Checked {
 impl Checked {
     pub(crate) fn new(registry: &Arc<Registry>, file: &Path) -> Self {
         let (host, mut about_file) = HostFile::read(file);
+        let workers = host.as_ref().map_or(1, |host| host.processors().len());
         let mut programs = Vec::new();
         for (index, router) in host.iter().flat_map(|host| &host.routers).enumerate() {
-            // A program that is not there was reported with the file.
-            let checked = source(router).ok().map(|source| {
-                let workers = host.as_ref().map_or(1, |host| host.processors().len());
-                check_program(registry, router, source, workers)
+            // A program that is not a file was reported with the host file.
+            let text = router.program.is_file().then(|| source(router)).transpose();
+            let text = text.unwrap_or_else(|message| {
+                about_file.error(router.program_span, message);
+                None
             });
+            let checked = text.map(|text| check_program(registry, router, text, workers));
             for unused in checked.iter().flatten().flat_map(|program| &program.unused) {
                 let interface = InterfaceId { router: index, interface: *unused };
                 let name = host.as_ref().map(|host| host.name_of(interface)).unwrap_or_default();
@@ -211,5 +214,23 @@ fn tag_value(tag: Tag) -> Value {
         Tag::Vni(vni) => json!({"vni": vni}),
         Tag::Queue(queue) => json!({"queue": queue}),
         Tag::Whole => json!({"whole": true}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_cannot_be_read_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("edge.toml");
+        // A file whose first byte cannot be read, not by root either.
+        let text = "[port.p]\ndevice = \"eth0\"\n[router.r]\nprogram = \"/proc/self/mem\"\n[[router.r.interface]]\nport = \"p\"\n";
+        std::fs::write(&file, text).unwrap();
+        let checked = Checked::new(&Arc::new(elements::registry()), &file);
+        let errors = checked.about_file.render_plain(checked.about_file.sources());
+        assert!(errors.contains("edge.toml:4: the program /proc/self/mem: "), "{errors}");
+        assert_eq!(checked.show(true), ExitCode::FAILURE);
     }
 }

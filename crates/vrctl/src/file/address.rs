@@ -18,7 +18,8 @@ fn candidate(host: &str, router: &str, interface: &str, attempt: u64) -> [u8; 6]
     let digest = Sha256::digest(format!("{host}\0{router}\0{interface}\0{attempt}"));
     let mut mac = [0; 6];
     mac.copy_from_slice(&digest[..6]);
-    // A unicast address (bit 0 of the first byte) that is locally administered (bit 1): IEEE 802, section 8.4.
+    // A unicast address (bit 0 of the first byte) that is locally administered (bit 1): IEEE 802, section
+    // 8.4.
     mac[0] = (mac[0] & !1) | 2;
     mac
 }
