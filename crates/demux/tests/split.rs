@@ -277,3 +277,40 @@ fn frames_that_are_cut_off() {
         }
     }
 }
+
+type Damage<'a> = &'a dyn Fn(&mut [u8]);
+
+/// What is not between the tunnel's ends has no tag; what is, but is damaged, is dropped.
+#[test]
+fn what_a_tunnel_takes() {
+    let table = table(&[(claim(Tag::Vni(5000)), 1), (claim(Tag::None), 2)]);
+    let good = tagged(Tag::Vni(5000), &ip(mac(1), 0));
+    // The change, made good by a right checksum of the IPv4 header.
+    let changed = |change: Damage<'_>| {
+        let mut frame = good.clone();
+        change(&mut frame);
+        wire::ipv4::fill_header(&mut frame[14..34]);
+        frame
+    };
+    assert_eq!(split(&table, &[changed(&|_| ())])[0].0, 1);
+    let others: [Damage<'_>; 6] =
+        [&|f| f[29] ^= 1, &|f| f[33] ^= 1, &|f| f[37] ^= 1, &|f| f[23] = 6, &|f| f[20] |= 0x20, &|f| {
+            f[0] |= 1
+        }];
+    for (nth, change) in others.iter().enumerate() {
+        let frame = changed(change);
+        assert_eq!(split(&table, std::slice::from_ref(&frame)), [(2, vec![frame])], "{nth}");
+    }
+    assert_eq!(table.counts(), Counts::default());
+    let mut bad = vec![changed(&|f| f[42] = 0), changed(&|f| f[40] = 1), changed(&|f| f[38] = 0xff)];
+    bad.push(good.clone());
+    bad[3][24] ^= 1; // the checksum
+    bad.push(tagged(Tag::Vni(5000), &[2; 13]));
+    for (nth, frame) in (1..).zip(bad) {
+        assert_eq!(split(&table, &[frame]), [], "{nth}");
+        assert_eq!(table.counts().malformed, nth);
+    }
+    assert_eq!(split(&table, &[tagged(Tag::Vni(5000), &[2; 14])]), [(1, vec![vec![2; 14]])]);
+    assert_eq!(split(&table, &[tagged(Tag::Vni(5001), &[2; 14])]), []);
+    assert_eq!(table.counts().nobody_tag, 1);
+}
