@@ -25,6 +25,11 @@ use std::time::{Duration, Instant};
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
+/// The same where routers get their shares: it bounds for how long one has the processor.
+const RUNS_IN_FAIRNESS: usize = 3;
+/// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
+/// packets come.
+const POLLS: usize = 32;
 /// Rounds of a busy thread after which routers that wait for descriptors of their own (a TAP device) are
 /// looked at.
 const LOOK_ROUNDS: u32 = 16;
@@ -271,15 +276,12 @@ impl Ready {
             Ready::LeastUsed(all) => all.is_empty(),
         }
     }
-    /// Moves all to `turns`, which is empty.
+    /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What came
+    /// for the others waits, so that who uses too much loses packets before any work is done for them.
     fn take(&mut self, turns: &mut Vec<u32>) {
         match self {
             Ready::InTurn(all) => std::mem::swap(all, turns),
-            Ready::LeastUsed(all) => {
-                while let Some(Reverse((_, router))) = all.pop() {
-                    turns.push(router);
-                }
-            }
+            Ready::LeastUsed(all) => turns.extend(all.pop().map(|Reverse((_, router))| router)),
         }
     }
 }
@@ -329,6 +331,10 @@ impl CrewThread {
         let seated = Seated::new(self.number);
         let mut woken = Vec::new();
         let (mut idle_since, mut nap, mut rounds) = (None, NAP, 0u64);
+        // A router's turn may be long: what comes meanwhile must not be lost in the ports, where nobody sees
+        // whose it is.
+        let polls = if matches!(self.ready, Ready::LeastUsed(_)) { POLLS } else { 1 };
+        let runs = if polls > 1 { RUNS_IN_FAIRNESS } else { RUNS };
         loop {
             if self.desk.pending.load(Ordering::Acquire) {
                 self.obey(&seated);
@@ -338,7 +344,14 @@ impl CrewThread {
             }
             rounds += 1;
             self.desk.rounds.store(rounds, Ordering::Relaxed);
-            let mut worked = self.front.receive(&mut woken) > 0;
+            let mut worked = false;
+            for _ in 0..polls {
+                let received = self.front.receive(&mut woken);
+                worked |= received > 0;
+                if received == 0 {
+                    break;
+                }
+            }
             for router in woken.drain(..) {
                 self.wake(router);
             }
@@ -355,7 +368,7 @@ impl CrewThread {
             let mut turns = std::mem::take(&mut self.turns);
             self.ready.take(&mut turns);
             for router in turns.drain(..) {
-                worked |= self.serve(router);
+                worked |= self.serve(router, runs);
             }
             self.turns = turns;
             worked |= self.front.flush();
@@ -433,14 +446,14 @@ impl CrewThread {
     }
 
     /// Runs a router for a while. Returns whether it had work.
-    fn serve(&mut self, router: u32) -> bool {
+    fn serve(&mut self, router: u32, runs: usize) -> bool {
         let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else { return false };
         guest.ready = false;
         self.pass = self.pass.max(guest.pass);
         let before = dpdk::cycles();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             guest.worker.read_pending_mail();
-            guest.worker.running && guest.worker.round(RUNS)
+            guest.worker.running && guest.worker.round(runs)
         }));
         guest.worker.core.rested();
         let used = dpdk::cycles().wrapping_sub(before);

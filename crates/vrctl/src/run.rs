@@ -79,7 +79,8 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
     }
     dpdk::claim_interfaces(&format!("the virtual routers' host {}", file.name));
     let stop = StopSignals::watch();
-    let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter));
+    let fair = file.ports.iter().any(|port| port.sharing == Sharing::SoftwareQueued);
+    let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter, fair));
     let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
     let ring = host.ringer();

@@ -72,8 +72,8 @@ fn main() {
             mtu: None,
         });
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };
-        let mut host =
-            Host::start(&ports, options, &EalOptions::default(), Some(enter)).expect("the host starts");
+        let mut host = Host::start(&ports, options, &EalOptions::default(), Some(enter), false)
+            .expect("the host starts");
         let _ = std::fs::remove_file(&file);
         let setup = |n: usize| RouterSetup {
             name: format!("r{n}"),

@@ -147,7 +147,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Opens the ports and starts a thread for each of `options.workers`.
+    /// Opens the ports and starts a thread for each of `options.workers`. If `fair`, routers get the processors'
+    /// time by their shares, and those that want more lose packets before their own queues; else they run as
+    /// packets come.
     ///
     /// # Errors
     /// A port cannot be opened, or a thread cannot be started: one message for each problem.
@@ -156,6 +158,7 @@ impl Host {
         options: Options,
         eal: &EalOptions,
         enter: Option<ThreadSetup>,
+        fair: bool,
     ) -> Result<Self, Vec<String>> {
         let threads = options.workers.max(1);
         let mut opening = PortTable::new();
@@ -191,7 +194,7 @@ impl Host {
             let sides = sides.map_err(|e| vec![e])?.into_iter().flatten().collect();
             fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board))));
         }
-        let crew = Crew::start(fronts, enter, false).map_err(|e| vec![e])?;
+        let crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
         let options = Options { workers: threads, threads: true, hotswap: true, ..options };
         Ok(Self {
             routers: BTreeMap::new(),

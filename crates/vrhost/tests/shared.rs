@@ -108,9 +108,32 @@ impl Simple for Panics {
     }
 }
 
+/// An element that works for a number of cycles on each packet.
+struct Works(u64);
+
+impl Element for Works {
+    const CLASS: &'static str = "Works";
+    const MANUAL: &'static str = "Works for a number of cycles on each packet.";
+    const SHARING: Sharing = Sharing::PerWorker;
+    fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(args.p_or("CYCLES", 0)?))
+    }
+}
+
+impl Simple for Works {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        let began = dpdk::cycles();
+        while dpdk::cycles() - began < self.0 {
+            std::hint::spin_loop();
+        }
+        Some(packet)
+    }
+}
+
 fn registry() -> Arc<Registry> {
     let mut registry = elements::registry();
     registry.add(runtime::simple::<Panics>());
+    registry.add(runtime::simple::<Works>());
     Arc::new(registry)
 }
 
@@ -124,6 +147,10 @@ impl Bench {
     /// A host with a port `wan` that receives these frames over and over, and a port `lan` that discards what
     /// is sent, or writes it to a file.
     fn new(frames: &[Vec<u8>], written: bool) -> Option<Self> {
+        Self::with_shares(frames, written, false)
+    }
+
+    fn with_shares(frames: &[Vec<u8>], written: bool, fair: bool) -> Option<Self> {
         let alone = may_run()?;
         let directory = Directory::new();
         let number = 2 * NUMBER.load(Ordering::Relaxed);
@@ -148,11 +175,21 @@ impl Bench {
         });
         let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };
-        let host = Host::start(&ports, options, &eal, Some(enter)).unwrap_or_else(|e| panic!("{e:?}"));
+        let host = Host::start(&ports, options, &eal, Some(enter), fair).unwrap_or_else(|e| panic!("{e:?}"));
         Some(Self { host, directory, _alone: alone })
     }
 
     fn add(&mut self, name: &str, program: &str, interfaces: &[(usize, Tag)]) -> Result<(), String> {
+        self.add_with_share(name, program, interfaces, 1)
+    }
+
+    fn add_with_share(
+        &mut self,
+        name: &str,
+        program: &str,
+        interfaces: &[(usize, Tag)],
+        share: u32,
+    ) -> Result<(), String> {
         let interfaces = interfaces.iter().enumerate().map(|(at, (port, tag))| InterfaceSetup {
             name: format!("DEV{at}"),
             below: Connection::Port(*port, *tag),
@@ -164,7 +201,7 @@ impl Bench {
             sources: vec![Source::new(name, program)],
             load: LoadOptions::default(),
             registry: registry(),
-            share: 1,
+            share,
             interfaces: interfaces.collect(),
         };
         self.host.add(setup).map_err(|e| e.render_plain(e.sources()))
@@ -302,4 +339,34 @@ fn a_router_that_panics_stops_alone_and_starts_again() {
     let good = of(&bench.host, "good");
     assert_eq!((good.failures, good.interfaces[0].stats.rx_missed), (0, 0), "{good:?}");
     assert!(bench.host.remove("bad"));
+}
+
+#[test]
+fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
+    let frames: Vec<_> = (0..60u8).map(|i| frame([10, 20, 30][usize::from(i % 3)], 1, i)).collect();
+    let Some(mut bench) = Bench::with_shares(&frames, false, true) else { return };
+    for (name, vlan, cost, share) in
+        [("dear", 10, 20_000, 1), ("cheap", 20, 2_000, 1), ("twice", 30, 6_000, 2)]
+    {
+        let program = FORWARD.replace("c :: Counter", &format!("Works({cost})"));
+        bench
+            .add_with_share(name, &program, &[(0, Tag::Vlan(vlan)), (1, Tag::Vlan(vlan + 1))], share)
+            .unwrap();
+    }
+    let cycles =
+        |host: &Host| -> Vec<f64> { host.status().iter().map(|router| router.cycles as f64).collect() };
+    // All have more packets than they can do, from here on.
+    assert!(bench.until(|host| host.status().iter().all(|r| r.interfaces[0].stats.rx_missed > 0)));
+    let before = cycles(&bench.host);
+    assert!(bench.until(|host| cycles(host).iter().zip(&before).all(|(now, before)| now - before > 3e8)));
+    let used: Vec<f64> = cycles(&bench.host).iter().zip(&before).map(|(now, before)| now - before).collect();
+    let [cheap, dear, twice] = used[..] else { panic!("{used:?}") };
+    // The scheduler evens out what it has charged: a difference is at most some turns of the dearest.
+    for (ratio, wanted) in [(cheap / dear, 1.0), (twice / dear, 2.0)] {
+        assert!((ratio / wanted - 1.0f64).abs() < 0.1, "{used:?}");
+    }
+    // Nothing was lost elsewhere than before the routers' queues.
+    for router in bench.host.status() {
+        assert!(router.interfaces[1].stats.tx_packets > 0, "{router:?}");
+    }
 }
