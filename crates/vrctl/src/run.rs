@@ -76,6 +76,11 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
         .collect();
     for router in &file.routers {
         shared_only(&file, router)?;
+        let idle: Vec<&str> =
+            router.limits.set().map(|(name, _)| name).filter(|name| *name != "queue").collect();
+        if !idle.is_empty() {
+            tracing::warn!(target: "vr", "router {}: limits without effect so far: {}", router.name, idle.join(", "));
+        }
     }
     dpdk::claim_interfaces(&format!("the virtual routers' host {}", file.name));
     let stop = StopSignals::watch();
@@ -194,7 +199,7 @@ impl Serving {
                 name: interface.name.clone(),
                 below: connection(file, id),
                 mac: interface.mac,
-                default: interface.tag == Tag::Whole || port.is_some_and(|port| port.default == Some(id)),
+                default: port.is_some_and(|port| port.default == Some(id)),
             }
         });
         Ok(RouterSetup {
@@ -203,6 +208,7 @@ impl Serving {
             load: load_options(router),
             registry: Arc::clone(&self.registry),
             share: router.share,
+            queue: router.limits.queue.and_then(|queue| usize::try_from(queue).ok()),
             interfaces: interfaces.collect(),
         })
     }
@@ -369,6 +375,7 @@ fn connection(file: &HostFile, id: InterfaceId) -> Connection {
         Tag::Mac | Tag::Whole | Tag::Queue(_) => demux::Tag::None,
     };
     match (interface.port, interface.link) {
+        (Some(port), _) if interface.tag == Tag::Whole => Connection::WholePort(port),
         (Some(port), _) => Connection::Port(port, tag),
         (None, Some(link)) => {
             let end = file.links.get(link).map_or(0, |known| usize::from(known.ends[1] == id));

@@ -81,13 +81,14 @@ fn main() {
             load: LoadOptions::default(),
             registry: Arc::clone(&registry),
             share: 1,
+            queue: None,
             interfaces: (0..2u16)
                 .map(|port| InterfaceSetup {
                     name: format!("DEV{port}"),
-                    below: Connection::Port(
-                        port.into(),
-                        if whole { Tag::None } else { Tag::Vlan(2 + 2 * n as u16 + port) },
-                    ),
+                    below: match whole {
+                        true => Connection::WholePort(port.into()),
+                        false => Connection::Port(port.into(), Tag::Vlan(2 + 2 * n as u16 + port)),
+                    },
                     mac: [2, 0, 0, 0, 1, port as u8],
                     default: false,
                 })

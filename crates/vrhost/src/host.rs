@@ -55,6 +55,8 @@ pub struct InterfaceSetup {
 pub enum Connection {
     /// A physical port, by its number, and what tells its frames there.
     Port(usize, Tag),
+    /// All frames of a physical port, by its number.
+    WholePort(usize),
     /// One end (0 or 1) of the virtual link with this number.
     Link(u32, usize),
     /// Nothing.
@@ -74,6 +76,8 @@ pub struct RouterSetup {
     pub registry: Arc<Registry>,
     /// Its share of the processors' time, in proportion to those of others.
     pub share: u32,
+    /// How many packets wait at each of its interfaces for each worker; none: 512.
+    pub queue: Option<usize>,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceSetup>,
 }
@@ -311,6 +315,10 @@ impl Host {
                 let encap = Encap::new(tag, None).map_err(|e| e.to_string())?;
                 Ok((Below::Port(port, encap), below.port.mtu()))
             }
+            Connection::WholePort(port) => {
+                let alone = InterfaceSetup { below: Connection::Port(port, Tag::None), ..interface.clone() };
+                self.below(&alone)
+            }
             Connection::Link(link, end @ 0..2) => Ok((Below::Link(link, end), LINK_MTU)),
             Connection::Link(_, end) => Err(format!("a link has no end {end}")),
             Connection::Nothing => Ok((Below::Nothing, LINK_MTU)),
@@ -328,13 +336,14 @@ impl Host {
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
+        let room = setup.queue.unwrap_or(ROOM).max(1);
         let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
         let mut belows = Vec::new();
         for interface in &setup.interfaces {
             let (below, mtu) = self.below(interface).map_err(|e| wrong(setup, interface, &e))?;
             belows.push(below);
             let name = format!("{}/{}", setup.name, interface.name);
-            let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), ROOM)
+            let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), room)
                 .map_err(|e| message(e.to_string()))?;
             load.defines.push((interface.name.clone(), format!("virtual:{name}")));
             interfaces.push((Arc::new(port), 0));
@@ -355,13 +364,18 @@ impl Host {
         let running = Running { router, usage, number, interfaces, since: Instant::now() };
         // Last of all frames come.
         for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
-            let Connection::Port(port, tag) = interface.below else { continue };
-            let table = &self.ports[port].table;
-            let claim = Claim { tag, mac: Some(interface.mac) };
-            let claimed = table.claim(claim, *owner).and_then(|()| match interface.default {
-                true => table.set_default(Some(*owner)),
-                false => Ok(()),
-            });
+            let claimed = match interface.below {
+                Connection::Port(port, tag) => {
+                    let table = &self.ports[port].table;
+                    let claim = Claim { tag, mac: Some(interface.mac) };
+                    table.claim(claim, *owner).and_then(|()| match interface.default {
+                        true => table.set_default(Some(*owner)),
+                        false => Ok(()),
+                    })
+                }
+                Connection::WholePort(port) => self.ports[port].table.set_default(Some(*owner)),
+                Connection::Link(..) | Connection::Nothing => Ok(()),
+            };
             if let Err(e) = claimed {
                 self.end(running);
                 return Err(wrong(setup, interface, &e.to_string()));

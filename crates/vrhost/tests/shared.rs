@@ -190,9 +190,20 @@ impl Bench {
         interfaces: &[(usize, Tag)],
         share: u32,
     ) -> Result<(), String> {
-        let interfaces = interfaces.iter().enumerate().map(|(at, (port, tag))| InterfaceSetup {
+        let below: Vec<_> = interfaces.iter().map(|(port, tag)| Connection::Port(*port, *tag)).collect();
+        self.add_connected(name, program, &below, share)
+    }
+
+    fn add_connected(
+        &mut self,
+        name: &str,
+        program: &str,
+        below: &[Connection],
+        share: u32,
+    ) -> Result<(), String> {
+        let interfaces = below.iter().enumerate().map(|(at, below)| InterfaceSetup {
             name: format!("DEV{at}"),
-            below: Connection::Port(*port, *tag),
+            below: *below,
             mac: [2, 0, 0, 0, 1, at as u8],
             default: false,
         });
@@ -202,6 +213,7 @@ impl Bench {
             load: LoadOptions::default(),
             registry: registry(),
             share,
+            queue: None,
             interfaces: interfaces.collect(),
         };
         self.host.add(setup).map_err(|e| e.render_plain(e.sources()))
@@ -368,5 +380,37 @@ fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
     // Nothing was lost elsewhere than before the routers' queues.
     for router in bench.host.status() {
         assert!(router.interfaces[1].stats.tx_packets > 0, "{router:?}");
+    }
+}
+
+#[test]
+fn a_link_joins_two_routers_and_a_whole_port_has_one() {
+    let frames: Vec<_> = (0..30u8).map(|i| frame([10, 20, 30][usize::from(i % 3)], 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    let to = Connection::Port(1, Tag::Vlan(11));
+    bench.add_connected("second", FORWARD, &[Connection::Link(7, 1), to], 1).unwrap();
+    bench.add_connected("first", FORWARD, &[Connection::WholePort(0), Connection::Link(7, 0)], 1).unwrap();
+    let sent = |host: &Host| host.status()[1].interfaces[1].stats.tx_packets;
+    assert!(bench.until(|host| sent(host) > 300), "{:?}", bench.host.status());
+    // Whatever the tag: it has all frames, as they are.
+    let before = bench.host.undelivered("wan");
+    let now = sent(&bench.host);
+    assert!(bench.until(|host| sent(host) > now + 1000));
+    assert_eq!(bench.host.undelivered("wan"), before);
+    let [first, second] = &bench.host.status()[..] else { panic!("two routers") };
+    assert!(second.interfaces[0].stats.rx_packets <= first.interfaces[1].stats.tx_packets);
+    assert!(bench.host.remove("second"));
+    assert!(
+        bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 10_000),
+        "a link that ends nowhere"
+    );
+    bench.host.remove("first");
+    let Bench { host, directory, _alone } = bench;
+    drop(host);
+    let sent = read_pcap(&directory.file("out.pcap"));
+    assert!(sent.len() > 300);
+    for frame in sent {
+        let inner = [10, 20, 30][usize::from(frame[59 + 4] % 3)];
+        assert_eq!(frame[12..20], [0x81, 0, 0, 11, 0x81, 0, 0, inner], "{frame:?}");
     }
 }
