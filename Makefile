@@ -11,7 +11,7 @@ help:
 	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
-	@echo "make tuned           the same, tuned with a profile of its own run (5 % faster, a quarter of an hour, root)"
+	@echo "make tuned           the same, tuned with a profile of its own run (up to 7 % faster, half an hour, root)"
 	@echo "make install         what was built, man pages, completions, examples and a unit for systemd (PREFIX=/usr/local, DESTDIR=)"
 	@echo "make uninstall       remove what make install has put there"
 	@echo "make deb             a Debian package of the same, in target/deb"

@@ -10,7 +10,8 @@
 //!    environment, buffers, packets, and the threads that handle them.
 //! 3. `claim`, `netdev`, `ingress`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side: interfaces,
 //!    sockets, the rights of this process, link events.
-//! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
+//! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
+//!    open.
 //! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
 //!    rights are given up.
 //! 6. `topology`, `probe`, `crash`: what the machine offers; crash reports.

@@ -22,8 +22,8 @@ pub enum PortSpec {
     Id(u16),
     /// A Linux interface.
     Interface(String),
-    /// An interface of a virtual router, `virtual:ROUTER/INTERFACE`, by what is behind the colon: a port without
-    /// a device ([`crate::VirtualPort`]).
+    /// An interface of a virtual router, `virtual:ROUTER/INTERFACE`, by what is behind the colon: a port
+    /// without a device ([`crate::VirtualPort`]).
     Virtual(String),
 }
 

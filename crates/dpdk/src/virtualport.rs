@@ -1,8 +1,9 @@
-//! Ports without a device: what is put in at one side is received at the other, and what is sent can be taken.
+//! Ports without a device: what is put in at one side is received at the other, and what is sent can be
+//! taken.
 //!
 //! A virtual router has such ports. Whoever runs it demultiplexes a physical port's packets into them
-//! ([`VirtualPort::put`]) and sends what it takes out of them ([`VirtualPort::take`]). The router opens them by
-//! name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
+//! ([`VirtualPort::put`]) and sends what it takes out of them ([`VirtualPort::take`]). The router opens them
+//! by name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,9 +1,9 @@
 //! Threads that run the workers of many routers: virtual routers that share processors and ports.
 //!
-//! Each thread has a [`Front`], which receives for all of its routers and sends for them. A round of a thread:
-//! the front receives and gives packets to the routers' virtual ports; routers with packets, messages, due
-//! timers or work that is left run, the one that has used the least of its share first; then the front sends.
-//! The cycles that a router's run takes are charged to it.
+//! Each thread has a [`Front`], which receives for all of its routers and sends for them. A round of a
+//! thread: the front receives and gives packets to the routers' virtual ports; routers with packets,
+//! messages, due timers or work that is left run, the one that has used the least of its share first; then
+//! the front sends. The cycles that a router's run takes are charged to it.
 //!
 //! A router whose elements panic is stopped and reported to its own [`Hub`]; the others go on.
 
@@ -45,7 +45,8 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
-    /// Takes what a router has sent; appends the numbers of other routers that have got some of it to `woken`.
+    /// Takes what a router has sent; appends the numbers of other routers that have got some of it to
+    /// `woken`.
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>);
     /// Sends what was taken; the end of a round. Returns whether packets are left that wait for a port.
     fn flush(&mut self) -> bool;
@@ -148,8 +149,8 @@ pub(crate) struct Lodging {
 }
 
 impl Lodging {
-    /// Takes the worker back, so that its elements are dropped on the calling thread. `None` if the thread has
-    /// ended.
+    /// Takes the worker back, so that its elements are dropped on the calling thread. `None` if the thread
+    /// has ended.
     pub(crate) fn take_back(&self) -> Option<Box<Worker>> {
         let (give, back) = sync_channel(1);
         self.desk.order(Order::Leave(self.router, give));
@@ -276,8 +277,8 @@ impl Ready {
             Ready::LeastUsed(all) => all.is_empty(),
         }
     }
-    /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What came
-    /// for the others waits, so that who uses too much loses packets before any work is done for them.
+    /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What
+    /// came for the others waits, so that who uses too much loses packets before any work is done for them.
     fn take(&mut self, turns: &mut Vec<u32>) {
         match self {
             Ready::InTurn(all) => std::mem::swap(all, turns),

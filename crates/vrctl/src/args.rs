@@ -55,7 +55,8 @@ Examples:
     Run(RunHost),
     /// Show the routers and the ports of a running host: rates, time used and due, losses.
     Status(JsonFile),
-    /// Have a running host read its file again, and do the difference: routers are added and removed, changed programs are hot-swapped. All or nothing.
+    /// Have a running host read its file again, and do the difference: routers are added and removed, changed
+    /// programs are hot-swapped. All or nothing.
     Apply(JsonFile),
     /// Start a router of the host file at a running host.
     Add(NamedRouter),

@@ -69,7 +69,8 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_default()
 }
 
-/// Adds to each router its packets a second and its part of the processors' time, by the change since `before`.
+/// Adds to each router its packets a second and its part of the processors' time, by the change since
+/// `before`.
 fn add_rates(before: &Value, now: &mut Value) {
     let seconds = number(&now["seconds"]) - number(&before["seconds"]);
     let cycles = (number(&now["cycles"]) - number(&before["cycles"])) * number(&now["threads"]);

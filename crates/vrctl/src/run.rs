@@ -263,9 +263,9 @@ impl Serving {
             .into())
     }
 
-    /// Reads the host file again: routers that are new are added, those that are gone are removed, those whose
-    /// program alone has changed are hot-swapped, and those with other changes are started anew. If anything
-    /// in the file or in a program is wrong, nothing is done.
+    /// Reads the host file again: routers that are new are added, those that are gone are removed, those
+    /// whose program alone has changed are hot-swapped, and those with other changes are started anew. If
+    /// anything in the file or in a program is wrong, nothing is done.
     fn apply(&mut self, host: &mut Host) -> Result<Value, Failure> {
         let new = read(&self.path)?;
         self.same_ports(&new)?;

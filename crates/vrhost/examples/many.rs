@@ -2,9 +2,9 @@
 //!
 //!     many [--program FILE] [--seconds S] [--whole] COUNT...
 //!
-//! For each COUNT, so many routers with the program (the default forwards) share two ports by VLAN; frames of 60
-//! bytes for all of them come from a file that DPDK's net_pcap repeats. With `--whole` and a count of one there are
-//! no tags. Prints cycles a packet from the routers' part (its charge) and the rate.
+//! For each COUNT, so many routers with the program (the default forwards) share two ports by VLAN; frames of
+//! 60 bytes for all of them come from a file that DPDK's net_pcap repeats. With `--whole` and a count of one
+//! there are no tags. Prints cycles a packet from the routers' part (its charge) and the rate.
 
 use demux::Tag;
 use dpdk::{EalOptions, PortSpec, WorkerThread};

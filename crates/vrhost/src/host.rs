@@ -151,9 +151,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Opens the ports and starts a thread for each of `options.workers`. If `fair`, routers get the processors'
-    /// time by their shares, and those that want more lose packets before their own queues; else they run as
-    /// packets come.
+    /// Opens the ports and starts a thread for each of `options.workers`. If `fair`, routers get the
+    /// processors' time by their shares, and those that want more lose packets before their own queues; else
+    /// they run as packets come.
     ///
     /// # Errors
     /// A port cannot be opened, or a thread cannot be started: one message for each problem.
@@ -429,8 +429,8 @@ impl Host {
         self.routers.iter().map(of).collect()
     }
 
-    /// Runs until `interrupted`: control sockets and scripts of all routers; those that have failed start again.
-    /// `between` is called in every round.
+    /// Runs until `interrupted`: control sockets and scripts of all routers; those that have failed start
+    /// again. `between` is called in every round.
     pub fn drive(&mut self, mut interrupted: impl FnMut() -> bool, mut between: impl FnMut(&mut Self)) {
         while !interrupted() {
             between(self);

@@ -1,9 +1,9 @@
-//! Virtual routers in one process (the scheme `shared`): each is a [`runtime::Router`] of its own, with its own
-//! graph, handlers and hot swap; physical ports and threads are common.
+//! Virtual routers in one process (the scheme `shared`): each is a [`runtime::Router`] of its own, with its
+//! own graph, handlers and hot swap; physical ports and threads are common.
 //!
-//! A thread of the [`runtime::Crew`] polls its queue of every physical port, finds out to which virtual interface
-//! each frame belongs ([`demux`]), and puts it into that interface's queue; routers with packets then run, and
-//! what they send gets its tag and goes to the physical port.
+//! A thread of the [`runtime::Crew`] polls its queue of every physical port, finds out to which virtual
+//! interface each frame belongs ([`demux`]), and puts it into that interface's queue; routers with packets
+//! then run, and what they send gets its tag and goes to the physical port.
 //!
 //! # Layers
 //!
