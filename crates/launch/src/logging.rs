@@ -27,8 +27,8 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
 /// The targets of Valiant's own messages: a level without a target is for all of these.
-const TARGETS: [&str; 9] =
-    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LOG];
+const TARGETS: [&str; 10] =
+    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "vr", "etcd", "traffic", LOG];
 /// The target of what a node that follows etcd reports, a part of `etcd`.
 const AGENT: &str = "etcd::agent";
 /// The target of errors of configurations, and of the message that a command has failed. Errors of both are
@@ -55,7 +55,7 @@ pub struct LogArgs {
     /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for all of
     /// Valiant's messages, or TARGET=LEVEL, or several of these, as in
     /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `configuration`, `command`,
-    /// `cluster`, `etcd`, `traffic`, `log`, and `dpdk` for DPDK's own log, which is off by default;
+    /// `cluster`, `vr`, `etcd`, `traffic`, `log`, and `dpdk` for DPDK's own log, which is off by default;
     /// `dpdk::pmd.net` is a part of it. Errors of configurations are always printed [default: info].
     #[arg(long = "log", value_name = "FILTER", env = FILTER, hide_env_values = true, value_parser = Filter, global = true)]
     filter: Option<String>,

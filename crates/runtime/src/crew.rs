@@ -30,6 +30,11 @@ const RUNS_IN_FAIRNESS: usize = 3;
 /// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
 /// packets come.
 const POLLS: usize = 32;
+/// Polls beyond the first take at most one part in so many of the time that the routers take: packets that come
+/// faster are lost in the port, where that costs nothing.
+const RECEIVING: u64 = 4;
+/// The most cycles that are saved up for polls.
+const MOST_CREDIT: i64 = 1 << 22;
 /// Rounds of a busy thread after which routers that wait for descriptors of their own (a TAP device) are
 /// looked at.
 const LOOK_ROUNDS: u32 = 16;
@@ -307,6 +312,8 @@ struct CrewThread {
     polling: Vec<u32>,
     /// The pass of the router that ran last: who becomes ready begins there.
     pass: u64,
+    /// Cycles for polls beyond one in each round.
+    credit: i64,
     quit: bool,
 }
 
@@ -324,6 +331,7 @@ impl CrewThread {
             waiting: Vec::new(),
             polling: Vec::new(),
             pass: 0,
+            credit: 0,
             quit: false,
         }
     }
@@ -346,8 +354,15 @@ impl CrewThread {
             rounds += 1;
             self.desk.rounds.store(rounds, Ordering::Relaxed);
             let mut worked = false;
-            for _ in 0..polls {
+            for poll in 0..polls {
+                if poll > 0 && self.credit < 0 {
+                    break;
+                }
+                let before = if polls > 1 { dpdk::cycles() } else { 0 };
                 let received = self.front.receive(&mut woken);
+                if polls > 1 {
+                    self.credit -= dpdk::cycles().wrapping_sub(before) as i64;
+                }
                 worked |= received > 0;
                 if received == 0 {
                     break;
@@ -459,6 +474,7 @@ impl CrewThread {
         guest.worker.core.rested();
         let used = dpdk::cycles().wrapping_sub(before);
         guest.usage.charge(self.number, used);
+        self.credit = (self.credit.max(0) + (used / RECEIVING) as i64).min(MOST_CREDIT);
         guest.pass += (used * PASS / guest.share).max(1);
         let Ok(worked) = ran else {
             guest.failed = true;

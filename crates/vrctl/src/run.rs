@@ -4,7 +4,7 @@ use crate::args::RunHost;
 use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
 use crate::machine::lacking;
 use crate::program::{check_program, load_options, source};
-use crate::socket::{Request, Server};
+use crate::socket::{Request, Server, ask};
 use lang::{Diagnostics, Source};
 use launch::progress::waiting;
 use launch::{Launch, StopSignals};
@@ -81,6 +81,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
         if !idle.is_empty() {
             tracing::warn!(target: "vr", "router {}: limits without effect so far: {}", router.name, idle.join(", "));
         }
+    }
+    if ask(&host_socket(&file), &Request::Status).is_ok() {
+        return Err(format!(
+            "{} is running already: `valiant vr status {}` shows it",
+            file.name,
+            args.file.display()
+        )
+        .into());
     }
     dpdk::claim_interfaces(&format!("the virtual routers' host {}", file.name));
     let stop = StopSignals::watch();

@@ -128,7 +128,8 @@ impl runtime::Front for SharedPorts {
     }
 
     fn flush(&mut self) -> bool {
-        self.sides.iter_mut().fold(false, |left, side| side.flush() || left)
+        // All of them, also when the first has packets left.
+        self.sides.iter_mut().map(|side| usize::from(side.flush())).sum::<usize>() > 0
     }
 
     fn descriptors(&self) -> Option<Vec<RawFd>> {
