@@ -5,7 +5,7 @@
 //! messages, due timers or work that is left run, the one that has used the least of its share first; then
 //! the front sends. The cycles that a router's run takes are charged to it.
 //!
-//! A router whose elements panic is stopped and reported to its own [`Hub`]; the others go on.
+//! A router whose elements panic is stopped and reported to its own [`crate::Hub`]; the others go on.
 
 use crate::WorkerId;
 use crate::options::ThreadSetup;

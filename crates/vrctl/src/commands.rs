@@ -1,8 +1,9 @@
 //! Commands that ask a running host.
 
 use crate::args::{HostFileArgs, JsonFile, NamedRouter};
-use crate::run::{Failure, host_socket, read};
+use crate::run::{host_socket, read};
 use crate::socket::{Request, ask};
+use launch::Failure;
 use launch::output::print;
 use serde_json::Value;
 use std::fmt::Write;

@@ -30,8 +30,8 @@ pub use machine::lacking;
 pub use program::{CheckedProgram, check_program, load_options, source};
 
 use args::VrCommand;
+use launch::Failure;
 use launch::progress::waiting;
-use run::Failure;
 use runtime::Registry;
 use socket::Request;
 use std::process::ExitCode;

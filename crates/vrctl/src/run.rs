@@ -7,7 +7,7 @@ use crate::program::{check_program, load_options, source};
 use crate::socket::{Request, Server, ask};
 use lang::{Diagnostics, Source};
 use launch::progress::waiting;
-use launch::{Launch, StopSignals};
+use launch::{Failure, Launch, StopSignals};
 use nix::unistd::{Group, User};
 use runtime::Registry;
 use serde_json::{Value, json};
@@ -16,39 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use vrhost::{Connection, Host, InterfaceSetup, PortSetup, RouterSetup};
-
-/// Why the host does not run or does not do what it was asked for.
-pub(crate) enum Failure {
-    Text(String),
-    Diagnostics(Box<Diagnostics>),
-}
-
-impl Failure {
-    fn text(&self) -> String {
-        match self {
-            Self::Text(text) => text.clone(),
-            Self::Diagnostics(diags) => diags.render_plain(diags.sources()).trim_end().to_owned(),
-        }
-    }
-    pub(crate) fn report(&self) {
-        match self {
-            Self::Text(text) => launch::logging::error(&format!("error: {text}")),
-            Self::Diagnostics(diags) => launch::report(diags),
-        }
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Diagnostics> for Failure {
-    fn from(diags: Diagnostics) -> Self {
-        Self::Diagnostics(Box::new(diags))
-    }
-}
 
 /// The file of the host's own control socket, beside those of the routers.
 pub(crate) fn host_socket(host: &HostFile) -> PathBuf {
@@ -97,7 +64,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
     let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
     let ring = host.ringer();
-    let (_server, asked) = Server::start(&host_socket(&file), move || ring())?;
+    let (_server, asked) = Server::start(&host_socket(&file), ring)?;
     let mut serving = Serving { registry: Arc::clone(registry), path: args.file.clone(), file, down: false };
     let mut failed = 0;
     for router in serving.file.routers.clone() {

@@ -145,6 +145,11 @@ impl Team {
         (Self::Threads(mailboxes.into_iter().zip(runners).collect()), usage)
     }
 
+    /// Whether a crew's threads run the workers.
+    pub(super) fn is_hosted(&self) -> bool {
+        matches!(self, Self::Threads(threads) if threads.iter().any(|(_, runner)| !runner.is_own()))
+    }
+
     /// Ends all workers that have threads; shows which one is waited for.
     pub(super) fn end(&mut self, waits_for: impl Fn(usize)) {
         if let Self::Threads(threads) = self {
