@@ -17,7 +17,18 @@ pub(in crate::lookup) struct NextHop {
     pub(in crate::lookup) port: u32,
 }
 
+/// The output of a route whose packets are dropped.
+pub(in crate::lookup) const DISCARD: u32 = u32::MAX - 1;
+
 impl NextHop {
+    /// Whether its output is one of this many, or it drops packets.
+    pub(in crate::lookup) fn fits(self, outputs: u32) -> bool {
+        self.port < outputs || self.port == DISCARD
+    }
+    /// The output as listings show it; -1 if there is none.
+    pub(super) fn shown(self) -> i32 {
+        if self.port == DISCARD { -1 } else { self.port as i32 }
+    }
     fn pack(self) -> u64 {
         u64::from(self.port) << 32 | u64::from(self.gateway.map_or(0, Ipv4Addr::to_bits))
     }
