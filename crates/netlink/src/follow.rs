@@ -477,6 +477,10 @@ impl Thread {
             }
         }
         if state.take_silent() && self.complete {
+            if let Some(reading) = &mut self.reading {
+                // It may find routes missing that the kernel has just removed.
+                reading.reason = Reason::Needed;
+            }
             // Not too often where interfaces go up and down all the time.
             let soon = Instant::now() + SETTLE.max(self.took * 2);
             self.read_at = Some(self.read_at.map_or(soon, |at| at.min(soon)));

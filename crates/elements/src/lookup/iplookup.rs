@@ -59,7 +59,7 @@
 //! ## See also
 //! GetIPAddress, CheckIPHeader, IPClassifier, LinuxRoutes
 
-use super::engine::hops::DISCARD;
+use super::engine::hops::{DISCARD, GROUPS};
 use super::engine::routes::{Order, Routes, Table};
 use super::engine::text::{Command, Route};
 use crate::prelude::*;
@@ -341,8 +341,17 @@ impl<K: TableVariant> Vector for IPLookup<K> {
                 together = LOST;
             }
         }
-        if together < DISCARD && n == batch.len() {
+        if together < GROUPS && n == batch.len() {
             return cx.output_batch(together as usize, batch);
+        }
+        if hops.iter().any(|port| (GROUPS..DISCARD).contains(port)) {
+            for ((port, address), packet) in hops.iter_mut().zip(addresses).zip(batch.iter_mut()) {
+                let Some(next) = self.routes.member(*port, *address) else { continue };
+                if let Some(gateway) = next.gateway {
+                    packet.set_dst_ip(gateway.octets());
+                }
+                *port = next.port;
+            }
         }
         let routes = &self.routes;
         // Batches are never longer.

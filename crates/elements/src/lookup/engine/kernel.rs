@@ -2,7 +2,7 @@
 //! knows.
 
 use super::hops::{DISCARD, NextHop};
-use super::routes::{Learner, Outcome, Routes};
+use super::routes::{Learner, Outcome, Routes, Way};
 use locks::IgnorePoison;
 use netlink::{Changes, Consumer, Follower, Gateway, Hop, Kind, Options, Resolved, State};
 use runtime::{Hub, Level};
@@ -59,14 +59,9 @@ impl Plan {
         self.outputs.get(&state.links().get(&hop.interface)?.name).copied()
     }
 
-    /// The next hop in the table for a route of the kernel; `Ok(None)` for one that no router needs.
-    fn next_hop(
-        &self,
-        state: &State,
-        prefix: netlink::Prefix,
-        route: &Resolved,
-    ) -> Result<Option<NextHop>, LeftOut> {
-        let to = |port| Ok(Some(NextHop { gateway: None, port }));
+    /// Where a route of the kernel leads in the table; `Ok(None)` for one that no router needs.
+    fn way(&self, state: &State, prefix: netlink::Prefix, route: &Resolved) -> Result<Option<Way>, LeftOut> {
+        let to = |port| Ok(Some(Way::One(NextHop { gateway: None, port })));
         match route.kind {
             // The host's addresses for itself alone.
             Kind::Local | Kind::Broadcast if prefix.first().is_loopback() => Ok(None),
@@ -85,28 +80,14 @@ impl Plan {
                         Gateway::Other => why = LeftOut::Gateway,
                     }
                 }
-                choose(prefix, &hops).ok_or(why).map(Some)
+                match hops[..] {
+                    [] => Err(why),
+                    [(one, _)] => Ok(Some(Way::One(one))),
+                    _ => Ok(Some(Way::Many(hops.into()))),
+                }
             }
         }
     }
-}
-
-/// One of several next hops, by their weights; another one for each network.
-fn choose(prefix: netlink::Prefix, hops: &[(NextHop, u16)]) -> Option<NextHop> {
-    if let [(one, _)] = hops {
-        return Some(*one);
-    }
-    let all: u64 = hops.iter().map(|(_, weight)| u64::from(*weight)).sum();
-    // Fibonacci hashing of the network's significant bits.
-    let bits = u64::from(prefix.first().to_bits() >> (32 - u32::from(prefix.length())).min(31));
-    let mut at = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) * all >> 32;
-    for (hop, weight) in hops {
-        match at.checked_sub(u64::from(*weight)) {
-            Some(rest) => at = rest,
-            None => return Some(*hop),
-        }
-    }
-    None
 }
 
 fn table_prefix(prefix: netlink::Prefix) -> Option<Prefix> {
@@ -189,8 +170,8 @@ impl Target {
         let (mut wanted, mut left_out) = (HashMap::with_capacity(state.len()), HashMap::new());
         for prefix in state.prefixes() {
             let (Some(route), Some(key)) = (state.resolve(prefix), table_prefix(prefix)) else { continue };
-            match plan.next_hop(state, prefix, &route) {
-                Ok(Some(hop)) => drop(wanted.insert(key, hop)),
+            match plan.way(state, prefix, &route) {
+                Ok(Some(way)) => drop(wanted.insert(key, way)),
                 Ok(None) => {}
                 Err(why) => drop(left_out.insert(key, why)),
             }
@@ -209,16 +190,17 @@ impl Target {
         for prefix in some {
             let Some(key) = table_prefix(*prefix) else { continue };
             inner.left_out.remove(&key);
-            let hop = match state.resolve(*prefix).map(|route| plan.next_hop(state, *prefix, &route)) {
-                Some(Ok(hop)) => hop,
+            let way = match state.resolve(*prefix).map(|route| plan.way(state, *prefix, &route)) {
+                Some(Ok(way)) => way,
                 Some(Err(why)) => {
                     inner.left_out.insert(key, why);
                     None
                 }
                 None => None,
             };
-            wanted.push((key, hop));
+            wanted.push((key, way));
         }
+        let wanted: Vec<_> = wanted.iter().map(|(prefix, way)| (*prefix, way.as_ref())).collect();
         let outcome = routes.learn(self.learner, &wanted);
         self.refused(inner, &outcome);
     }
@@ -383,26 +365,5 @@ impl Drop for Feed {
         if let Some(Destination { routes, .. }) = self.target.lock().destination.take() {
             routes.unlearn(self.target.learner);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn next_hops_are_chosen_by_weight() {
-        let hops = [1u8, 2].map(|i| NextHop { gateway: Some([10, 0, 0, i].into()), port: 0 });
-        let hops = [(hops[0], 1), (hops[1], 3)];
-        let prefix = |i: u32, length| netlink::Prefix::new(Ipv4Addr::from_bits(i), length).unwrap();
-        let mut second = 0;
-        for i in 0..4000u32 {
-            let chosen = choose(prefix(i << 8, 24), &hops).unwrap();
-            assert_eq!(choose(prefix(i << 8, 24), &hops), Some(chosen));
-            second += usize::from(chosen == hops[1].0);
-        }
-        assert!((2800..3200).contains(&second), "{second}");
-        assert!(choose(prefix(0, 0), &hops).is_some());
-        assert_eq!(choose(prefix(0, 0), &[]), None);
     }
 }

@@ -17,7 +17,7 @@ use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
 
 mod learned;
 
-pub(in crate::lookup) use learned::{Learner, Outcome};
+pub(in crate::lookup) use learned::{Learner, Outcome, Way};
 
 /// The position of a new route in the listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -282,6 +282,10 @@ impl Routes {
         let first = self.hops.first();
         move |number| self.hops.get_after(first, number)
     }
+    /// The next hop that an address takes of a group, whose output this is; `None` if it is none.
+    pub(in crate::lookup) fn member(&self, port: u32, address: u32) -> Option<NextHop> {
+        self.hops.member(port, address)
+    }
     /// Whether a message about one more packet without a route is to be printed: five are.
     pub(in crate::lookup) fn complain(&self) -> bool {
         self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
@@ -345,13 +349,21 @@ impl Routes {
                 for slot in control.slots() {
                     if let (Some(kind), Some(hop)) =
                         (of.get_mut((slot.origin as usize).wrapping_sub(1)), old.hop(slot.hop))
-                        && hop.fits(outputs)
+                        && control.numbers.fits(hop, outputs)
                     {
-                        kind.push((slot.prefix, hop));
+                        kind.push((slot.prefix, hop, control.numbers.members(hop)));
                     }
                 }
             }
-            let [added, learned] = of;
+            let [added, learned] = of.map(|routes| {
+                // The groups have other numbers here.
+                let numbers = &mut self.control().numbers;
+                let here = |(prefix, hop, members): (_, _, Vec<_>)| match members[..] {
+                    [] => Some((prefix, hop)),
+                    _ => Some((prefix, numbers.group(&self.hops, &members)?)),
+                };
+                routes.into_iter().filter_map(here).collect::<Vec<_>>()
+            });
             {
                 // What has been learned meanwhile does not stand in the way.
                 let control = &mut *self.control();
@@ -384,7 +396,7 @@ impl Routes {
         let control = &mut *self.control();
         let gone: Vec<_> = control
             .slots()
-            .filter(|s| self.hop(s.hop).is_none_or(|h| !h.fits(outputs)))
+            .filter(|s| self.hop(s.hop).is_none_or(|h| !control.numbers.fits(h, outputs)))
             .map(|s| s.prefix)
             .collect();
         for prefix in gone {
@@ -544,7 +556,10 @@ impl Routes {
         let control = self.control();
         let mut text = String::new();
         for slot in control.slots() {
-            if let Some(hop) = self.hop(slot.hop) {
+            let Some(hop) = self.hop(slot.hop) else { continue };
+            let members = control.numbers.members(hop);
+            let several = members.iter().map(|(member, _)| *member);
+            for hop in several.chain(members.is_empty().then_some(hop)) {
                 text += &line(slot.prefix, hop.gateway, hop.shown(), '\t');
                 text.push('\n');
             }
@@ -556,6 +571,7 @@ impl Routes {
     pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
         let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;
         let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| self.hop(number));
+        let hop = hop.map(|h| self.hops.member(h.port, address.to_bits()).unwrap_or(h));
         Ok(match hop {
             Some(NextHop { port: DISCARD, .. }) | None => "-1".into(),
             Some(NextHop { gateway: Some(g), port }) => format!("{port} {g}"),

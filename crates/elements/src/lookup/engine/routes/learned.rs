@@ -30,7 +30,16 @@ pub(in crate::lookup) struct Outcome {
 /// The most routes that are changed under one lock.
 const MANY: usize = 4096;
 
-type Wanted = (Prefix, Option<NextHop>);
+/// Where a learned route leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::lookup) enum Way {
+    /// To a next hop.
+    One(NextHop),
+    /// To several, with weights.
+    Many(Box<[(NextHop, u16)]>),
+}
+
+type Step = (Prefix, Option<NextHop>);
 
 impl Routes {
     /// Declares that an element of the configuration keeps the table in step, so that learned routes are
@@ -54,23 +63,29 @@ impl Routes {
     }
 
     /// What has to be done for a wanted route: nothing if it is there, or one of the user's is.
-    fn step(&self, control: &Control, (prefix, hop): Wanted) -> Option<Wanted> {
+    fn step(&self, control: &mut Control, prefix: Prefix, way: Option<&Way>) -> Option<Step> {
         let there = control.slot(prefix);
         if there.is_some_and(|s| s.origin != Origin::Learned) {
             return None;
         }
+        let hop = way.and_then(|way| match way {
+            Way::One(hop) => Some(*hop),
+            // If there are too many groups, it is the first.
+            Way::Many(hops) => control.numbers.group(&self.hops, hops).or_else(|| hops.first().map(|h| h.0)),
+        });
         (there.and_then(|s| self.hop(s.hop)) != hop).then_some((prefix, hop))
     }
 
     /// Puts in, replaces and removes routes; each prefix once.
-    pub(in crate::lookup) fn learn(&self, learner: Learner, wanted: &[Wanted]) -> Outcome {
+    pub(in crate::lookup) fn learn(&self, learner: Learner, wanted: &[(Prefix, Option<&Way>)]) -> Outcome {
         let mut outcome = Outcome::default();
         for some in wanted.chunks(MANY) {
             let control = &mut *self.control();
             if control.learner != Some(learner) {
                 return outcome;
             }
-            let steps: Vec<Wanted> = some.iter().filter_map(|w| self.step(control, *w)).collect();
+            let steps: Vec<Step> =
+                some.iter().filter_map(|(prefix, way)| self.step(control, *prefix, *way)).collect();
             outcome.changed += steps.len() as u64;
             if self.carry_out(control, &steps, Origin::Learned).is_ok() {
                 continue;
@@ -93,14 +108,14 @@ impl Routes {
     pub(in crate::lookup) fn learn_all(
         &self,
         learner: Learner,
-        wanted: &HashMap<Prefix, NextHop>,
+        wanted: &HashMap<Prefix, Way>,
     ) -> Outcome {
-        let mut steps: Vec<Wanted> = {
+        let mut steps: Vec<(Prefix, Option<&Way>)> = {
             let control = self.control();
             let learned = control.slots().filter(|s| s.origin == Origin::Learned);
             learned.filter(|s| !wanted.contains_key(&s.prefix)).map(|s| (s.prefix, None)).collect()
         };
-        steps.extend(wanted.iter().map(|(prefix, hop)| (*prefix, Some(*hop))));
+        steps.extend(wanted.iter().map(|(prefix, way)| (*prefix, Some(way))));
         self.learn(learner, &steps)
     }
 
@@ -119,6 +134,9 @@ mod tests {
     fn hop(port: u32) -> NextHop {
         NextHop { gateway: None, port }
     }
+    fn way(port: u32) -> Way {
+        Way::One(hop(port))
+    }
     fn prefix(text: &str) -> Prefix {
         text.parse().unwrap()
     }
@@ -134,7 +152,8 @@ mod tests {
         let (t, me) = table();
         t.configure(&[(prefix("1.0.0.0/8"), hop(0))]).unwrap();
         t.command(Command::Add, "2.0.0.0/8 0").unwrap();
-        let all = ["1.0.0.0/8", "2.0.0.0/8", "3.0.0.0/8"].map(|p| (prefix(p), Some(hop(1))));
+        let one = way(1);
+        let all = ["1.0.0.0/8", "2.0.0.0/8", "3.0.0.0/8"].map(|p| (prefix(p), Some(&one)));
         assert_eq!(t.learn(me, &all).changed, 1);
         assert_eq!((t.lookup("1.1.1.1").unwrap(), t.lookup("3.1.1.1").unwrap()), ("0".into(), "1".into()));
         // A handler may put its route in the place of a learned one, and cannot remove a learned one.
@@ -144,7 +163,7 @@ mod tests {
         assert_eq!((t.lookup("3.1.1.1").unwrap(), t.learned()), ("2".into(), 0));
         // When the user's route is gone, the learned one returns with the next comparison.
         t.command(Command::Remove, "3.0.0.0/8").unwrap();
-        let wanted = HashMap::from([(prefix("3.0.0.0/8"), hop(1))]);
+        let wanted = HashMap::from([(prefix("3.0.0.0/8"), one)]);
         assert_eq!(t.learn_all(me, &wanted).changed, 1);
         assert_eq!(t.lookup("3.1.1.1").unwrap(), "1");
     }
@@ -152,11 +171,11 @@ mod tests {
     #[test]
     fn all_that_is_not_wanted_goes() {
         let (t, me) = table();
-        let many: HashMap<Prefix, NextHop> =
-            (0..10_000u32).map(|i| (Prefix::new(i << 10, 22).unwrap(), hop(i % 4))).collect();
+        let many: HashMap<Prefix, Way> =
+            (0..10_000u32).map(|i| (Prefix::new(i << 10, 22).unwrap(), way(i % 4))).collect();
         assert_eq!(t.learn_all(me, &many).changed, 10_000);
         assert_eq!(t.learn_all(me, &many).changed, 0);
-        let few: HashMap<_, _> = many.iter().take(10).map(|(p, h)| (*p, *h)).collect();
+        let few: HashMap<_, _> = many.iter().take(10).map(|(p, w)| (*p, w.clone())).collect();
         assert_eq!((t.learn_all(me, &few).changed, t.learned()), (9_990, 10));
         t.unlearn(me);
         assert_eq!((t.table(), t.learned()), (String::new(), 0));
@@ -165,7 +184,8 @@ mod tests {
     #[test]
     fn only_the_last_learner_counts() {
         let (t, old) = table();
-        let routes = [(prefix("1.0.0.0/8"), Some(hop(1)))];
+        let one = way(1);
+        let routes = [(prefix("1.0.0.0/8"), Some(&one))];
         t.learn(old, &routes);
         let new = Learner::new();
         t.set_learner(new);
@@ -178,9 +198,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_left_out_and_the_rest_is_not() {
         let (t, me) = table();
+        let ways = [way(0), way(1)];
         let many: Vec<_> = (0..=tables::lpm::MAX_GROUPS as u32)
-            .map(|i| (Prefix::host(1 << 31 | i << 8), Some(hop(0))))
-            .chain([(prefix("1.0.0.0/8"), Some(hop(1)))])
+            .map(|i| (Prefix::host(1 << 31 | i << 8), Some(&ways[0])))
+            .chain([(prefix("1.0.0.0/8"), Some(&ways[1]))])
             .collect();
         let outcome = t.learn(me, &many);
         assert_eq!(outcome.refused.len(), 1, "{}", outcome.reason);
@@ -190,7 +211,10 @@ mod tests {
     #[test]
     fn a_table_that_replaces_another_keeps_what_was_learned() {
         let (old, me) = table();
-        old.learn(me, &[(prefix("1.0.0.0/8"), Some(hop(1))), (prefix("2.0.0.0/8"), Some(hop(3)))]);
+        let (ways, both) = ([0, 1, 3].map(way), Way::Many([(hop(0), 1), (hop(1), 1)].into()));
+        let kept = [(prefix("1.0.0.0/8"), Some(&ways[1])), (prefix("4.0.0.0/8"), Some(&both))];
+        old.learn(me, &kept);
+        old.learn(me, &[(prefix("2.0.0.0/8"), Some(&ways[2]))]);
         old.command(Command::Add, "3.0.0.0/8 1").unwrap();
         let new = Routes::new(Order::FirstFree, 2).unwrap();
         new.adopt(&old);
@@ -198,9 +222,23 @@ mod tests {
         let new = Routes::new(Order::FirstFree, 2).unwrap();
         new.expect_learner();
         new.set_learner(me);
-        new.learn(me, &[(prefix("3.0.0.0/8"), Some(hop(0)))]);
+        new.learn(me, &[(prefix("3.0.0.0/8"), Some(&ways[0]))]);
         new.adopt(&old);
-        assert_eq!((new.learned(), new.table().lines().count()), (1, 2));
+        assert_eq!((new.learned(), new.table().lines().count()), (2, 4));
         assert_eq!(new.lookup("3.1.1.1").unwrap(), "1");
+    }
+
+    #[test]
+    fn several_next_hops_share_the_addresses() {
+        let (t, me) = table();
+        let both = Way::Many([(hop(1), 1), (hop(2), 1)].into());
+        assert_eq!(t.learn(me, &[(prefix("1.0.0.0/8"), Some(&both))]).changed, 1);
+        assert_eq!(t.learn(me, &[(prefix("1.0.0.0/8"), Some(&both))]).changed, 0);
+        assert_eq!(t.table(), "1.0.0.0/8\t\t-\t\t1\n1.0.0.0/8\t\t-\t\t2\n");
+        let first = (0..1000).filter(|i| t.lookup(&format!("1.0.{}.{}", i / 250, i % 250)).unwrap() == "1");
+        assert!((400..600).contains(&first.count()));
+        // An output that is gone takes the route along.
+        t.set_outputs(2);
+        assert_eq!(t.table(), "");
     }
 }
