@@ -33,12 +33,8 @@ pub struct Options {
 /// What a consumer is told to look at again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Changes<'a> {
-    /// All that the state has; what it does not have is gone. `expected`: differences from what the consumer
-    /// had are no surprise.
-    All {
-        /// Whether the consumer may be missing something.
-        expected: bool,
-    },
+    /// All that the state has; what it does not have is gone.
+    All,
     /// These.
     Some {
         /// The networks whose routes have changed, come or gone; each once.
@@ -52,8 +48,7 @@ pub enum Changes<'a> {
 
 /// Who gets the changes. Its methods are called on the follower's thread.
 pub trait Consumer: Send {
-    /// Brings itself into step with the state. Returns how many routes it had otherwise than it should have
-    /// had, beside those that are among the changes.
+    /// Brings itself into step with the state. Returns how many routes it had otherwise than the state.
     fn changed(&mut self, state: &State, changes: Changes<'_>) -> u64;
     /// A message for the user.
     fn warn(&mut self, message: &str);
@@ -356,7 +351,7 @@ impl Thread {
         if !keep {
             let mut state = self.state.lock().ignore_poison();
             *state = State::new(&self.options.tables);
-            self.consumer.changed(&state, Changes::All { expected: true });
+            self.consumer.changed(&state, Changes::All);
         }
     }
 
@@ -596,27 +591,31 @@ impl Thread {
             fresh.apply(event);
         }
         let again = fresh.take_silent() && !quiet;
+        // So that the consumer differs from the state only where it is wrong.
+        self.deliver();
         let mut state = self.state.lock().ignore_poison();
         let difference = state.difference(&fresh);
-        let mut drift = 0;
+        let (mut drift, mut explained) = (0, None);
         if reason == Reason::Reconcile {
             self.shared.reconciliations.fetch_add(1, Relaxed);
-            // Changes on the way may be in one and not yet in the other.
-            drift = difference.routes.iter().filter(|p| !touched.contains(p)).count() as u64;
+            // What changed meanwhile may be in one and not yet in the other, and routes that cannot be used may
+            // be gone silently.
+            let wrong = |p: &&Prefix| !touched.contains(p) && state.resolve(**p) != fresh.resolve(**p);
+            drift = difference.routes.iter().filter(wrong).count() as u64;
             if quiet {
                 drift += difference.others as u64;
             }
+            explained = (quiet || difference.others == 0).then_some(difference.routes.len() as u64);
         } else if std::mem::replace(&mut self.complete, true) {
             self.shared.resyncs.fetch_add(1, Relaxed);
         }
         state.become_like(fresh, difference);
         // All of it goes to the consumer now, so there are no other changes.
         drop(state.take_dirt());
-        let expected = reason == Reason::Needed;
-        let found = self.consumer.changed(&state, Changes::All { expected });
+        let found = self.consumer.changed(&state, Changes::All);
         drop(state);
-        if !expected {
-            drift = drift.max(found);
+        if let Some(explained) = explained {
+            drift += found.saturating_sub(explained);
         }
         if drift > 0 {
             self.shared.drift.fetch_add(drift, Relaxed);
@@ -648,7 +647,7 @@ impl Thread {
         let mut state = self.state.lock().ignore_poison();
         if self.shared.repeat.swap(false, Relaxed) {
             drop(state.take_dirt());
-            self.consumer.changed(&state, Changes::All { expected: true });
+            self.consumer.changed(&state, Changes::All);
         }
         if state.is_dirty() {
             let dirt = state.take_dirt();
@@ -672,7 +671,7 @@ mod tests {
     impl Consumer for Ear {
         fn changed(&mut self, state: &State, changes: Changes<'_>) -> u64 {
             let links: Vec<&str> = state.links().values().map(|l| l.name.as_str()).collect();
-            let _ = self.0.send(format!("{} {}", matches!(changes, Changes::All { .. }), links.join(",")));
+            let _ = self.0.send(format!("{} {}", matches!(changes, Changes::All), links.join(",")));
             0
         }
         fn warn(&mut self, _: &str) {}

@@ -239,7 +239,7 @@ struct Ear(Arc<Target>);
 impl Consumer for Ear {
     fn changed(&mut self, state: &State, changes: Changes<'_>) -> u64 {
         match changes {
-            Changes::All { .. } => self.0.bring_all(state),
+            Changes::All => self.0.bring_all(state),
             Changes::Some { routes, neighbors, .. } => {
                 if !routes.is_empty() {
                     self.0.bring_some(state, routes);

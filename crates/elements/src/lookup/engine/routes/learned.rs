@@ -105,11 +105,7 @@ impl Routes {
     }
 
     /// Makes these the learned routes, and removes all others.
-    pub(in crate::lookup) fn learn_all(
-        &self,
-        learner: Learner,
-        wanted: &HashMap<Prefix, Way>,
-    ) -> Outcome {
+    pub(in crate::lookup) fn learn_all(&self, learner: Learner, wanted: &HashMap<Prefix, Way>) -> Outcome {
         let mut steps: Vec<(Prefix, Option<&Way>)> = {
             let control = self.control();
             let learned = control.slots().filter(|s| s.origin == Origin::Learned);
