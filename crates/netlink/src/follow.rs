@@ -598,8 +598,8 @@ impl Thread {
         let (mut drift, mut explained) = (0, None);
         if reason == Reason::Reconcile {
             self.shared.reconciliations.fetch_add(1, Relaxed);
-            // What changed meanwhile may be in one and not yet in the other, and routes that cannot be used may
-            // be gone silently.
+            // What changed meanwhile may be in one and not yet in the other, and routes that cannot be used
+            // may be gone silently.
             let wrong = |p: &&Prefix| !touched.contains(p) && state.resolve(**p) != fresh.resolve(**p);
             drift = difference.routes.iter().filter(wrong).count() as u64;
             if quiet {

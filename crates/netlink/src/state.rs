@@ -68,6 +68,9 @@ pub struct State {
     addresses: BTreeSet<Address>,
     neighbors: BTreeMap<(u32, Ipv4Addr), Neighbor>,
     objects: HashMap<u32, Object>,
+    /// Objects that are gone while there may still be routes with them. The kernel has removed these, without
+    /// telling; they must not be used if there is another object with the same number.
+    gone: HashSet<u32>,
     dirty: Dirty,
     /// Whether the kernel may have removed routes without telling.
     silent: bool,
@@ -82,6 +85,7 @@ impl State {
             addresses: BTreeSet::new(),
             neighbors: BTreeMap::new(),
             objects: HashMap::new(),
+            gone: HashSet::new(),
             dirty: Dirty::default(),
             silent: false,
         }
@@ -272,6 +276,29 @@ impl State {
         }
     }
 
+    /// Removes the routes whose next-hop objects are gone.
+    fn drop_gone(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
+        if gone.is_empty() {
+            return;
+        }
+        let stays = |route: &Route| !matches!(&route.via, Via::Object(id) if gone.contains(id));
+        let dirty = &mut self.dirty.routes;
+        self.routes.retain(|prefix, candidates| {
+            if candidates.as_slice().iter().all(stays) {
+                return true;
+            }
+            dirty.insert(*prefix);
+            match Candidates::from_vec(candidates.as_slice().iter().filter(|r| stays(r)).cloned().collect()) {
+                Some(left) => {
+                    *candidates = left;
+                    true
+                }
+                None => false,
+            }
+        });
+    }
+
     /// Whether a route has a next hop over an interface.
     fn over(&self, route: &Route, interface: u32) -> bool {
         match &route.via {
@@ -337,12 +364,16 @@ impl State {
                 }
             }
             Event::Object(id, object) => {
+                if self.gone.contains(&id) {
+                    self.drop_gone();
+                }
                 if self.objects.insert(id, object.clone()) != Some(object) {
                     self.dirty.objects.insert(id);
                 }
             }
             Event::ObjectGone(id) => {
                 if self.objects.remove(&id).is_some() {
+                    self.gone.insert(id);
                     self.dirty.objects.insert(id);
                     self.silent = true;
                 }
@@ -375,6 +406,7 @@ impl State {
 
     /// What has changed since the last call: each route once.
     pub(crate) fn take_dirt(&mut self) -> Dirt {
+        self.drop_gone();
         let Dirty { mut routes, interfaces, mut objects, neighbors, links } = std::mem::take(&mut self.dirty);
         if !objects.is_empty() {
             let with_member = |object: &Object| matches!(object, Object::Group(members) if members.iter().any(|(id, _)| objects.contains(id)));
@@ -587,7 +619,26 @@ mod tests {
         s.apply(Event::ObjectGone(9));
         assert_eq!((dirty(&mut s), s.resolve(p)), (vec!["10.9.0.0/16".to_owned()], None));
         s.apply(Event::Object(9, Object::Blackhole));
+        s.apply(Event::Route(p, Place::First, route(0, Via::Object(9))));
         assert_eq!(s.resolve(p).unwrap().kind, Kind::Blackhole);
+    }
+
+    #[test]
+    fn a_route_goes_with_its_object_and_does_not_come_back_with_the_number() {
+        let (mut s, p) = (state(), prefix("10.9.0.0/16"));
+        s.apply(Event::Object(6, Object::Hop(hop(1, 1))));
+        s.apply(Event::Object(9, Object::Hop(hop(1, 2))));
+        s.apply(Event::Route(p, Place::First, route(0, Via::Object(6))));
+        s.apply(Event::ObjectGone(6));
+        s.apply(Event::Route(p, Place::First, route(0, Via::Object(9))));
+        s.apply(Event::Object(6, Object::Hop(hop(1, 3))));
+        assert_eq!(gateways(&s, "10.9.0.0/16"), [2]);
+        s.apply(Event::RouteGone(p, route(0, Via::Object(9))));
+        assert!(s.resolve(p).is_none() && s.is_empty());
+        s.apply(Event::Route(p, Place::First, route(0, Via::Object(6))));
+        s.take_dirt();
+        s.apply(Event::ObjectGone(6));
+        assert_eq!((dirty(&mut s), s.len()), (vec!["10.9.0.0/16".to_owned()], 0));
     }
 
     #[test]

@@ -44,9 +44,9 @@
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole batch at once, with AVX-512 or AVX2
 //! where the processor has them. Handlers change it in place, up to tens of thousands of times per second,
-//! without interrupting workers. A LinuxRoutes element keeps the table in step with the kernel's. A hot swap to the same configuration string keeps the table; if the string
-//! changes, routes that handlers have added stay, except where the new string has a route for the same
-//! network.
+//! without interrupting workers. A LinuxRoutes element keeps the table in step with the kernel's. A hot swap
+//! to the same configuration string keeps the table; if the string changes, routes that handlers have added
+//! stay, except where the new string has a route for the same network.
 //!
 //! ## Example
 //! ```click

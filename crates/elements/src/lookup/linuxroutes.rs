@@ -32,9 +32,9 @@
 //!   more do, everything is read anew. More than the sysctl `net.core.rmem_max` takes the capability
 //!   CAP_NET_ADMIN.
 //!
-//! A route with several next hops (ECMP) spreads destination addresses over them, by their weights; packets to
-//! one address always take the same next hop. If one goes, because its interface goes down for example, its
-//! addresses are spread over the others at once, and nearly all others stay where they are.
+//! A route with several next hops (ECMP) spreads destination addresses over them, by their weights; packets
+//! to one address always take the same next hop. If one goes, because its interface goes down for example,
+//! its addresses are spread over the others at once, and nearly all others stay where they are.
 //!
 //! If the namespace vanishes, its routes are removed from the table. When there is one of its name again, it
 //! is followed.
