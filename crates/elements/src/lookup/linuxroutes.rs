@@ -198,7 +198,7 @@ struct Enter(Arc<Slot>);
 
 impl ControlTask for Enter {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
-        let Some(feed) = self.0.0.get() else { return None };
+        let feed = self.0.0.get()?;
         let some = feed.target().take_neighbors(MANY);
         for ((element, ip), mac) in &some {
             let done = match mac {

@@ -100,13 +100,16 @@ struct Destination {
     plan: Arc<Plan>,
 }
 
+/// An element with neighbors, and the address of one.
+pub(in crate::lookup) type NeighborKey = (String, Ipv4Addr);
+
 #[derive(Default)]
 struct Inner {
     destination: Option<Destination>,
     left_out: HashMap<Prefix, LeftOut>,
     /// The neighbors that elements have been given, and what they are still to be given; `None`: removed.
-    entered: BTreeSet<(String, Ipv4Addr)>,
-    to_enter: BTreeMap<(String, Ipv4Addr), Option<[u8; 6]>>,
+    entered: BTreeSet<NeighborKey>,
+    to_enter: BTreeMap<NeighborKey, Option<[u8; 6]>>,
     told_full: bool,
 }
 
@@ -215,7 +218,7 @@ impl Target {
     }
 
     /// The next changes of neighbors, at most `max`: element, address, Ethernet address.
-    pub(in crate::lookup) fn take_neighbors(&self, max: usize) -> Vec<((String, Ipv4Addr), Option<[u8; 6]>)> {
+    pub(in crate::lookup) fn take_neighbors(&self, max: usize) -> Vec<(NeighborKey, Option<[u8; 6]>)> {
         let inner = &mut *self.lock();
         let mut some = Vec::new();
         while some.len() < max

@@ -10,14 +10,14 @@ use lang::args::NameDb;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use tables::lpm::MAX_HOP;
 use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
 
 mod learned;
 
-pub(in crate::lookup) use learned::{Learner, Outcome, Way};
+pub(in crate::lookup) use learned::{Outcome, Way};
 
 /// The position of a new route in the listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,18 @@ pub(in crate::lookup) enum Order {
 enum Free {
     First(BinaryHeap<Reverse<u32>>),
     Last(Vec<u32>),
+}
+
+/// Who learns. A table has one learner at a time; what an earlier one says does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) struct Learner(u64);
+
+impl Learner {
+    /// A new one.
+    pub(in crate::lookup) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Where a route comes from. Of two for one prefix, the earlier origin stays.
@@ -80,7 +92,7 @@ impl Position {
     /// What identifies the route: address and length. That of an empty position is no route's.
     fn key(self) -> u64 {
         let kind = self.0 >> 25 & 127;
-        if kind == 127 { u64::MAX } else { self.0 >> 32 << 6 | kind % LENGTHS }
+        if kind == 127 { u64::MAX } else { ((self.0 >> 32) << 6) | (kind % LENGTHS) }
     }
 }
 

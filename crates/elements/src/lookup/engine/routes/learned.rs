@@ -1,21 +1,9 @@
 //! Routes that an element learns from elsewhere: it brings the table into step, many routes at once. Routes
 //! of the configuration and of handlers stay.
 
-use super::{Control, NextHop, Origin, Prefix, Routes};
+use super::{Control, Learner, NextHop, Origin, Prefix, Routes};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// Who learns. A table has one learner at a time; what an earlier one says does not count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::lookup) struct Learner(u64);
-
-impl Learner {
-    /// A new one.
-    pub(in crate::lookup) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Relaxed))
-    }
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// What became of learned routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
