@@ -41,13 +41,13 @@ def interfaces(space: Namespace) -> None:
 class Follows:
     """A router that follows a namespace."""
 
-    def __init__(self, lab: Lab, space: Namespace, arguments: str = "", own: bool = False):
+    def __init__(self, lab: Lab, space: Namespace, arguments: str = "", own: bool = False, options: tuple[str, ...] = ("-R",)):
         self.space = space
         conf = lab.dir / f"{space.short}.click"
         if not own:
             arguments += f", NETNS {space.name}"
         conf.write_text(CONF.format(arguments=arguments))
-        self.router = Router(lab, space if own else lab.namespace(f"{space.short}r"), conf, "-R")
+        self.router = Router(lab, space if own else lab.namespace(f"{space.short}r"), conf, *options)
         wait_for("to be in step", lambda: self.read("state") == "in step", 10)
 
     def read(self, handler: str) -> str:
@@ -365,3 +365,18 @@ def linuxroutes_stay_while_the_configuration_changes(lab: Lab) -> None:
         # Without the element the routes are gone.
         control.write("hotconfig", "\n".join(line for line in text.splitlines() if "LinuxRoutes" not in line))
         equal(f.table(), {"192.0.2.0/24": "- 0"}, "what is left")
+
+
+@case(Plain, seconds=60)
+def linuxroutes_go_on_without_rights(lab: Lab) -> None:
+    space = space_with_interfaces(lab, "k")
+    f = Follows(lab, space, options=("--user", "nobody"))
+    wait_for("it to give up its rights", lambda: "of its capabilities" in f.router.output(), 10)
+    space.ip("route", "add", "10.9.0.0/16", "via", "10.0.0.2")
+    f.soon("a route", "10.9.0.0/16", "10.0.0.2 1")
+    # It cannot enter another namespace, and says why.
+    sh("ip", "netns", "del", space.name)
+    f.soon("no route", "10.9.0.0/16", None)
+    sh("ip", "netns", "add", space.name)
+    wait_for("a reason", lambda: "CAP_SYS_ADMIN" in f.router.output(), 5)
+    equal(f.read("state"), "failing", "state")
