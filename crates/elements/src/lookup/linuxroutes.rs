@@ -358,3 +358,46 @@ impl Element for LinuxRoutes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    /// A table, and an element that follows the routes of the namespace that the tests run in.
+    fn bench(arguments: &str) -> Bench {
+        let config = format!(
+            "rt :: RadixIPLookup(192.0.2.0/24 0); Idle -> rt; rt [0] -> Discard; rt [1] -> Discard;
+             e :: LinuxRoutes(rt{arguments})"
+        );
+        let mut bench = Bench::simulated(&config, 0, 0);
+        while bench.read("e.state") == "reading" {
+            bench.turns(1);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        bench
+    }
+
+    #[test]
+    fn what_the_kernel_knows_can_be_read() {
+        let mut bench = bench(", nothing-of-this-name 1, BUFFER 65536");
+        assert_eq!(bench.read("e.state"), "in step");
+        assert!(bench.read("e.links").contains(" lo "), "{}", bench.read("e.links"));
+        // No route is over that interface, so all are left out, and those of the configuration stay.
+        assert_eq!(bench.read("rt.table"), "192.0.2.0/24\t\t-\t\t0\n");
+        assert_eq!(bench.read("e.count"), "0");
+        assert_eq!(bench.read("e.left_out"), bench.read("e.routes").lines().count().to_string());
+        let json: serde_json::Value = serde_json::from_str(&bench.read("e.json")).unwrap();
+        assert_eq!((json["state"].as_str(), json["drift"].as_u64()), (Some("in step"), Some(0)));
+    }
+
+    #[test]
+    fn the_hosts_addresses_go_to_its_output() {
+        let mut bench = bench(", HOST 1, BUFFER 65536");
+        let addresses = bench.read("e.addresses");
+        let own = addresses.lines().filter_map(|l| l.split_whitespace().nth(1)?.split('/').next());
+        let own: Vec<String> = own.filter(|a| !a.starts_with("127.")).map(str::to_owned).collect();
+        for address in own {
+            assert_eq!(bench.read(&format!("rt.lookup {address}")), "1", "{addresses}");
+        }
+    }
+}
