@@ -250,6 +250,50 @@ def linuxroutes_follow_several_next_hops(lab: Lab) -> None:
     equal(f.number("drift"), 0, "drift")
 
 
+PACKETS = """
+rt :: RadixIPLookup(192.0.2.0/24 0);
+kernel :: LinuxRoutes(rt, eth0 1, eth1 2, HOST 0, NETNS {space});
+several :: InfiniteSource(LIMIT 4000, ACTIVE false) -> SetRandIPAddress(10.9.0.0/16) -> rt;
+none :: InfiniteSource(LIMIT 1000, ACTIVE false) -> SetRandIPAddress(10.8.0.0/16) -> rt;
+mixed :: InfiniteSource(LIMIT 3000, ACTIVE false) -> SetRandIPAddress(10.8.0.0/15) -> rt;
+rt [0] -> host :: Counter -> Discard;
+rt [1] -> first :: Counter -> Discard;
+rt [2] -> second :: Counter -> Discard;
+"""
+
+
+@case(Plain, seconds=60)
+def linuxroutes_lead_packets(lab: Lab) -> None:
+    space = space_with_interfaces(lab, "k")
+    space.ip("route", "add", "10.9.0.0/16", "nexthop", "via", "10.0.0.2", "weight", "3", "nexthop", "via", "10.0.1.2")
+    space.ip("route", "add", "blackhole", "10.8.0.0/16")
+    conf = lab.dir / "packets.click"
+    conf.write_text(PACKETS.format(space=space.name))
+    router = Router(lab, lab.namespace("r"), conf)
+    wait_for("both routes", lambda: router.read("kernel.count") != "0" and "10.8.0.0/16" in router.read("rt.table"), 10)
+
+    def run(source: str, packets: int) -> tuple[int, int, int]:
+        """Packets to the first gateway, to the second, and into the blackhole."""
+        def now() -> tuple[int, int, int]:
+            drops = [line.split() for line in router.read("rt.drops").splitlines()]
+            lost = sum(int(word) for words in drops if "blackhole" in words for word in words if word.isdigit())
+            return int(router.read("first.count")), int(router.read("second.count")), lost
+
+        before = now()
+        with contextlib.closing(router.control()) as control:
+            control.write(f"{source}.active", "true")
+        wait_for("all packets", lambda: sum(now()) - sum(before) == packets, 10)
+        after = now()
+        return after[0] - before[0], after[1] - before[1], after[2] - before[2]
+
+    first, second, lost = run("several", 4000)
+    check(2700 < first < 3300 and lost == 0, (first, second, lost))
+    equal(run("none", 1000), (0, 0, 1000), "packets into a blackhole")
+    first, second, lost = run("mixed", 3000)
+    check(1300 < lost < 1700 and first > 2 * second > 500, (first, second, lost))
+    equal(router.read("host.count"), "0", "packets for the host")
+
+
 @case(Plain, seconds=120)
 def linuxroutes_follow_ten_thousand(lab: Lab) -> None:
     space = space_with_interfaces(lab, "k")
