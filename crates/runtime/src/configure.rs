@@ -311,6 +311,16 @@ impl ConfigCx<'_> {
         self.store.typed(self.name_of(element))
     }
 
+    /// The same for a time when all elements are configured: in [`ConfigCx::before_start`] or
+    /// [`ConfigCx::at_change_over`].
+    pub fn shared_later<S: Send + Sync + 'static>(
+        &self,
+        element: ElementId,
+    ) -> impl FnOnce() -> Option<Arc<S>> + Send + 'static {
+        let (store, name) = (Arc::clone(self.store), self.name_of(element).to_owned());
+        move || store.typed(&name)
+    }
+
     /// Adds a task on the control side; only the first replica has an effect.
     pub fn control(&mut self, task: Box<dyn ControlTask>) {
         if self.first {

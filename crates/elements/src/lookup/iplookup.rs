@@ -44,9 +44,9 @@
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole batch at once, with AVX-512 or AVX2
 //! where the processor has them. Handlers change it in place, up to tens of thousands of times per second,
-//! without interrupting workers. A hot swap to the same configuration string keeps the table; if the string
-//! changes, routes that handlers have added stay, except where the new string has a route for the same
-//! network.
+//! without interrupting workers. A LinuxRoutes element keeps the table in step with the kernel's. A hot swap
+//! to the same configuration string keeps the table; if the string changes, routes that handlers have added
+//! stay, except where the new string has a route for the same network.
 //!
 //! ## Example
 //! ```click
@@ -57,9 +57,10 @@
 //! ```
 //!
 //! ## See also
-//! GetIPAddress, CheckIPHeader, IPClassifier
+//! GetIPAddress, CheckIPHeader, IPClassifier, LinuxRoutes
 
-use super::engine::routes::{Order, Routes};
+use super::engine::hops::{DISCARD, GROUPS};
+use super::engine::routes::{Order, Routes, Table};
 use super::engine::text::{Command, Route};
 use crate::prelude::*;
 use crate::splitter::Splitter;
@@ -67,10 +68,11 @@ use lang::args::Filename;
 use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use tables::LpmReader;
 
 const NO_ROUTE: DropReason = DropReason::new("no route");
+const BLACKHOLE: DropReason = DropReason::new("blackhole route");
 
 /// The differences between the classes.
 pub trait TableVariant: Send + 'static {
@@ -156,16 +158,6 @@ pub struct IPLookup<K> {
     kind: PhantomData<fn(K)>,
 }
 
-/// State that the replicas share; the first one fills it.
-#[derive(Default)]
-struct Table(OnceLock<Arc<Routes>>);
-
-impl Table {
-    fn routes(&self) -> Result<&Routes, String> {
-        self.0.get().map(|r| &**r).ok_or_else(|| "no table".to_owned())
-    }
-}
-
 /// The length of a short line in a file with many routes.
 const SHORT_LINE: usize = 16;
 
@@ -245,7 +237,10 @@ impl<K: TableVariant> Element for IPLookup<K> {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DST_IP;
-    const DROPS: &'static [DropCase] = &[NO_ROUTE.when("no route has the destination")];
+    const DROPS: &'static [DropCase] = &[
+        NO_ROUTE.when("no route has the destination"),
+        BLACKHOLE.when("its route, which a LinuxRoutes element has put in, says so"),
+    ];
     const ROLE: Role = Role::RouteTable { changeable: if K::CHANGES { None } else { Some(Radix::CLASS) } };
     const MANUAL: &'static str = manual!("lookup/iplookup");
 
@@ -255,7 +250,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
         }
         let outputs = cx.n_outputs() as u32;
         let table = cx.shared(Table::default);
-        let routes = match table.0.get() {
+        let routes = match table.get() {
             Some(routes) => {
                 // This may come from another worker's replica, or from a configuration with the same string.
                 args.ignore_rest();
@@ -266,7 +261,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
             }
             None => {
                 let routes = arguments::<K>(args, cx, outputs)?;
-                Arc::clone(table.0.get_or_init(|| Arc::new(routes)))
+                table.fill(routes)
             }
         };
         Ok(Self {
@@ -346,8 +341,17 @@ impl<K: TableVariant> Vector for IPLookup<K> {
                 together = LOST;
             }
         }
-        if together != LOST && n == batch.len() {
+        if together < GROUPS && n == batch.len() {
             return cx.output_batch(together as usize, batch);
+        }
+        if hops.iter().any(|port| (GROUPS..DISCARD).contains(port)) {
+            for ((port, address), packet) in hops.iter_mut().zip(addresses).zip(batch.iter_mut()) {
+                let Some(next) = self.routes.member(*port, *address) else { continue };
+                if let Some(gateway) = next.gateway {
+                    packet.set_dst_ip(gateway.octets());
+                }
+                *port = next.port;
+            }
         }
         let routes = &self.routes;
         // Batches are never longer.
@@ -358,6 +362,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
             cx,
             |port, packet, cx| match u32::try_from(port) {
                 Ok(LOST) | Err(_) => lost::<K>(routes, packet, cx),
+                Ok(DISCARD) => cx.drop(packet, BLACKHOLE),
                 Ok(_) => cx.output(port, packet),
             },
             |port, batch, _, cx| cx.output_batch(port, batch),

@@ -2,10 +2,11 @@
 
 mod engine;
 mod iplookup;
+mod linuxroutes;
 
-use runtime::{Registry, vector};
+use runtime::{Registry, inert, vector};
 
-/// Registers the section's classes. They are one element with one engine; the classes have the same
+/// Registers the section's classes. Those that look up are one element with one engine; they have the same
 /// differences as Click's.
 pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Static>>());
@@ -15,4 +16,5 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Direct>>());
     r.add(vector::<iplookup::IPLookup<iplookup::Range>>());
     r.alias("LookupIPRoute", "StaticIPLookup");
+    r.add(inert::<linuxroutes::LinuxRoutes>());
 }

@@ -2,7 +2,7 @@
 //! [`tables::Lpm`].
 
 use super::fold::Fold;
-use super::hops::{Hops, NextHop, Numbers};
+use super::hops::{DISCARD, Hops, NextHop, Numbers};
 use super::text::{Command, Route, address, line};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -10,11 +10,15 @@ use lang::args::NameDb;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock};
 use std::thread;
 use tables::lpm::MAX_HOP;
 use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
+
+mod learned;
+
+pub(in crate::lookup) use learned::{Outcome, Way};
 
 /// The position of a new route in the listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,16 +34,40 @@ enum Free {
     Last(Vec<u32>),
 }
 
+/// Who learns. A table has one learner at a time; what an earlier one says does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) struct Learner(u64);
+
+impl Learner {
+    /// A new one.
+    pub(in crate::lookup) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Where a route comes from. Of two for one prefix, the earlier origin stays.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Origin {
+    Configured,
+    /// From a handler.
+    Added,
+    /// From an element that keeps the table in step with something else.
+    Learned,
+}
+
 #[derive(Clone, Copy)]
 struct Slot {
     prefix: Prefix,
     hop: u32,
-    /// Whether it comes from a handler and not from the configuration.
-    added: bool,
+    origin: Origin,
 }
 
-/// A position of the listing in 8 bytes: address (32 bits), length (6), `added` (1) and next hop (25). All
-/// ones is an empty position, for no length is 63.
+/// The number of lengths of a prefix.
+const LENGTHS: u64 = 33;
+
+/// A position of the listing in 8 bytes: address (32 bits), length and origin as one number below 99 (7), and
+/// next hop (25). All ones is an empty position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Position(u64);
 
@@ -47,17 +75,25 @@ impl Position {
     const EMPTY: Self = Self(u64::MAX);
 
     fn new(slot: Slot) -> Self {
-        let Slot { prefix, hop, added } = slot;
-        let low = u64::from(prefix.len()) << 26 | u64::from(added) << 25 | u64::from(hop & MAX_HOP);
-        Self(u64::from(prefix.first()) << 32 | low)
+        let Slot { prefix, hop, origin } = slot;
+        let kind = u64::from(prefix.len()) + LENGTHS * origin as u64;
+        Self(u64::from(prefix.first()) << 32 | kind << 25 | u64::from(hop & MAX_HOP))
     }
     fn slot(self) -> Option<Slot> {
-        let prefix = Prefix::new((self.0 >> 32) as u32, (self.0 >> 26 & 63) as u8)?;
-        Some(Slot { prefix, hop: self.0 as u32 & MAX_HOP, added: self.0 >> 25 & 1 == 1 })
+        let kind = self.0 >> 25 & 127;
+        let origin = match kind / LENGTHS {
+            0 => Origin::Configured,
+            1 => Origin::Added,
+            2 => Origin::Learned,
+            _ => return None,
+        };
+        let prefix = Prefix::new((self.0 >> 32) as u32, (kind % LENGTHS) as u8)?;
+        Some(Slot { prefix, hop: self.0 as u32 & MAX_HOP, origin })
     }
-    /// What identifies the route: address and length.
+    /// What identifies the route: address and length. That of an empty position is no route's.
     fn key(self) -> u64 {
-        self.0 >> 26
+        let kind = self.0 >> 25 & 127;
+        if kind == 127 { u64::MAX } else { ((self.0 >> 32) << 6) | (kind % LENGTHS) }
     }
 }
 
@@ -73,6 +109,8 @@ struct Control {
     by_prefix: HashTable<u32>,
     fold: Fold,
     numbers: Numbers,
+    /// Who may change learned routes now.
+    learner: Option<Learner>,
 }
 
 impl Control {
@@ -168,11 +206,33 @@ pub(in crate::lookup) struct Routes {
     outputs: AtomicU32,
     control: Mutex<Control>,
     adopted: Once,
+    /// Whether an element of this configuration keeps it in step with something else.
+    learns: AtomicBool,
     complaints: AtomicU32,
 }
 
 /// A table of so many routes is filled by two threads.
 const MANY: usize = 1 << 14;
+
+/// The table that the replicas of an element share; the first one fills it.
+#[derive(Default)]
+pub(in crate::lookup) struct Table(OnceLock<Arc<Routes>>);
+
+impl Table {
+    /// The table, once it is filled.
+    pub(in crate::lookup) fn get(&self) -> Option<&Arc<Routes>> {
+        self.0.get()
+    }
+    /// Fills it.
+    pub(in crate::lookup) fn fill(&self, routes: Routes) -> Arc<Routes> {
+        Arc::clone(self.0.get_or_init(|| Arc::new(routes)))
+    }
+    /// The table, for a handler.
+    pub(in crate::lookup) fn routes(&self) -> Result<&Routes, String> {
+        self.0.get().map(|r| &**r).ok_or_else(|| "no table".to_owned())
+    }
+}
+
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
 /// The SIMD instructions for lookups: the best ones between other work, but no gathers on processors where
@@ -204,6 +264,7 @@ impl Routes {
             by_prefix: HashTable::new(),
             fold: Fold::default(),
             numbers: Numbers::default(),
+            learner: None,
         };
         Ok(Self {
             lpm: Lpm::new()?,
@@ -211,6 +272,7 @@ impl Routes {
             outputs: AtomicU32::new(outputs),
             control: Mutex::new(control),
             adopted: Once::new(),
+            learns: AtomicBool::new(false),
             complaints: AtomicU32::new(0),
         })
     }
@@ -236,6 +298,10 @@ impl Routes {
         let first = self.hops.first();
         move |number| self.hops.get_after(first, number)
     }
+    /// The next hop that an address takes of a group, whose output this is; `None` if it is none.
+    pub(in crate::lookup) fn member(&self, port: u32, address: u32) -> Option<NextHop> {
+        self.hops.member(port, address)
+    }
     /// Whether a message about one more packet without a route is to be printed: five are.
     pub(in crate::lookup) fn complain(&self) -> bool {
         self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
@@ -244,16 +310,16 @@ impl Routes {
     /// Adds the routes of a configuration, many at once. Of several for one prefix, the first counts; returns
     /// how many others there were.
     pub(in crate::lookup) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
-        self.bulk(routes, false)
+        self.bulk(routes, Origin::Configured)
     }
 
-    fn bulk(&self, routes: &[(Prefix, NextHop)], added: bool) -> Result<usize, String> {
+    fn bulk(&self, routes: &[(Prefix, NextHop)], origin: Origin) -> Result<usize, String> {
         let control = &mut *self.control();
         let (fold, positions) = (&control.fold, &control.positions);
         control.by_prefix.reserve(routes.len(), |&p| fold.hash(Control::key_at(positions, p)));
         control.positions.reserve(routes.len());
         if control.positions.is_empty() && routes.len() >= MANY && routes.len() <= MAX_HOP as usize {
-            return self.fill(control, routes, added);
+            return self.fill(control, routes, origin);
         }
         let mut numbered = Vec::with_capacity(routes.len());
         let mut done = Ok(0);
@@ -274,7 +340,7 @@ impl Routes {
                 break;
             };
             control.numbers.hold(hop);
-            control.fill(place, Slot { prefix, hop, added });
+            control.fill(place, Slot { prefix, hop, origin });
             numbered.push((prefix, hop));
         }
         fence(Ordering::Release);
@@ -296,7 +362,7 @@ impl Routes {
         &self,
         control: &mut Control,
         routes: &[(Prefix, NextHop)],
-        added: bool,
+        origin: Origin,
     ) -> Result<usize, String> {
         let mut numbered = Vec::with_capacity(routes.len());
         for &(prefix, hop) in routes {
@@ -317,7 +383,7 @@ impl Routes {
                 let place = control.next_place();
                 if let Entry::Vacant(vacant) = control.entry(prefix) {
                     vacant.insert(place);
-                    control.fill(place, Slot { prefix, hop, added });
+                    control.fill(place, Slot { prefix, hop, origin });
                 } else {
                     control.numbers.release(hop);
                     twice += 1;
@@ -335,26 +401,56 @@ impl Routes {
         Ok(twice)
     }
 
-    /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
-    /// already or the route's output no longer exists. This is done only once, by the first caller; the
-    /// others wait.
+    /// Takes over the routes that handlers have added to `old`, and those that it has learned if this table
+    /// learns too, unless there is a route for the prefix already or the route's output no longer exists.
+    /// This is done only once, by the first caller; the others wait.
     pub(in crate::lookup) fn adopt(&self, old: &Self) {
         self.adopted.call_once(|| {
-            let added: Vec<_> = {
-                let control = old.control();
-                let added = control.slots().filter(|s| s.added);
-                added.filter_map(|s| Some((s.prefix, old.hop(s.hop)?))).collect()
-            };
             let outputs = self.outputs();
-            let fit: Vec<_> = added.into_iter().filter(|(_, hop)| hop.port < outputs).collect();
+            let mut of = [Vec::new(), Vec::new()];
+            {
+                let control = old.control();
+                for slot in control.slots() {
+                    if let (Some(kind), Some(hop)) =
+                        (of.get_mut((slot.origin as usize).wrapping_sub(1)), old.hop(slot.hop))
+                        && control.numbers.fits(hop, outputs)
+                    {
+                        kind.push((slot.prefix, hop, control.numbers.members(hop)));
+                    }
+                }
+            }
+            let [added, learned] = of.map(|routes| {
+                // The groups have other numbers here.
+                let numbers = &mut self.control().numbers;
+                let here = |(prefix, hop, members): (_, _, Vec<_>)| match members[..] {
+                    [] => Some((prefix, hop)),
+                    _ => Some((prefix, numbers.group(&self.hops, &members)?)),
+                };
+                routes.into_iter().filter_map(here).collect::<Vec<_>>()
+            });
+            {
+                // What has been learned meanwhile does not stand in the way.
+                let control = &mut *self.control();
+                for (prefix, _) in &added {
+                    if control.slot(*prefix).is_some_and(|s| s.origin == Origin::Learned) {
+                        control.take_out(*prefix);
+                    }
+                }
+            }
             // It cannot fail if the old table did not; if it does, the configured routes are kept.
-            let _ = self.bulk(&fit, true);
+            let _ = self.bulk(&added, Origin::Added);
+            if self.learns.load(Ordering::Relaxed) {
+                // They are compared with what there is to learn as soon as the new configuration runs.
+                let _ = self.bulk(&learned, Origin::Learned);
+            }
         });
     }
     /// Whether the output of every configured route is one of this many.
     pub(in crate::lookup) fn configured_fit(&self, outputs: u32) -> bool {
         let control = self.control();
-        control.slots().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
+        control
+            .slots()
+            .all(|s| s.origin != Origin::Configured || self.hop(s.hop).is_some_and(|h| h.port < outputs))
     }
     /// Sets another number of outputs: routes to outputs that no longer exist are removed.
     pub(in crate::lookup) fn set_outputs(&self, outputs: u32) {
@@ -364,7 +460,7 @@ impl Routes {
         let control = &mut *self.control();
         let gone: Vec<_> = control
             .slots()
-            .filter(|s| self.hop(s.hop).is_none_or(|h| h.port >= outputs))
+            .filter(|s| self.hop(s.hop).is_none_or(|h| !control.numbers.fits(h, outputs)))
             .map(|s| s.prefix)
             .collect();
         for prefix in gone {
@@ -411,7 +507,10 @@ impl Routes {
             let prefix = route.prefix;
             let now = match after.get(&prefix) {
                 Some(hop) => *hop,
-                None => control.slot(prefix).and_then(|s| self.hop(s.hop)),
+                // A learned route makes room for the user's, and only its learner removes it.
+                None => {
+                    control.slot(prefix).filter(|s| s.origin != Origin::Learned).and_then(|s| self.hop(s.hop))
+                }
             };
             let step = match (command, now) {
                 (Command::Add, Some(there)) => {
@@ -430,16 +529,26 @@ impl Routes {
             after.insert(prefix, step);
             steps.push((prefix, step));
         }
-        // Then the listing, which holds the next hops' numbers; then the lookup table, in which new routes
-        // are inserted before old ones are removed.
+        self.carry_out(control, &steps, Origin::Added)
+    }
+
+    /// Puts in and removes routes, all or none. Of several steps for one prefix, the last counts.
+    fn carry_out(
+        &self,
+        control: &mut Control,
+        steps: &[(Prefix, Option<NextHop>)],
+        origin: Origin,
+    ) -> Result<(), String> {
+        // The listing, which holds the next hops' numbers; then the lookup table, in which new routes are
+        // inserted before old ones are removed.
         let mut undo = Vec::with_capacity(steps.len());
         let mut failed = None;
-        for (prefix, step) in steps {
+        for &(prefix, step) in steps {
             undo.push((prefix, control.slot(prefix)));
             match step {
                 None => control.take_out(prefix),
                 Some(hop) => match control.numbers.number(&self.hops, hop) {
-                    Some(hop) => control.put(Slot { prefix, hop, added: true }),
+                    Some(hop) => control.put(Slot { prefix, hop, origin }),
                     None => {
                         failed = Some(TOO_MANY.to_owned());
                         break;
@@ -449,9 +558,9 @@ impl Routes {
         }
         fence(Ordering::Release);
         let failed = failed.or_else(|| {
-            let inserts = after.keys().filter_map(|p| control.slot(*p)).map(|s| (s.prefix, s.hop));
-            let done = match inserts.size_hint().1 {
-                Some(0..64) => self.insert_each(inserts),
+            let inserts = steps.iter().filter_map(|(p, _)| control.slot(*p)).map(|s| (s.prefix, s.hop));
+            let done = match steps.len() {
+                0..64 => self.insert_each(inserts),
                 _ => self.lpm.load(inserts),
             };
             done.err().map(|e| e.to_string())
@@ -465,8 +574,8 @@ impl Routes {
             }
             return Err(message);
         }
-        for prefix in after.into_iter().filter(|(_, hop)| hop.is_none()).map(|(p, _)| p) {
-            self.lpm.remove(prefix);
+        for (prefix, _) in steps.iter().filter(|(prefix, _)| control.place(*prefix).is_none()) {
+            self.lpm.remove(*prefix);
         }
         Ok(())
     }
@@ -511,8 +620,11 @@ impl Routes {
         let control = self.control();
         let mut text = String::new();
         for slot in control.slots() {
-            if let Some(hop) = self.hop(slot.hop) {
-                text += &line(slot.prefix, hop.gateway, hop.port as i32, '\t');
+            let Some(hop) = self.hop(slot.hop) else { continue };
+            let members = control.numbers.members(hop);
+            let several = members.iter().map(|(member, _)| *member);
+            for hop in several.chain(members.is_empty().then_some(hop)) {
+                text += &line(slot.prefix, hop.gateway, hop.shown(), '\t');
                 text.push('\n');
             }
         }
@@ -523,10 +635,11 @@ impl Routes {
     pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
         let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;
         let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| self.hop(number));
+        let hop = hop.map(|h| self.hops.member(h.port, address.to_bits()).unwrap_or(h));
         Ok(match hop {
+            Some(NextHop { port: DISCARD, .. }) | None => "-1".into(),
             Some(NextHop { gateway: Some(g), port }) => format!("{port} {g}"),
             Some(NextHop { port, .. }) => port.to_string(),
-            None => "-1".into(),
         })
     }
 }
