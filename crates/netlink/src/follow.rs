@@ -569,8 +569,19 @@ impl Thread {
 
     /// Everything has been read.
     fn finish(&mut self) {
-        // What is notified before the last answer is in the queue then.
+        // What is notified before the last answer is in the queue then. The kernel changes its table before it
+        // notifies, so a comparison waits for the notifications of what the list has already.
         self.take_notifications();
+        if self.reading.as_ref().is_some_and(|r| r.reason == Reason::Reconcile) {
+            let end = Instant::now() + SETTLE;
+            while let (Some(sockets), left @ 1..) =
+                (&self.sockets, end.saturating_duration_since(Instant::now()).as_millis())
+            {
+                wait(&[&sockets.notifications], Duration::from_millis(left as u64));
+                self.take_notifications();
+                self.deliver();
+            }
+        }
         let Some(Reading { reason, mut fresh, queue, spoiled, started, attempt, .. }) = self.reading.take()
         else {
             return;
