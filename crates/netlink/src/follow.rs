@@ -261,6 +261,9 @@ struct Thread {
     open_at: Instant,
     /// Whether everything has been read since the sockets were opened.
     complete: bool,
+    /// Whether notifications were lost and the socket has not been empty since: until then the kernel discards
+    /// further ones without an error, so that nothing that is read now is of use.
+    congested: bool,
     /// How long the last reading took.
     took: Duration,
     told_malformed: bool,
@@ -296,6 +299,7 @@ fn run(
         look_at: now,
         open_at: now,
         complete: false,
+        congested: false,
         took: Duration::ZERO,
         told_malformed: false,
         told_buffer: false,
@@ -335,6 +339,7 @@ impl Thread {
         }
         self.sockets = Some(sockets);
         self.complete = false;
+        self.congested = false;
         self.read_at = Some(Instant::now());
         self.shared.set_health(Health::Reading);
         Ok(())
@@ -380,7 +385,7 @@ impl Thread {
                 }
             }
         }
-        if self.reading.is_none() && self.sockets.is_some() {
+        if self.reading.is_none() && self.sockets.is_some() && !self.congested {
             if self.read_at.is_some_and(|at| now >= at) {
                 self.read_at = None;
                 self.begin(Reason::Needed, 1);
@@ -431,15 +436,19 @@ impl Thread {
         while let Some(sockets) = &mut self.sockets {
             match sockets.notification() {
                 Heard::Datagram => {}
-                Heard::Nothing => break,
+                Heard::Nothing => {
+                    if std::mem::take(&mut self.congested) && self.reading.is_none() {
+                        self.read_at = Some(Instant::now());
+                    }
+                    break;
+                }
                 Heard::Lost => {
                     self.shared.lost.fetch_add(1, Relaxed);
                     self.shared.set_health(Health::Reading);
+                    self.congested = true;
                     if let Some(reading) = &mut self.reading {
                         // What it finds different is no surprise now.
                         (reading.spoiled, reading.reason) = (true, Reason::Needed);
-                    } else {
-                        self.read_at = Some(Instant::now());
                     }
                     continue;
                 }
@@ -587,6 +596,10 @@ impl Thread {
             return;
         };
         self.took = started.elapsed();
+        if self.congested {
+            // It is read again when the socket has been empty.
+            return;
+        }
         if spoiled {
             let more = attempt < ATTEMPTS;
             match reason {
