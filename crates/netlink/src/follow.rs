@@ -264,6 +264,8 @@ struct Thread {
     /// Whether notifications were lost and the socket has not been empty since: until then the kernel discards
     /// further ones without an error, so that nothing that is read now is of use.
     congested: bool,
+    /// Whether the last look at the notifications has taken all of them.
+    drained: bool,
     /// How long the last reading took.
     took: Duration,
     told_malformed: bool,
@@ -300,6 +302,7 @@ fn run(
         open_at: now,
         complete: false,
         congested: false,
+        drained: false,
         took: Duration::ZERO,
         told_malformed: false,
         told_buffer: false,
@@ -429,6 +432,7 @@ impl Thread {
     }
 
     fn take_notifications(&mut self) {
+        self.drained = false;
         let end = Instant::now() + GATHER;
         let state = Arc::clone(&self.state);
         let mut state = state.lock().ignore_poison();
@@ -437,6 +441,7 @@ impl Thread {
             match sockets.notification() {
                 Heard::Datagram => {}
                 Heard::Nothing => {
+                    self.drained = true;
                     if std::mem::take(&mut self.congested) && self.reading.is_none() {
                         self.read_at = Some(Instant::now());
                     }
@@ -581,6 +586,10 @@ impl Thread {
         // What is notified before the last answer is in the queue then. The kernel changes its table before it
         // notifies, so a comparison waits for the notifications of what the list has already.
         self.take_notifications();
+        while !self.drained && self.sockets.is_some() && !self.shared.stop.load(Relaxed) {
+            self.deliver();
+            self.take_notifications();
+        }
         if self.reading.as_ref().is_some_and(|r| r.reason == Reason::Reconcile) {
             let end = Instant::now() + SETTLE;
             while let (Some(sockets), left @ 1..) =
