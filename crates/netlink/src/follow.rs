@@ -261,6 +261,11 @@ struct Thread {
     open_at: Instant,
     /// Whether everything has been read since the sockets were opened.
     complete: bool,
+    /// Whether notifications were lost and the socket has not been empty since: until then the kernel discards
+    /// further ones without an error, so that nothing that is read now is of use.
+    congested: bool,
+    /// Whether the last look at the notifications has taken all of them.
+    drained: bool,
     /// How long the last reading took.
     took: Duration,
     told_malformed: bool,
@@ -296,6 +301,8 @@ fn run(
         look_at: now,
         open_at: now,
         complete: false,
+        congested: false,
+        drained: false,
         took: Duration::ZERO,
         told_malformed: false,
         told_buffer: false,
@@ -335,6 +342,7 @@ impl Thread {
         }
         self.sockets = Some(sockets);
         self.complete = false;
+        self.congested = false;
         self.read_at = Some(Instant::now());
         self.shared.set_health(Health::Reading);
         Ok(())
@@ -380,7 +388,7 @@ impl Thread {
                 }
             }
         }
-        if self.reading.is_none() && self.sockets.is_some() {
+        if self.reading.is_none() && self.sockets.is_some() && !self.congested {
             if self.read_at.is_some_and(|at| now >= at) {
                 self.read_at = None;
                 self.begin(Reason::Needed, 1);
@@ -424,6 +432,7 @@ impl Thread {
     }
 
     fn take_notifications(&mut self) {
+        self.drained = false;
         let end = Instant::now() + GATHER;
         let state = Arc::clone(&self.state);
         let mut state = state.lock().ignore_poison();
@@ -431,15 +440,20 @@ impl Thread {
         while let Some(sockets) = &mut self.sockets {
             match sockets.notification() {
                 Heard::Datagram => {}
-                Heard::Nothing => break,
+                Heard::Nothing => {
+                    self.drained = true;
+                    if std::mem::take(&mut self.congested) && self.reading.is_none() {
+                        self.read_at = Some(Instant::now());
+                    }
+                    break;
+                }
                 Heard::Lost => {
                     self.shared.lost.fetch_add(1, Relaxed);
                     self.shared.set_health(Health::Reading);
+                    self.congested = true;
                     if let Some(reading) = &mut self.reading {
                         // What it finds different is no surprise now.
                         (reading.spoiled, reading.reason) = (true, Reason::Needed);
-                    } else {
-                        self.read_at = Some(Instant::now());
                     }
                     continue;
                 }
@@ -569,13 +583,32 @@ impl Thread {
 
     /// Everything has been read.
     fn finish(&mut self) {
-        // What is notified before the last answer is in the queue then.
+        // What is notified before the last answer is in the queue then. The kernel changes its table before it
+        // notifies, so a comparison waits for the notifications of what the list has already.
         self.take_notifications();
+        while !self.drained && self.sockets.is_some() && !self.shared.stop.load(Relaxed) {
+            self.deliver();
+            self.take_notifications();
+        }
+        if self.reading.as_ref().is_some_and(|r| r.reason == Reason::Reconcile) {
+            let end = Instant::now() + SETTLE;
+            while let (Some(sockets), left @ 1..) =
+                (&self.sockets, end.saturating_duration_since(Instant::now()).as_millis())
+            {
+                wait(&[&sockets.notifications], Duration::from_millis(left as u64));
+                self.take_notifications();
+                self.deliver();
+            }
+        }
         let Some(Reading { reason, mut fresh, queue, spoiled, started, attempt, .. }) = self.reading.take()
         else {
             return;
         };
         self.took = started.elapsed();
+        if self.congested {
+            // It is read again when the socket has been empty.
+            return;
+        }
         if spoiled {
             let more = attempt < ATTEMPTS;
             match reason {
