@@ -261,8 +261,8 @@ struct Thread {
     open_at: Instant,
     /// Whether everything has been read since the sockets were opened.
     complete: bool,
-    /// Whether notifications were lost and the socket has not been empty since: until then the kernel discards
-    /// further ones without an error, so that nothing that is read now is of use.
+    /// Whether notifications were lost and the socket has not been empty since: until then the kernel
+    /// discards further ones without an error, so that nothing that is read now is of use.
     congested: bool,
     /// Whether the last look at the notifications has taken all of them.
     drained: bool,
@@ -583,8 +583,8 @@ impl Thread {
 
     /// Everything has been read.
     fn finish(&mut self) {
-        // What is notified before the last answer is in the queue then. The kernel changes its table before it
-        // notifies, so a comparison waits for the notifications of what the list has already.
+        // What is notified before the last answer is in the queue then. The kernel changes its table before
+        // it notifies, so a comparison waits for the notifications of what the list has already.
         self.take_notifications();
         while !self.drained && self.sockets.is_some() && !self.shared.stop.load(Relaxed) {
             self.deliver();

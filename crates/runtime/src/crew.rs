@@ -30,8 +30,8 @@ const RUNS_IN_FAIRNESS: usize = 3;
 /// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
 /// packets come.
 const POLLS: usize = 32;
-/// Polls beyond the first take at most one part in so many of the time that the routers take: packets that come
-/// faster are lost in the port, where that costs nothing.
+/// Polls beyond the first take at most one part in so many of the time that the routers take: packets that
+/// come faster are lost in the port, where that costs nothing.
 const RECEIVING: u64 = 4;
 /// The most cycles that are saved up for polls.
 const MOST_CREDIT: i64 = 1 << 22;

@@ -165,7 +165,8 @@ impl Router {
     fn describe(&self) {
         let names: Vec<String> =
             self.loaded.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
-        // A crash report shows one configuration: of many routers in a process, none, rather than the wrong one.
+        // A crash report shows one configuration: of many routers in a process, none, rather than the wrong
+        // one.
         if dpdk::crash::installed() && !self.team.is_hosted() {
             let text = without_secrets(&self.loaded.config.unparse());
             dpdk::crash::describe(&text, names.iter().map(String::as_str));
