@@ -53,10 +53,21 @@ pub trait Front: Send {
     /// Takes what a router has sent; appends the numbers of other routers that have got some of it to
     /// `woken`.
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>);
-    /// Sends what was taken; the end of a round. Returns whether packets are left that wait for a port.
-    fn flush(&mut self) -> bool;
+    /// Sends what was taken; the end of a round.
+    fn flush(&mut self) -> Flushed;
     /// Descriptors that are readable when packets have come; `None`: the ports must be polled.
     fn descriptors(&self) -> Option<Vec<RawFd>>;
+}
+
+/// What became of the packets that a front had to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flushed {
+    /// There were none.
+    Nothing,
+    /// Some were sent.
+    Some,
+    /// Ports took none; they are to be tried again soon.
+    Blocked,
 }
 
 /// What a router has used, on all threads.
@@ -387,7 +398,8 @@ impl CrewThread {
                 worked |= self.serve(router, runs);
             }
             self.turns = turns;
-            worked |= self.front.flush();
+            let flushed = self.front.flush();
+            worked |= flushed == Flushed::Some;
             if worked || !self.ready.is_empty() {
                 (idle_since, nap) = (None, NAP);
                 continue;
@@ -397,7 +409,7 @@ impl CrewThread {
                 std::hint::spin_loop();
                 continue;
             }
-            self.sleep(&mut nap);
+            self.sleep(&mut nap, flushed == Flushed::Blocked);
         }
     }
 
@@ -518,10 +530,10 @@ impl CrewThread {
         set_in(&mut self.waiting, router, false);
     }
 
-    /// Sleeps until there may be work.
-    fn sleep(&mut self, nap: &mut Duration) {
+    /// Sleeps until there may be work; for a short time only, if a port has taken nothing.
+    fn sleep(&mut self, nap: &mut Duration, blocked: bool) {
         let mut limit = SLEEP;
-        let descriptors = self.front.descriptors().filter(|_| self.polling.is_empty());
+        let descriptors = self.front.descriptors().filter(|_| self.polling.is_empty() && !blocked);
         if descriptors.is_none() || self.desk.bell.is_none() {
             limit = *nap;
             *nap = (*nap * 2).min(LONGEST_NAP);

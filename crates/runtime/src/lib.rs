@@ -71,7 +71,7 @@ pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, PortSlot, Scheduling, Side};
 pub use control::{Control, ControlTask};
-pub use crew::{Crew, Front, Usage};
+pub use crew::{Crew, Flushed, Front, Usage};
 pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Node, StepFacts};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};

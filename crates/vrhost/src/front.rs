@@ -3,6 +3,7 @@
 use crate::board::{Below, Board, Change, Interface};
 use crate::side::{BURST, Side};
 use dpdk::{Batch, Packet};
+use runtime::Flushed;
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -127,9 +128,16 @@ impl runtime::Front for SharedPorts {
         }
     }
 
-    fn flush(&mut self) -> bool {
-        // All of them, also when the first has packets left.
-        self.sides.iter_mut().map(|side| usize::from(side.flush())).sum::<usize>() > 0
+    fn flush(&mut self) -> Flushed {
+        let mut all = Flushed::Nothing;
+        for side in &mut self.sides {
+            match side.flush() {
+                Flushed::Some => all = Flushed::Some,
+                Flushed::Blocked if all == Flushed::Nothing => all = Flushed::Blocked,
+                Flushed::Blocked | Flushed::Nothing => {}
+            }
+        }
+        all
     }
 
     fn descriptors(&self) -> Option<Vec<RawFd>> {

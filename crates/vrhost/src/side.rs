@@ -1,7 +1,8 @@
 //! One physical port on one thread.
 
 use demux::{Reader, Sorted};
-use dpdk::{Batch, RxQueue, TxQueue};
+use dpdk::{Batch, PortState, RxQueue, TxQueue};
+use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,17 +52,21 @@ impl Side {
         }
     }
 
-    /// Sends what there is. Returns whether packets are left.
-    pub(crate) fn flush(&mut self) -> bool {
+    /// Sends what there is. Of what the port does not take, some stays.
+    pub(crate) fn flush(&mut self) -> Flushed {
         if self.out.is_empty() {
-            return false;
+            return Flushed::Nothing;
         }
-        while self.tx.tx_burst(&mut self.out) > 0 && !self.out.is_empty() {}
-        if let Some(over @ 1..) = self.out.len().checked_sub(ROOM) {
-            self.out.truncate(ROOM);
+        let mut flushed = Flushed::Blocked;
+        while self.tx.tx_burst(&mut self.out) > 0 {
+            flushed = Flushed::Some;
+        }
+        let room = if self.tx.port().state() == PortState::Gone { 0 } else { ROOM };
+        if let Some(over @ 1..) = self.out.len().checked_sub(room) {
+            self.out.truncate(room);
             self.losses.transmit_queue_full.fetch_add(over as u64, Ordering::Relaxed);
         }
-        !self.out.is_empty()
+        if self.out.is_empty() { Flushed::Some } else { flushed }
     }
 
     /// The descriptors that are readable when packets have come, if all queues have some.
