@@ -24,6 +24,10 @@ fn pages_of_the_first_pool_are_there() {
     if unsafe { libc::geteuid() } != 0 {
         return skip("it needs root");
     }
+    // SAFETY: a range without bytes: the kernel only says whether it knows the advice.
+    if unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) } != 0 {
+        return skip("the kernel has no MADV_POPULATE_WRITE (Linux 5.14)");
+    }
     let options = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
     let eal = Eal::init(&options).expect("DPDK starts");
     if eal.startup() < Duration::from_millis(100) {
