@@ -473,23 +473,26 @@ def add_small_pages(parser):
 
 def pages(small, megabytes):
     """Memory for programs while they run: hugepages, or 4 KB pages, of which there are always enough."""
-    return ended_by_terminate() if small else hugepages(megabytes)
+    return ended_by_terminate() if small else hugepages(megabytes, "choose fewer cases, or 4 KB pages (--small-pages)")
 
 
 @contextlib.contextmanager
 def ended_by_terminate():
-    """SIGTERM ends this program as an error does, so that what it has changed is restored."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
+    """SIGTERM, and SIGHUP unless it is ignored (nohup), end this program as an error does, so that what it has changed is restored."""
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda got, _: sys.exit(f"ended by {signal.Signals(got).name}")) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
-def hugepages(megabytes):
+def hugepages(megabytes, otherwise="choose fewer cases"):
     """Reserves this much memory in hugepages of 2 MB while programs run, unless enough is free, and mounts them if they are not:
-    otherwise DPDK's own programs do not find them. Afterwards everything is restored, also after a failure."""
+    otherwise DPDK's own programs do not find them. Afterwards everything is restored, also after a failure. The message about too
+    little memory says what to do `otherwise`."""
     reserve = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
     free = reserve.with_name("free_hugepages")
     if not reserve.exists():
@@ -511,7 +514,7 @@ def hugepages(megabytes):
                     pathlib.Path("/proc/sys/vm/compact_memory").write_text("1")
             if int(free.read_text()) < wanted:
                 sys.exit(f"{megabytes} MB in hugepages are needed, and {2 * int(free.read_text())} MB are free: {command}, as root, on a "
-                         "machine with enough free memory; or choose fewer cases, or 4 KB pages (--small-pages)")
+                         f"machine with enough free memory; or {otherwise}")
         if not hugepage_mounts():
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hugepages-"))
             done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)

@@ -468,7 +468,8 @@ impl Control {
 
     /// The table is about to have so many routes.
     pub(super) fn expect(&mut self, shared: &Shared, routes: usize) {
-        if routes >= LARGE_FROM {
+        // Not with every insertion: readers load this cache line for every batch.
+        if routes >= LARGE_FROM && !shared.large.load(Relaxed) {
             shared.large.store(true, Relaxed);
         }
         if !self.huge && routes >= HUGE_FROM {
