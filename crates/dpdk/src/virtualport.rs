@@ -113,6 +113,7 @@ impl Inner {
             rx_missed: sum(&self.rx, |q| &q.lost),
             tx_packets: sum(&self.tx, |q| &q.passed),
             tx_bytes: sum(&self.tx, |q| &q.passed_bytes),
+            tx_errors: sum(&self.tx, |q| &q.lost),
             ..PortStats::default()
         }
     }
@@ -160,6 +161,13 @@ impl VirtualPort {
             queue.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
         }
         batch.clear();
+    }
+
+    /// Counts packets that the router's worker has sent and that went nowhere.
+    pub fn count_unsent(&self, worker: usize, packets: usize) {
+        if let Some(queue) = self.0.tx.get(worker).filter(|_| packets > 0) {
+            queue.lost.fetch_add(packets as u64, Ordering::Relaxed);
+        }
     }
 
     /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
@@ -229,6 +237,8 @@ mod tests {
         assert_eq!(port.put(2, &mut batch), 0, "there is no such worker");
         port.lose(0, &mut batch);
         assert_eq!((batch.len(), port.stats().rx_missed), (0, 2));
+        port.count_unsent(1, 4);
+        assert_eq!(port.stats().tx_errors, 4);
     }
 
     #[test]

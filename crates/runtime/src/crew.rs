@@ -138,8 +138,6 @@ struct Desk {
     pending: AtomicBool,
     bell: Option<Arc<Bell>>,
     thread: OnceLock<Thread>,
-    /// Rounds of the thread.
-    rounds: AtomicU64,
 }
 
 impl Desk {
@@ -203,7 +201,6 @@ impl Crew {
                 pending: AtomicBool::new(false),
                 bell: Bell::new().ok().map(Arc::new),
                 thread: OnceLock::new(),
-                rounds: AtomicU64::new(0),
             });
             let own = Arc::clone(&desk);
             let body = move || {
@@ -223,13 +220,6 @@ impl Crew {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len()
-    }
-
-    /// Wakes a thread: its front has something to do.
-    pub fn ring(&self, thread: usize) {
-        if let Some((desk, _)) = self.threads.get(thread) {
-            desk.wake();
-        }
     }
 
     /// Takes a router's workers in, one on each thread.
@@ -363,7 +353,6 @@ impl CrewThread {
                 }
             }
             rounds += 1;
-            self.desk.rounds.store(rounds, Ordering::Relaxed);
             let mut worked = false;
             for poll in 0..polls {
                 if poll > 0 && self.credit < 0 {

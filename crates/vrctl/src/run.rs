@@ -293,6 +293,7 @@ impl Serving {
                             "sent": interface.stats.tx_packets,
                             "sent_bytes": interface.stats.tx_bytes,
                             "lost_queue_full": interface.stats.rx_missed,
+                        "not_sent": interface.stats.tx_errors,
                         })
                     })
                     .collect();

@@ -81,6 +81,8 @@ impl runtime::Front for SharedPorts {
         for side in &mut self.sides {
             let n = side.receive();
             if n == 0 {
+                // Whoever changes the table keeps the old one until all have seen the new one.
+                side.reader.refresh();
                 continue;
             }
             received += n;
@@ -105,7 +107,9 @@ impl runtime::Front for SharedPorts {
             while interface.port.take(self.thread, BURST, &mut self.sent) > 0 {
                 match &interface.below {
                     Below::Port(side, encap) => {
+                        let given = self.sent.len();
                         encap.put_on(&mut self.sent);
+                        interface.port.count_unsent(self.thread, given - self.sent.len());
                         if let Some(side) = self.sides.get_mut(*side) {
                             side.send(&mut self.sent);
                         }
@@ -123,6 +127,8 @@ impl runtime::Front for SharedPorts {
                     }
                     Below::Nothing => {}
                 }
+                // An interface that is connected to nothing.
+                interface.port.count_unsent(self.thread, self.sent.len());
                 self.sent.clear();
             }
         }

@@ -404,6 +404,7 @@ fn a_link_joins_two_routers_and_a_whole_port_has_one() {
         bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 10_000),
         "a link that ends nowhere"
     );
+    assert!(bench.host.status()[0].interfaces[1].stats.tx_errors > 0, "what the link has lost is counted");
     bench.host.remove("first");
     let Bench { host, directory, _alone } = bench;
     drop(host);
