@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
 use dpdk_sys::{rte_mbuf, rte_mempool};
@@ -16,6 +17,10 @@ use crate::log::Mark;
 
 /// The number of buffers that a registered thread keeps in its cache.
 const CACHE: usize = 256;
+/// The same where bursts are longer than half of that: what a burst takes and gives back then still fits
+/// between an empty cache and the one and a half times its size at which DPDK empties it. The most that DPDK
+/// allows.
+const LARGE_CACHE: usize = 512;
 /// The number of buffers in the smallest pool.
 const SMALLEST: usize = 4096;
 /// [`SPARE`] is less if buffers are large, but never less than this.
@@ -102,6 +107,19 @@ struct Entry {
     node: Option<usize>,
     /// Buffers promised to queues.
     promised: usize,
+}
+
+/// The longest burst that queues have announced.
+static LONGEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Pools made from now on are for bursts of so many packets, or more.
+pub(crate) fn expect_bursts(packets: usize) {
+    LONGEST.fetch_max(packets, Relaxed);
+}
+
+/// The number of buffers in the caches of pools made now.
+pub(crate) fn cache() -> usize {
+    if LONGEST.load(Relaxed) > CACHE / 2 { LARGE_CACHE } else { CACHE }
 }
 
 static POOLS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
@@ -213,7 +231,7 @@ fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize)
         dpdk_sys::valiant_pool_create(
             name.as_ptr(),
             buffers as u32,
-            CACHE as u32,
+            cache() as u32,
             PRIVATE_SIZE as u16,
             buffer_len as u16,
             socket,

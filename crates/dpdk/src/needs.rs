@@ -42,6 +42,9 @@ pub struct PortConfig {
     pub sniffer: Option<bool>,
     /// Packets that may wait in queues behind this port, for which buffers are set aside.
     pub extra_buffers: usize,
+    /// The most packets that are received or sent at once, as far as that is known: buffers are kept at hand
+    /// for it.
+    pub burst: usize,
     /// The key of the hash that spreads packets over receive queues; `None` is the driver's.
     pub rss_key: Option<Vec<u8>>,
 }
@@ -64,6 +67,7 @@ impl PortConfig {
         self.promisc |= other.promisc;
         self.sniffer = self.sniffer.or(other.sniffer);
         self.extra_buffers += other.extra_buffers;
+        self.burst = self.burst.max(other.burst);
         if self.method == Method::Auto {
             self.method = other.method;
         }

@@ -188,6 +188,13 @@ impl RxQueue {
         self.port.newly_lost(self.index)
     }
 
+    /// Whether it is certain that nothing waits here: of virtual ports, whoever puts packets in runs the
+    /// worker afterwards.
+    #[inline]
+    pub fn is_drained(&self) -> bool {
+        self.sources.iter().all(|source| matches!(source, PortQueue::Virtual(queue) if queue.len() == 0))
+    }
+
     /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets
     /// wait: they need no [`RxQueue::arm`].
     pub fn has_sockets(&self) -> bool {

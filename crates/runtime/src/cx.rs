@@ -305,9 +305,10 @@ impl Cx<'_> {
     pub fn runs_here(&self) -> bool {
         self.slot().runs_here
     }
-    /// Called in a run of the task that has found no work: the next run will find none either until one of
-    /// these descriptors is readable (and stays so until the task reads from it), or another worker wakes
-    /// this one ([`Cx::wake`]). The task stays in the run queue, but does not keep the worker awake.
+    /// Called in a run of the task that has found no work, or knows that there is no more: the next run will
+    /// find none until one of these descriptors is readable (and stays so until the task reads from it), or
+    /// another worker wakes this one ([`Cx::wake`]). The task stays in the run queue, but does not keep the
+    /// worker awake.
     pub fn idle_until_readable(&mut self, fds: &[RawFd]) {
         let wakers = &mut self.core.wakers[self.me as usize];
         wakers.fds.clear();

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Click's stride of a task with one ticket.
-const STRIDE1: u64 = 1 << 16;
+const STRIDE1: u32 = 1 << 16;
 /// Click's default number of tickets.
 pub const DEFAULT_TICKETS: u32 = 1024;
 /// Click's largest number of tickets.
@@ -13,9 +13,14 @@ pub const MAX_TICKETS: u32 = 1 << 15;
 #[derive(Clone, Copy, Debug)]
 struct Task {
     pass: u64,
+    /// What `pass` grows by: [`STRIDE1`] divided by the tickets.
+    stride: u32,
     tickets: u32,
     queued: bool,
 }
+
+/// When a task is due: its pass, its place among equals, its slot.
+type Due = (u64, u64, u32);
 
 /// The run queue: each element has at most one task, known by its slot.
 ///
@@ -24,7 +29,10 @@ struct Task {
 #[derive(Debug, Default)]
 pub struct RunQueue {
     tasks: Vec<Task>,
-    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// The task to run next, so that a worker with one task never uses the heap.
+    first: Option<Due>,
+    /// The others.
+    heap: BinaryHeap<Reverse<Due>>,
     seq: u64,
     now: u64,
 }
@@ -33,12 +41,15 @@ impl RunQueue {
     /// A queue for `slots` elements.
     #[must_use]
     pub fn new(slots: usize) -> Self {
-        let task = Task { pass: 0, tickets: DEFAULT_TICKETS, queued: false };
+        let stride = STRIDE1 / DEFAULT_TICKETS;
+        let task = Task { pass: 0, stride, tickets: DEFAULT_TICKETS, queued: false };
         Self { tasks: vec![task; slots], ..Self::default() }
     }
     /// Sets a task's share.
     pub fn set_tickets(&mut self, slot: u32, tickets: u32) {
-        self.tasks[slot as usize].tickets = tickets.clamp(1, MAX_TICKETS);
+        let task = &mut self.tasks[slot as usize];
+        task.tickets = tickets.clamp(1, MAX_TICKETS);
+        task.stride = STRIDE1 / task.tickets;
     }
     /// A task's share.
     #[must_use]
@@ -51,16 +62,25 @@ impl RunQueue {
         if !task.queued {
             task.queued = true;
             // A task that slept must not catch up on the time it missed.
-            task.pass = task.pass.max(self.now) + STRIDE1 / u64::from(task.tickets);
-            self.heap.push(Reverse((task.pass, self.seq, slot)));
+            task.pass = task.pass.max(self.now) + u64::from(task.stride);
+            let due = (task.pass, self.seq, slot);
             self.seq += 1;
+            match &mut self.first {
+                None => self.first = Some(due),
+                Some(first) if due < *first => self.heap.push(Reverse(std::mem::replace(first, due))),
+                Some(_) => self.heap.push(Reverse(due)),
+            }
         }
     }
     /// Takes a task out of the queue.
     pub fn unschedule(&mut self, slot: u32) {
         if self.tasks[slot as usize].queued {
             self.tasks[slot as usize].queued = false;
-            self.heap.retain(|Reverse((_, _, s))| *s != slot);
+            if self.first.is_some_and(|(_, _, first)| first == slot) {
+                self.first = self.heap.pop().map(|Reverse(due)| due);
+            } else {
+                self.heap.retain(|Reverse((_, _, s))| *s != slot);
+            }
         }
     }
     /// Whether a task is queued.
@@ -70,24 +90,25 @@ impl RunQueue {
     }
     /// The next task to run; it leaves the queue.
     pub fn next(&mut self) -> Option<u32> {
-        let Reverse((pass, _, slot)) = self.heap.pop()?;
+        let (pass, _, slot) = self.first?;
+        self.first = if self.heap.is_empty() { None } else { self.heap.pop().map(|Reverse(due)| due) };
         self.now = pass;
         self.tasks[slot as usize].queued = false;
         Some(slot)
     }
     /// The tasks in the queue, in no particular order.
     pub fn queued(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heap.iter().map(|Reverse((_, _, slot))| *slot)
+        self.first.iter().chain(self.heap.iter().map(|Reverse(due)| due)).map(|(_, _, slot)| *slot)
     }
     /// How many tasks wait.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.heap.len()
+        usize::from(self.first.is_some()) + self.heap.len()
     }
     /// Whether no task waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.first.is_none()
     }
 }
 

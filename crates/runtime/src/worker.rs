@@ -161,7 +161,8 @@ impl Worker {
             let mut found = false;
             // Tasks that are scheduled meanwhile wait for the next pass. The number of runs is limited, so
             // timers cannot starve.
-            let tasks = self.core.run.len().min(TASKS_PER_ROUND);
+            let scheduled = self.core.run.len();
+            let tasks = scheduled.min(TASKS_PER_ROUND);
             for _ in 0..tasks {
                 let Some(slot) = self.core.run.next() else { break };
                 found |= self.core.run_task(&self.graph, slot);
@@ -171,8 +172,9 @@ impl Worker {
             }
             worked |= found;
             runs += tasks;
-            self.settled = !found;
-            if !found || runs >= least {
+            // A task may know after its work that there is no more.
+            self.settled = !found || (tasks == scheduled && self.core.wakers().is_some());
+            if self.settled || runs >= least {
                 break;
             }
         }

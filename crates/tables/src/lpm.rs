@@ -344,6 +344,18 @@ impl LpmReader {
         hop[0]
     }
 
+    /// Whether a lookup waits for memory long enough for [`LpmReader::prefetch`] to pay.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.shared.large.load(Relaxed) && !self.shared.occupied.are_few()
+    }
+
+    /// Begins to load what a lookup of `addr` (in host order) will read first.
+    #[inline]
+    pub fn prefetch(&self, addr: u32) {
+        self.shared.table.prefetch(gather::line(addr));
+    }
+
     /// The next hop for each of `addrs` (in host order), or [`NO_ROUTE`]; as many as the shorter slice holds.
     #[inline]
     pub fn lookup_many(&self, addrs: &[u32], hops: &mut [u32]) {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, PAGE_BUFFER, STANDARD_BUFFER};
+use crate::mempool;
 use crate::needs::{Method, PortConfig};
 use crate::netdev::{self, Interface};
 use crate::spec::PortSpec;
@@ -29,7 +30,10 @@ pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, us
         _ => None,
     };
     let mtu = config.mtu.or(interface.as_ref().map(|interface| interface.mtu)).unwrap_or(1500) as usize;
-    let queues = usize::from(config.rx_queues.max(1)) * usize::from(config.rx_descriptors())
+    // What the caches of more than a few workers hold is beyond the spare buffers.
+    let caches = usize::from(config.rx_queues).saturating_sub(1) * mempool::cache();
+    let queues = caches
+        + usize::from(config.rx_queues.max(1)) * usize::from(config.rx_descriptors())
         + usize::from(config.tx_queues.max(1)) * usize::from(config.tx_descriptors());
     match interface {
         Some(interface) if config.method != Method::AfPacket && config.rx_queues > 0 => {

@@ -319,8 +319,13 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         let (Some(addresses), Some(hops)) = (self.addresses.get_mut(..n), self.hops.get_mut(..n)) else {
             return;
         };
+        let large = self.reader.is_large();
         for (address, packet) in addresses.iter_mut().zip(batch.iter()) {
             *address = u32::from_be_bytes(packet.dst_ip());
+            // The first lines come while other packets' addresses are read.
+            if large {
+                self.reader.prefetch(*address);
+            }
         }
         self.reader.lookup_many(addresses, hops);
         let next_hop = self.routes.hops();

@@ -4,6 +4,7 @@ mod engine;
 mod measurehop;
 mod measuresink;
 mod measuresource;
+mod workpackage;
 
 use runtime::{Registry, simple, vector};
 
@@ -12,4 +13,5 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<measurehop::MeasureHop>());
     r.add(vector::<measuresink::MeasureSink>());
     r.add(vector::<measuresource::MeasureSource>());
+    r.add(simple::<workpackage::WorkPackage>());
 }

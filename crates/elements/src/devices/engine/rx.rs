@@ -72,7 +72,8 @@ impl Receiver {
         burst: usize,
         cx: &mut ConfigCx<'_>,
     ) -> Self {
-        let mut needs = PortConfig { rss_key: rss.key(), ..needs };
+        let burst_needed = burst.min(cx.batch_size());
+        let mut needs = PortConfig { rss_key: rss.key(), burst: burst_needed, ..needs };
         (needs.rx_queues, needs.rx_numbers) = queues.requested(cx.workers());
         if needs.rx_queues > 0 && rss != Rss::None {
             // Packets wait in the rings if there are fewer queues than workers. If the reason is that the
@@ -139,6 +140,11 @@ impl Receiver {
 
     /// Polls once and emits the packets for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.active && self.is_drained() && self.inlets.is_empty() && self.finds_sockets() {
+            cx.reschedule();
+            cx.idle_until_readable(&self.sockets);
+            return false;
+        }
         if !cx.downstream_room(0) {
             // Packets that would be dropped stay in the device. When a queue has space again, the task is
             // woken on the worker where it belongs.
@@ -162,11 +168,18 @@ impl Receiver {
         if polls || !self.inlets.is_empty() || self.owes() {
             cx.reschedule();
             // A worker that puts packets into an inlet wakes this worker, and so do the sockets.
-            if !moved && !pauses && self.finds_sockets() {
+            if !pauses && (!moved || self.is_drained()) && self.finds_sockets() {
                 cx.idle_until_readable(&self.sockets);
             }
         }
         moved
+    }
+
+    /// Whether it is certain that nothing waits in the queues.
+    #[inline]
+    fn is_drained(&self) -> bool {
+        self.queues.iter().all(|(_, rx)| rx.as_ref().is_some_and(RxQueue::is_drained))
+            && !self.queues.is_empty()
     }
 
     /// Whether only sockets and other workers can bring more work.

@@ -341,17 +341,27 @@ impl Sender {
 
     /// Sends a batch. Packets that the device does not take wait; packets above the limit are dropped.
     pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        let mut sent = 0;
+        // Most batches are a whole burst that finds nothing waiting, and are taken whole.
+        if batch.len() >= self.burst && !self.has_work() && !self.stuck {
+            (self.held_ns, self.seen, self.came_ns) = (0, 0, u64::MAX);
+            sent = self.transmit(&mut batch, cx);
+            if batch.is_empty() {
+                cx.recycle(batch);
+                return self.report_full(cx);
+            }
+        }
         if self.waiting.is_empty() {
             std::mem::swap(&mut self.waiting, &mut batch);
         } else {
             self.waiting.append(&mut batch);
         }
         cx.recycle(batch);
-        if self.holds(cx) {
+        if sent == 0 && self.holds(cx) {
             cx.reschedule();
             return;
         }
-        let mut sent = self.send(cx);
+        sent += self.send(cx);
         if self.waiting.is_empty() && self.chosen.is_empty() {
             self.stuck = false;
             self.report_full(cx);
