@@ -187,6 +187,11 @@ impl PacketSocket {
         self.counters.completed.load(Ordering::Relaxed)
     }
 
+    /// Large segments that were cut into packets.
+    pub(crate) fn segments(&self) -> u64 {
+        self.counters.rx_segments.load(Ordering::Relaxed)
+    }
+
     /// Frames that the kernel has lost since the socket was opened because the ring was full. Asks the
     /// kernel only if it has said that there are some.
     pub(crate) fn lost(&self) -> u64 {
