@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -54,8 +55,7 @@ def forward(lab: Lab, middle: Namespace, *args: object, **kw: Any) -> Router:
 def forwarding(lab: Lab, method: str) -> Path:
     """A configuration that forwards between two interfaces, opened by one method."""
     conf = lab.dir / "method.click"
-    conf.write_text("".join(f"FromDevice(eth{i}, METHOD {method}) -> Queue -> ToDevice(eth{1 - i}, METHOD {method});\n"
-                            for i in (0, 1)))
+    conf.write_text(re.sub(r"Device\(\$DEV(\d)\)", rf"Device(eth\1, METHOD {method})", FORWARD.read_text()))
     return conf
 
 
