@@ -1,13 +1,15 @@
 //! Which processors of the kernel handle the frames of an interface: receive packet steering (RPS).
 //!
-//! Without it the frames of a veth are handled where they were sent. A host sends on several processors: where
-//! its programs run, and, whenever a worker delivers an acknowledgement, on that worker's. Then frames of one
-//! connection overtake each other on their way into the router's ring, which TCP takes for losses, and the
-//! worker copies into the ring what another processor has the time for. With RPS all frames of a flow go by
-//! one processor, one that no worker uses.
+//! Without it the frames of a veth are handled where they were sent. A host sends on several processors:
+//! where its programs run, and, whenever a worker delivers an acknowledgement, on that worker's. Then frames
+//! of one connection overtake each other on their way into the router's ring, which TCP takes for losses, and
+//! the worker copies into the ring what another processor has the time for. With RPS all frames of a flow go
+//! by one processor, one that no worker uses. To wake that processor takes some 25 microseconds, so it is
+//! used only while many frames come.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::netdev::Interface;
 
@@ -16,19 +18,23 @@ const SETTINGS: &str = "/sys/class/net";
 /// Drivers that deliver a frame on the processor that has sent it.
 const DELIVERS_WHERE_SENT: [&str; 1] = ["veth"];
 
-/// The processors that were set; undone when this is dropped, as far as the process still has the right.
+/// Processors that handle the frames while many come; undone when this is dropped, as far as the process
+/// still has the right.
 #[derive(Debug)]
 pub(crate) struct Steering {
     settings: PathBuf,
     index: u32,
     files: Vec<PathBuf>,
+    mask: String,
     /// The processors, as text.
     pub(crate) cpus: String,
+    /// How many receivers want it.
+    wanted: AtomicUsize,
 }
 
 impl Steering {
-    /// Has these processors handle the frames of an interface, if it is one that needs it and nobody has chosen
-    /// any yet.
+    /// Prepares that these processors handle the frames of an interface, if it is one that needs it and
+    /// nobody has chosen any yet.
     pub(crate) fn to(interface: &Interface, cpus: &[usize]) -> Option<Steering> {
         if !DELIVERS_WHERE_SENT.contains(&interface.driver.as_str()) {
             return None;
@@ -53,26 +59,34 @@ impl Steering {
             return None;
         }
         let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-        let mut steering =
-            Steering { settings, index: interface.index, files: Vec::new(), cpus: list.join(",") };
-        let mask = mask(cpus);
-        for file in files {
-            if fs::write(&file, &mask).is_err() {
-                return None;
-            }
-            steering.files.push(file);
+        let (mask, cpus) = (mask(cpus), list.join(","));
+        Some(Steering { settings, index: interface.index, files, mask, cpus, wanted: AtomicUsize::new(0) })
+    }
+
+    /// Says that one more receiver wants it, or one less: it is on while any does. Writing the setting takes
+    /// the kernel a moment.
+    pub(crate) fn want(&self, on: bool) {
+        if on && self.wanted.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.write(&self.mask);
+        } else if !on && self.wanted.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.write("0");
         }
-        Some(steering)
+    }
+
+    fn write(&self, mask: &str) {
+        // Another interface may have got the name. The process may have given up the right.
+        if index(&self.settings) == Some(self.index) {
+            for file in &self.files {
+                let _ = fs::write(file, mask);
+            }
+        }
     }
 }
 
 impl Drop for Steering {
     fn drop(&mut self) {
-        // Another interface may have got the name.
-        if index(&self.settings) == Some(self.index) {
-            for file in &self.files {
-                let _ = fs::write(file, "0");
-            }
+        if self.wanted.load(Ordering::Acquire) > 0 {
+            self.write("0");
         }
     }
 }
@@ -142,7 +156,11 @@ mod tests {
         fs::write(settings.join("address"), "02:00:00:00:00:0a\n").unwrap();
         let masks = || [0, 1].map(|n| fs::read_to_string(queue(n)).unwrap().trim().to_owned());
         let steering = Steering::within(&root, &interface, &[0, 3]).unwrap();
-        assert_eq!((masks(), steering.cpus.as_str()), (["00000009", "00000009"].map(str::to_owned), "0,3"));
+        assert_eq!((masks(), steering.cpus.as_str()), (["00000000", "00000000"].map(str::to_owned), "0,3"));
+        steering.want(true);
+        steering.want(true);
+        steering.want(false);
+        assert_eq!(masks(), ["00000009", "00000009"]);
         assert!(Steering::within(&root, &interface, &[1]).is_none(), "it is set already");
         drop(steering);
         assert_eq!(masks(), ["0", "0"]);

@@ -170,10 +170,17 @@ fn open_af_packet(
             wrong.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
         }
     };
+    // Where large segments come there are few frames, so that steering each costs more than it brings.
+    let steers = receiving > 0 && !interface.segmentation;
+    let steering = steers.then(|| Steering::to(interface, &other_cpus())).flatten().map(Arc::new);
+    let steered = steering
+        .as_ref()
+        .map_or(String::new(), |steering| format!(", under load filled by CPU {}", steering.cpus));
     let receive = |queue: usize| Receive {
         frames: config.rx_descriptors().into(),
         pool: reservation.pool,
         promisc: config.promisc && queue == 0,
+        steering: steering.clone(),
     };
     let all: Result<Vec<_>, _> = (0..queues)
         .map(|queue| {
@@ -195,11 +202,6 @@ fn open_af_packet(
             Some(Ok(_)) => None,
         });
     }
-    // Where large segments come there are few frames, so that steering each costs more than it brings.
-    let steers = receiving > 0 && !interface.segmentation;
-    let steering = steers.then(|| Steering::to(interface, &other_cpus())).flatten();
-    let steered =
-        steering.as_ref().map_or(String::new(), |steering| format!(", filled by CPU {}", steering.cpus));
     let choice =
         format!("{}: AF_PACKET, {}{steered}, because {why}", interface.name, count(queues as u16, "queue"));
     Ok(Opened {
@@ -208,12 +210,7 @@ fn open_af_packet(
         notes: Vec::new(),
         interface: None,
         members: Vec::new(),
-        sockets: Some(Sockets {
-            all,
-            receiving,
-            _ingress: ingress.and_then(Result::ok),
-            _steering: steering,
-        }),
+        sockets: Some(Sockets { all, receiving, _ingress: ingress.and_then(Result::ok) }),
         virtual_port: None,
         changed: Changed::default(),
         reservation,

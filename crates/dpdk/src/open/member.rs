@@ -11,7 +11,6 @@ use locks::IgnorePoison;
 use crate::ingress::Ingress;
 use crate::mempool::{self, Mempool};
 use crate::packetsocket::PacketSocket;
-use crate::steering::Steering;
 use crate::virtualport::VirtualQueue;
 use crate::xsk::Rings;
 
@@ -69,8 +68,6 @@ pub(crate) struct Sockets {
     pub(super) receiving: usize,
     /// What keeps the kernel from the packets, if anything does.
     pub(super) _ingress: Option<Ingress>,
-    /// What keeps the kernel's work on received frames from the workers' processors, if anything does.
-    pub(super) _steering: Option<Steering>,
 }
 
 impl Sockets {

@@ -52,9 +52,10 @@
 //! The kernel handles the frames of a veth where they were sent, and a host also sends where the router
 //! delivers an acknowledgement: on the processor of a worker. There it would fill the ring, and frames of a
 //! connection would overtake each other. So an AF_PACKET port on a veth without TSO has the other processors
-//! of the machine fill its ring (receive packet steering: `rps_cpus` of the interface), while it is open, if
-//! nobody has set this and the workers do not use all processors: bind them with `--cpus`. A line at start
-//! shows which processors these are.
+//! of the machine fill its ring (receive packet steering: `rps_cpus` of the interface) while more than some
+//! 80,000 frames a second come, until fewer than 20,000 do, if nobody has set this and the workers do not use
+//! all processors: bind them with `--cpus`. A line at start shows which processors these are. It takes the
+//! right CAP_NET_ADMIN while the router runs.
 //!
 //! Several routers may open one interface with `METHOD AF_PACKET`, such as one that only monitors: the kernel
 //! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a
