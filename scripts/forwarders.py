@@ -81,7 +81,8 @@ class Comparison:
 
     def start_router(self):
         router = self.start_valiant(cpu=self.place.forwarder)
-        self.ports_of_valiant = "AF_PACKET" if "AF_PACKET" in router.output() else "AF_XDP"
+        wait_for("the router's ports", lambda: " queue" in router.output(), 5)
+        self.ports_of_valiant = "AF_PACKET" if ": AF_PACKET, " in router.output() else "AF_XDP"
         return self.routed_server, router.process, router.stop
 
     def measure(self, start, seconds):

@@ -8,7 +8,7 @@ from pathlib import Path
 from scapy.layers.inet6 import IPv6
 
 from harness import IP, ROOT, TCP, UDP, Ether, Plain, Raw, Router, Skip, Wire, case, check, equal, pair, ping, wait_for
-from lab import Lab, Namespace, the_binary
+from lab import Lab, Namespace, cores, the_binary
 from test_ports import iperf
 
 
@@ -204,13 +204,14 @@ def packets_that_the_interface_refuses_are_dropped_with_a_reason(lab: Lab) -> No
 
 
 @case(Plain, seconds=40)
-def the_method_is_chosen_by_whether_large_segments_may_come(lab: Lab) -> None:
+def packet_sockets_are_chosen_on_veths_and_filled_by_other_processors(lab: Lab) -> None:
     middle, left, right = segments(lab)
     conf = ROOT / "conf" / "minimal-forward.click"
     router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1")
     if "AF_XDP" in router.output() and "because" not in router.output():
         raise Skip("a kernel without TCX")
-    check("eth0: AF_PACKET, 1 queue, because large TCP segments (TSO) may come and go" in router.output(), router.output())
+    why = "because the kernel would copy the frames of a veth twice for AF_XDP"
+    check(f"eth0: AF_PACKET, 1 queue, {why}" in router.output(), router.output())
     check("the kernel processes the packets too" not in router.output(), router.output())
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
     transfer(lab, left, right, "10.9.0.2")
@@ -218,6 +219,27 @@ def the_method_is_chosen_by_whether_large_segments_may_come(lab: Lab) -> None:
     for i, host in enumerate((left, right)):
         for space, dev in ((middle, f"eth{i}"), (host, "eth0")):
             lab.offload(space, dev, False)
-    router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1")
-    check("eth0: AF_XDP" in router.output(), router.output())
+
+    def filled_by() -> list[str]:
+        """The processors that fill the rings, as the kernel shows them."""
+        return [middle.sh("cat", f"/sys/class/net/eth{i}/queues/rx-0/rps_cpus").replace(",", "").lstrip("0").strip() for i in (0, 1)]
+
+    *others, last = cores()
+    router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1", cpu=last)
+    check("eth0: AF_PACKET, 1 queue" in router.output(), router.output())
+    expected = f"{sum(1 << cpu for cpu in others):x}" if others else ""
+    if others:
+        check(f"under load filled by CPU {','.join(map(str, others))}, {why}" in router.output(), router.output())
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    equal(filled_by(), ["", ""], "processors that fill the rings while little comes")
+    server = right.popen("iperf3", "-s", "-1")
+    wait_for("iperf3 -s", lambda: "5201" in right.sh("ss", "-Hltn"), 3)
+    client = left.popen("iperf3", "-c", "10.9.0.2", "-t", "10")
+    wait_for("the other processors", lambda: filled_by()[0] == expected, 8)
+    lab.stop(client, server)
+    transfer(lab, left, right, "10.9.0.2")
+    router.stop()
+    equal(filled_by(), ["", ""], "the same afterwards")
+    router = Router(lab, middle, conf, "DEV0=eth0", "DEV1=eth1")
+    check("filled by" not in router.output(), router.output())
+    equal(filled_by(), ["", ""], "the same of a router that may run anywhere")

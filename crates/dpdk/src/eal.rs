@@ -14,12 +14,13 @@ use std::io;
 use std::mem;
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dpdk_sys::RTE_VERSION_NUMBER;
+use locks::IgnorePoison;
 
 use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, FIRST_POOL};
 use crate::error::{Error, errno_text};
@@ -202,6 +203,34 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
     };
     // SAFETY: the index stays below the set's size.
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Reads a list such as `0-3,8`.
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first.saturating_add(65535)));
+        }
+    }
+    cpus
+}
+
+/// The processors that the workers are bound to, if they are.
+static WORKERS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Tells the processors that the workers are going to be bound to; none: they run wherever this process may.
+pub fn set_worker_cpus(cpus: &[usize]) {
+    *WORKERS.lock().ignore_poison() = cpus.to_vec();
+}
+
+/// The processors of the machine that no worker of this process uses.
+pub(crate) fn other_cpus() -> Vec<usize> {
+    let bound = WORKERS.lock().ignore_poison().clone();
+    let ours = if bound.is_empty() { allowed_cpus() } else { bound };
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    cpu_list(&online).into_iter().filter(|cpu| !ours.contains(cpu)).collect()
 }
 
 /// Binds the calling thread to these processors.

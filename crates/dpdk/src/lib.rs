@@ -8,8 +8,8 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `claim`, `netdev`, `ingress`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side: interfaces,
-//!    sockets, the rights of this process, link events.
+//! 3. `claim`, `netdev`, `ingress`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
+//!    interfaces, sockets, the rights of this process, link events.
 //! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
 //!    open.
 //! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
@@ -48,6 +48,7 @@ mod segment;
 mod skip;
 mod spec;
 mod status;
+mod steering;
 mod sum;
 mod table;
 mod topology;
@@ -64,7 +65,10 @@ pub use batch::Batch;
 pub use bell::Bell;
 pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
-pub use eal::{Eal, EalOptions, HugepageSize, Hugepages, OnNode, dpdk_version, hugepage_sizes, set_affinity};
+pub use eal::{
+    Eal, EalOptions, HugepageSize, Hugepages, OnNode, dpdk_version, hugepage_sizes, set_affinity,
+    set_worker_cpus,
+};
 pub use error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;

@@ -22,9 +22,10 @@ use crate::batch::Batch;
 use crate::mempool::Mempool;
 use crate::packet::Packet;
 use crate::status::PortStats;
+use crate::steering::Steering;
 use counters::{Counters, add};
 use descriptor::Descriptor;
-use receive::{Quiet, Receiving, STASH};
+use receive::{Load, Quiet, Receiving, STASH};
 use ring::Ring;
 use send::Sending;
 
@@ -49,13 +50,15 @@ const PACKET_VNET_HDR: c_int = 15;
 const TPACKET_V2: c_int = 1;
 
 /// The settings of a packet socket that receives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Receive {
     /// Frames in the ring.
     pub(crate) frames: usize,
     /// Where the packets' buffers come from.
     pub(crate) pool: Mempool,
     pub(crate) promisc: bool,
+    /// What has other processors fill the ring while many frames come.
+    pub(crate) steering: Option<Arc<Steering>>,
 }
 
 /// A socket on an interface. One thread at a time receives, and one sends.
@@ -112,6 +115,7 @@ impl PacketSocket {
             pool: receive.pool,
             stash: Batch::with_capacity(STASH),
             rest: Batch::new(),
+            load: Load::new(receive.steering),
         })
     }
 
@@ -185,6 +189,11 @@ impl PacketSocket {
     /// Packets whose partial checksum was completed, without those that a segment was cut into.
     pub(crate) fn completed_checksums(&self) -> u64 {
         self.counters.completed.load(Ordering::Relaxed)
+    }
+
+    /// Large segments that were cut into packets.
+    pub(crate) fn segments(&self) -> u64 {
+        self.counters.rx_segments.load(Ordering::Relaxed)
     }
 
     /// Frames that the kernel has lost since the socket was opened because the ring was full. Asks the

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::open::{DeviceQueue, PortQueue};
 use crate::packet::Packet;
+use crate::packetsocket::PacketSocket;
 use crate::partial::complete_partial_checksums;
 use crate::port::Port;
 use crate::status::PortState;
@@ -160,6 +161,12 @@ impl RxQueue {
             PortQueue::Socket(socket) => socket.completed_checksums(),
         };
         self.completed + self.sources.iter().map(of_socket).sum::<u64>()
+    }
+
+    /// Large segments that were cut into packets.
+    #[inline]
+    pub fn segments(&self) -> u64 {
+        self.sources.iter().filter_map(PortQueue::socket).map(PacketSocket::segments).sum()
     }
 
     /// Descriptors, one for each device queue behind this one (a virtual port has none: whoever puts packets

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::eal::allowed_cpus;
+use crate::eal::{allowed_cpus, cpu_list};
 use crate::spec::PortSpec;
 
 /// The distance of a node from itself (ACPI 6.4, section 5.2.17).
@@ -228,18 +228,6 @@ fn virtual_queues(devargs: &str) -> Option<(u16, u16)> {
 /// The contents of a file of `/sys` or `/proc`; empty if it cannot be read.
 pub(crate) fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-/// Reads a list such as `0-3,8`.
-pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            cpus.extend(first..=last.min(first.saturating_add(65535)));
-        }
-    }
-    cpus
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
 pub(crate) fn bind(cpus: &[usize], numa: bool) -> Vec<Option<usize>> {
     // Set once: there is one router in a process.
     drop(CPUS.set(cpus.to_vec()));
+    dpdk::set_worker_cpus(cpus);
     let nodes = if numa { nodes_of(cpus) } else { Vec::new() };
     drop(NODES.set(nodes.clone()));
     nodes

@@ -322,6 +322,13 @@ impl Cx<'_> {
     pub fn count_arrivals(&mut self, packets: usize) {
         self.core.arrived += packets as u64;
     }
+    /// Declares that a large segment has come in by such a descriptor. The next one comes as soon as its
+    /// sender hears of this one: the worker looks for it for a while before it sleeps, and does not let
+    /// packets gather.
+    #[inline]
+    pub fn expect_segments(&mut self) {
+        self.core.expects = true;
+    }
     /// Takes the element's task out of the run queue.
     pub fn unschedule(&mut self) {
         if self.core.running == Some(self.me) {

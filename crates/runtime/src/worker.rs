@@ -29,6 +29,9 @@ pub const LONGEST_NAP: Duration = Duration::from_micros(500);
 /// The sleep of a worker whose ports can wake it, while packets come quickly. At 10 Gb/s of the smallest
 /// packets a fifth of a receive ring of 2048 fills meanwhile.
 const GATHER: Duration = Duration::from_micros(30);
+/// How long a worker looks for the next packet after a large segment, whose sender waits for what becomes of
+/// it. To forward a segment takes as long.
+const AFTER_SEGMENT: Duration = Duration::from_micros(50);
 /// The longest sleep of a worker without anything to poll; messages, and packets from other workers, wake it
 /// at once.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -104,6 +107,8 @@ pub(crate) enum Wait {
     Readable,
     /// It looks again after [`GATHER`], when several packets will have come.
     Gather,
+    /// It looks all the time, for [`AFTER_SEGMENT`], and then waits as with `Readable`.
+    Soon,
 }
 
 /// One replica of the router.
@@ -265,6 +270,12 @@ impl Worker {
             limit = self.nap;
             self.nap = (self.nap * 2).min(LONGEST_NAP);
         }
+        if wait == Wait::Soon {
+            let since = *self.idle_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < AFTER_SEGMENT {
+                return Duration::ZERO;
+            }
+        }
         if let Some(at) = self.next_wake() {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
         }
@@ -308,16 +319,21 @@ impl Worker {
                 self.busy();
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
-                let wait = match (waits, self.core.take_arrived()) {
-                    (false, _) => Wait::Look,
-                    (true, 0..=1) => Wait::Readable,
-                    (true, _) => Wait::Gather,
+                let wait = match (waits, self.core.expects, self.core.take_arrived()) {
+                    (false, ..) => Wait::Look,
+                    (true, true, _) => Wait::Soon,
+                    (true, false, 0..=1) => Wait::Readable,
+                    (true, false, _) => Wait::Gather,
                 };
                 let nap = self.idle(wait);
                 self.in_vain = false;
-                if nap.is_zero() {
+                if nap.is_zero() && wait == Wait::Soon {
+                    // Whoever sends the next segment may need this processor.
+                    std::thread::yield_now();
+                } else if nap.is_zero() {
                     std::hint::spin_loop();
                 } else {
+                    self.core.expects = false;
                     let bell = bell.as_deref().filter(|_| waits);
                     bell.into_iter().for_each(Bell::lie_down);
                     hub.falls_asleep(me);

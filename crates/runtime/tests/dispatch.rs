@@ -834,6 +834,9 @@ impl Element for Ear {
         {
             self.heard.add(1);
             cx.count_arrivals(1);
+            if byte == *b"S" {
+                cx.expect_segments();
+            }
             cx.output(0, Packet::from_bytes(&byte).unwrap());
             return true;
         }
@@ -881,8 +884,9 @@ fn a_worker_that_lets_packets_gather_sleeps_when_none_come() {
     let wire = r.shared::<Wire>("e").unwrap();
     r.start();
     let number = |r: &mut Router, handler: &str| r.read(handler, "").unwrap().parse::<u64>().unwrap();
+    // Bytes that stand for packets, and those that stand for large segments.
     for n in 1..=50 {
-        (&wire.there).write_all(&[0; 8]).unwrap();
+        (&wire.there).write_all(if n % 2 == 0 { &[0; 8] } else { b"SSxxxxxS" }).unwrap();
         assert!(until(|| number(&mut r, "s.count") == n * 8));
     }
     std::thread::sleep(Duration::from_millis(50));

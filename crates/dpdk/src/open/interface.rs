@@ -11,6 +11,7 @@ use super::changed::Changed;
 use super::member::{Member, Sockets, XDP_CLOSED, Xdp, sockets};
 use super::opening::{Opened, Opening, RX_SETUP, count};
 use crate::buffer::{DEFAULT_HEADROOM, PAGE_BUFFER};
+use crate::eal::other_cpus;
 use crate::error::{Error, reason};
 use crate::ingress::Ingress;
 use crate::mempool;
@@ -19,6 +20,7 @@ use crate::netdev::{self, Control, Interface};
 use crate::packetsocket::{PacketSocket, Receive};
 use crate::rights::{self, Capability};
 use crate::status::PortKind;
+use crate::steering::Steering;
 use crate::watch;
 use crate::xsk;
 
@@ -133,6 +135,9 @@ fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Re
 
 /// Why packet sockets suit an interface better than AF_XDP, or `None`.
 pub(crate) fn prefers_sockets(interface: &Interface) -> Option<&'static str> {
+    if interface.driver == "veth" {
+        return Some("the kernel would copy the frames of a veth twice for AF_XDP");
+    }
     (interface.segmentation && xdp_copies(interface)).then_some(
         "large TCP segments (TSO) may come and go, which AF_XDP does not carry, and its driver has no zero copy",
     )
@@ -165,10 +170,17 @@ fn open_af_packet(
             wrong.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
         }
     };
+    // Where large segments come there are few frames, so that steering each costs more than it brings.
+    let steers = receiving > 0 && !interface.segmentation;
+    let steering = steers.then(|| Steering::to(interface, &other_cpus())).flatten().map(Arc::new);
+    let steered = steering
+        .as_ref()
+        .map_or(String::new(), |steering| format!(", under load filled by CPU {}", steering.cpus));
     let receive = |queue: usize| Receive {
         frames: config.rx_descriptors().into(),
         pool: reservation.pool,
         promisc: config.promisc && queue == 0,
+        steering: steering.clone(),
     };
     let all: Result<Vec<_>, _> = (0..queues)
         .map(|queue| {
@@ -190,7 +202,8 @@ fn open_af_packet(
             Some(Ok(_)) => None,
         });
     }
-    let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues as u16, "queue"));
+    let choice =
+        format!("{}: AF_PACKET, {}{steered}, because {why}", interface.name, count(queues as u16, "queue"));
     Ok(Opened {
         kind: PortKind::AfPacket,
         choice,

@@ -1,6 +1,7 @@
 //! Receiving: from the ring, and what is longer from the socket's queue.
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::counters::{Counters, add};
@@ -11,6 +12,7 @@ use crate::buffer::DEFAULT_HEADROOM;
 use crate::mempool::Mempool;
 use crate::packet::Packet;
 use crate::segment::{Cut, HEADERS_MAX, VnetHeader, put_tag};
+use crate::steering::Steering;
 use crate::tsc;
 
 /// Buffers that are taken from the pool at a time.
@@ -30,6 +32,43 @@ pub(super) struct Receiving {
     pub(super) stash: Batch,
     /// The rest of a segment that was cut into more packets than were requested.
     pub(super) rest: Batch,
+    pub(super) load: Load,
+}
+
+/// How many frames come, and whether they are so many that other processors fill the ring.
+#[derive(Debug)]
+pub(super) struct Load {
+    steering: Option<Arc<Steering>>,
+    /// Frames since the last look.
+    frames: u64,
+    steers: bool,
+}
+
+impl Load {
+    pub(super) fn new(steering: Option<Arc<Steering>>) -> Load {
+        Load { steering, frames: 0, steers: false }
+    }
+
+    /// Looks at what has come within a time, both in cycles.
+    fn look(&mut self, time: u64, period: u64) {
+        /// Frames in a period, about 0.1 s: at fewer, each may have to wake a processor.
+        const MANY: u64 = 8192;
+        const FEW: u64 = 2048;
+        let frames = mem::take(&mut self.frames).saturating_mul(period) / time.max(1);
+        let Some(steering) = &self.steering else { return };
+        if frames > MANY && !self.steers || frames < FEW && self.steers {
+            self.steers = !self.steers;
+            steering.want(self.steers);
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        if let (Some(steering), true) = (&self.steering, self.steers) {
+            steering.want(false);
+        }
+    }
 }
 
 /// What a socket knows of the time in which nothing arrives.
@@ -67,6 +106,7 @@ impl Receiving {
                 return self.look_whether_deaf(socket, counters);
             };
             self.quiet.arrived = true;
+            self.load.frames += 1;
             let started = batch.len() + max > end;
             let taken = take_frame(
                 socket,
@@ -102,6 +142,7 @@ impl Receiving {
         if now.wrapping_sub(self.quiet.looked) < PERIOD_CYCLES {
             return;
         }
+        self.load.look(now.wrapping_sub(self.quiet.looked), PERIOD_CYCLES);
         counters.look_for_losses(socket);
         let lost = counters.rx_missed.load(Ordering::Relaxed);
         let last = mem::replace(&mut self.quiet, Quiet { looked: now, arrived: false, lost });

@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
 //!   arguments (`net_memif0,role=client`). A Linux interface is opened with AF_XDP if the kernel, the driver
-//!   and the rights allow it, else with AF_PACKET; and with AF_PACKET where large TCP segments may come and
-//!   the driver has no zero copy (see Ports). A line at start shows which and why.
+//!   and the rights allow it, else with AF_PACKET; and with AF_PACKET where the driver has no zero copy and
+//!   large TCP segments may come (see Ports), and on a veth. A line at start shows which and why.
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own
 //!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
@@ -46,7 +46,16 @@
 //! before Linux 6.2 those of UDP, are lost, and so is what follows them within 0.2 s: switch them off on the
 //! hosts (`gso off`). AF_XDP carries no segments at all: on a veth it switches TSO off at the other end,
 //! which makes TCP slow. So with `METHOD AUTO`, an interface whose TSO is on and whose driver has no zero
-//! copy is opened by AF_PACKET, if packets can be kept from the kernel.
+//! copy is opened by AF_PACKET, if packets can be kept from the kernel; and so is a veth, whose frames the
+//! kernel would copy twice for AF_XDP.
+//!
+//! The kernel handles the frames of a veth where they were sent, and a host also sends where the router
+//! delivers an acknowledgement: on the processor of a worker. There it would fill the ring, and frames of a
+//! connection would overtake each other. So an AF_PACKET port on a veth without TSO has the other processors
+//! of the machine fill its ring (receive packet steering: `rps_cpus` of the interface) while more than some
+//! 80,000 frames a second come, until fewer than 20,000 do, if nobody has set this and the workers do not use
+//! all processors: bind them with `--cpus`. A line at start shows which processors these are. It takes the
+//! right CAP_NET_ADMIN while the router runs.
 //!
 //! Several routers may open one interface with `METHOD AF_PACKET`, such as one that only monitors: the kernel
 //! gives each of them every packet, so if two of them forward, everything is sent twice. Only a node of a
@@ -71,8 +80,9 @@
 //! Each worker polls its own receive queue. If there are fewer queues than workers, flows are distributed in
 //! software; each flow stays on one worker and in order. A worker whose ports are all Linux interfaces sleeps
 //! until a packet arrives; after it has received several without a pause it sleeps for 30 us, so that more
-//! gather. If all queues downstream are full, or most of the
-//! last packets were dropped because they were, packets stay in the device.
+//! gather. After a large segment it looks for the next packet for 50 us before it sleeps. If all queues
+//! downstream are full, or most of the last packets were dropped because they were, packets stay in the
+//! device.
 //!
 //! ## Example
 //! ```click

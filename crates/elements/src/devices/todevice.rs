@@ -6,8 +6,8 @@
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): as for FromDevice.
-//! - `BURST` (*int*, default the batch length): packets that are sent at a time (kn in RouteBricks section
-//!   4.2); on a pull input, also the most packets pulled at a time.
+//! - `BURST` (*int*, default the batch length, by AF_PACKET four times that): packets that are sent at a time
+//!   (kn in RouteBricks section 4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
 //!   unit, milliseconds. They wait only while more packets arrive: as soon as the worker's other tasks have
 //!   run and brought none, the waiting packets are sent. If fewer than four packets arrive within this time,
@@ -76,7 +76,8 @@ impl Element for ToDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
-        let burst = arguments::burst(args, cx)?;
+        let given = args.k::<u16>("BURST")?.map(usize::from);
+        let burst = given.unwrap_or(cx.batch_size()).max(1);
         let method = arguments::method(args)?;
         let queues = Queues::one(args)?;
         let timeout = arguments::timeout(args)?;
@@ -90,6 +91,7 @@ impl Element for ToDevice {
         let needs = PortConfig { tx_desc, method, ..PortConfig::default() };
         let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
         sender.room = room;
+        sender.default_burst = given.is_none() && burst > 1;
         Ok(Self(sender))
     }
 

@@ -59,6 +59,8 @@ pub struct Core {
     pub(super) wakers: Vec<Wakers>,
     /// Packets that have come in by sockets since the worker last slept.
     pub(super) arrived: u64,
+    /// Whether large segments were among them.
+    pub(crate) expects: bool,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
     pub(super) staged: Vec<Staged>,
@@ -124,6 +126,7 @@ impl Core {
             batch_size: batch_size.clamp(1, MAX_BATCH),
             wakers: vec![Wakers::default(); slots],
             arrived: 0,
+            expects: false,
             nonempty: vec![false; slots],
             full: vec![false; slots],
             staged: Vec::with_capacity(64),

@@ -255,8 +255,11 @@ impl Receiver {
                 *rx = self.port.get().and_then(|port| port.rx_queue(*number).ok());
             }
             let Some(rx) = rx else { continue };
-            let lost = rx.lost();
+            let (lost, segments) = (rx.lost(), rx.segments());
             rx.rx_burst(most - batch.len(), &mut batch);
+            if rx.segments() != segments {
+                cx.expect_segments();
+            }
             if rx.lost() != lost {
                 self.lost += rx.lost() - lost;
                 let reason = drops::NO_BUFFER_FOR_PIECES;

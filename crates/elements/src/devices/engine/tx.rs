@@ -78,6 +78,9 @@ fn take_bytes(from: &mut VecDeque<Packet>, deficit: &mut usize, burst: usize, ou
     }
 }
 
+/// How many batches make a full burst where packets are gathered into large segments.
+const BATCHES_OF_SEGMENTS: usize = 4;
+
 /// Sends packets of one worker to a port, with a queue for packets that the device does not take at once.
 pub(crate) struct Sender {
     port: PortSlot,
@@ -101,6 +104,8 @@ pub(crate) struct Sender {
     /// The number of packets that make a full burst; fewer wait for more (kn in RouteBricks section 4.2).
     /// Also the most packets in one pull.
     burst: usize,
+    /// Whether the kind of the port may change that.
+    pub(in crate::devices) default_burst: bool,
     /// The longest time that they wait.
     timeout_ns: u64,
     /// Since when packets wait for a full burst; 0: none do.
@@ -153,6 +158,7 @@ impl Sender {
             waiting: Batch::with_capacity(burst),
             room: 1024,
             burst,
+            default_burst: false,
             timeout_ns,
             held_ns: 0,
             came_ns: u64::MAX,
@@ -170,6 +176,11 @@ impl Sender {
         if self.port.get().is_some_and(|port| port.kind() == PortKind::Virtual) {
             // Whoever takes the packets gathers those of several routers.
             self.timeout_ns = 0;
+        }
+        if self.default_burst && self.port.get().is_some_and(|port| port.kind() == PortKind::AfPacket) {
+            // Large segments, of up to 45 packets, are sent whole and several in a row: when the second
+            // comes, the receiving host is still awake.
+            self.burst = self.burst.saturating_mul(BATCHES_OF_SEGMENTS);
         }
         if let Some(lanes) = self.port.lanes().cloned() {
             if let Some(&Lane::Ring { to }) = lanes.send.get(self.worker) {
