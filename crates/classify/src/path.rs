@@ -3,6 +3,9 @@
 /// The most tests that a path has; longer ones cost as much as the program.
 const MOST: usize = 4;
 
+/// The number of the part of an IP packet that begins with its network header.
+const NETWORK: u8 = 1;
+
 /// A test of a word of a part of the packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Test {
@@ -49,6 +52,30 @@ impl Path {
         self.takes(|_| data)
     }
 
+    /// Whether all tests are of the network header and what follows it: then [`Path::takes_first`] takes that
+    /// as data.
+    #[must_use]
+    pub fn only_network(&self) -> bool {
+        self.tests.iter().take(self.len).all(|test| test.region == NETWORK)
+    }
+
+    /// How many packets' data pass all tests, from the first on.
+    #[inline]
+    pub fn takes_first<'a>(&self, packets: impl Iterator<Item = &'a [u8]>) -> usize {
+        match self.tests {
+            // One test, in a loop of its own; the mask and the value are turned instead of each word.
+            [Test { mask, value, offset, equal: true, .. }, ..] if self.len == 1 => {
+                let (mask, value, offset) = (mask.to_be(), value.to_be(), usize::from(offset));
+                let passes = |data: &&[u8]| {
+                    let word = data.get(offset..).and_then(|rest| rest.first_chunk());
+                    word.is_some_and(|word| u32::from_ne_bytes(*word) & mask == value)
+                };
+                packets.take_while(passes).count()
+            }
+            _ => packets.take_while(|data| self.takes_bytes(data)).count(),
+        }
+    }
+
     /// Whether an IP packet with these parts ([`IpParts::regions`](crate::IpParts::regions)) passes all
     /// tests. For programs made by [`ip_filter`](crate::ip_filter) and
     /// [`ip_classifier`](crate::ip_classifier).
@@ -86,9 +113,14 @@ mod tests {
         assert!(to_ip.takes_bytes(&frame(0)));
         assert!(!to_ip.takes_bytes(&frame(6)));
         assert!(!to_ip.takes_bytes(&frame(0)[..14]), "the word is not there");
+        let frames = [frame(0), frame(0), frame(6), frame(0)];
+        let first = |frames: &[Vec<u8>]| to_ip.takes_first(frames.iter().map(Vec::as_slice));
+        assert_eq!((first(&frames), first(&frames[2..]), first(&frames[..1]), first(&[])), (2, 0, 1, 0));
+        assert_eq!(first(&[frame(0)[..14].to_vec()]), 0);
         let to_rest = program.path_to(3).unwrap();
         assert!(to_rest.takes_bytes(&frame(9)));
         assert!(!to_rest.takes_bytes(&frame(0)));
+        assert_eq!(to_rest.takes_first([frame(9), frame(8), frame(0)].iter().map(Vec::as_slice)), 2);
         assert!(program.path_to(4).is_none());
     }
 
@@ -109,7 +141,11 @@ mod tests {
         packet[9] = 17;
         let path = program.path_to(0).unwrap();
         assert!(path.takes_parts(&IpParts::from_network(&packet).regions()));
+        assert!(path.only_network() && path.takes_first(std::iter::once(&packet[..])) == 1);
         packet[9] = 6;
         assert!(!path.takes_parts(&IpParts::from_network(&packet).regions()));
+        assert_eq!(path.takes_first(std::iter::once(&packet[..])), 0);
+        let program = ip_filter(&["allow dst udp port 53", "deny all"], None, &NoNames).unwrap().program;
+        assert!(!program.path_to(0).unwrap().only_network());
     }
 }

@@ -313,18 +313,6 @@ impl Anno {
     pub fn clear_headers(&mut self) {
         (self.mac, self.network, self.transport) = (Anno::NO_HEADER, Anno::NO_HEADER, Anno::NO_HEADER);
     }
-
-    /// Moves the header offsets with data that moved by `delta` bytes within its buffer; one that would leave
-    /// it is lost.
-    pub(crate) fn shift_headers(&mut self, delta: isize) {
-        for header in [&mut self.mac, &mut self.network, &mut self.transport] {
-            if *header != Anno::NO_HEADER {
-                *header = (isize::try_from(*header).ok())
-                    .and_then(|at| u16::try_from(at + delta).ok())
-                    .unwrap_or(Anno::NO_HEADER);
-            }
-        }
-    }
 }
 
 impl Default for Anno {
@@ -371,13 +359,6 @@ mod tests {
         assert_eq!(anno.u32(45), None);
         assert_eq!(anno.u16(usize::MAX), None);
         assert_eq!(anno.byte(47), Some(0));
-    }
-
-    #[test]
-    fn headers_shift_with_the_data() {
-        let mut anno = Anno { mac: 10, network: 24, ..Anno::DEFAULT };
-        anno.shift_headers(-20);
-        assert_eq!((anno.mac, anno.network, anno.transport), (Anno::NO_HEADER, 4, Anno::NO_HEADER));
     }
 
     #[test]

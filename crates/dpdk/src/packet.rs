@@ -10,9 +10,10 @@
 //! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialized
 //!    memory;
 //! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the
-//!    `rte_mbuf`, whose content counts only while [`ANNO_VALID`] is set in `ol_flags`; while [`FIRST_LINE`]
-//!    is set, some of the annotations are in the first line instead (`firstline`). Drivers clear that word,
-//!    so a packet fresh from the wire has default annotations although nobody wrote a line.
+//!    `rte_mbuf`, whose content counts only while [`ANNO_VALID`](crate::buffer::ANNO_VALID) is set in
+//!    `ol_flags`; while [`FIRST_LINE`](crate::buffer::FIRST_LINE) is set, some of the annotations are in the
+//!    first line instead (`firstline`). Drivers clear that word, so a packet fresh from the wire has default
+//!    annotations although nobody wrote a line.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,7 +24,7 @@ use std::slice;
 
 use dpdk_sys::{VALIANT_MBUF_RSS_HASH, rte_mbuf};
 
-use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER, STANDARD_BUFFER};
+use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, STANDARD_BUFFER};
 use crate::mempool::Mempool;
 
 mod firstline;
@@ -245,8 +246,12 @@ impl Packet {
 
     #[inline]
     fn buffer(&self) -> *mut u8 {
-        // SAFETY: invariant 1; a plain load.
-        unsafe { (*self.mbuf.as_ptr()).buf_addr.cast() }
+        // SAFETY: invariant 1; a plain load. There is a buffer (invariant 2), so its address is not null.
+        unsafe {
+            let buffer = (*self.mbuf.as_ptr()).buf_addr.cast::<u8>();
+            std::hint::assert_unchecked(!buffer.is_null());
+            buffer
+        }
     }
 
     /// Sets where the data lies within the buffer.
@@ -413,15 +418,20 @@ impl Packet {
         } else if delta < 0 && n > self.headroom() {
             self = self.grown(n, n, 0)?;
         }
+        self.shift_in_place(delta).then_some(self)
+    }
+
+    /// The same within the buffer; false, and nothing changed, without that room.
+    #[inline]
+    pub fn shift_in_place(&mut self, delta: isize) -> bool {
         let (offset, len) = (self.data_off(), self.len());
-        let moved = offset.checked_add_signed(delta).filter(|at| at + len <= self.buffer_len())?;
+        let moved = offset.checked_add_signed(delta).filter(|at| at + len <= self.buffer_len());
+        let Some(moved) = moved else { return false };
         // SAFETY: both ranges lie in the buffer, which is ours alone; `copy` allows overlap.
         unsafe { ptr::copy(self.buffer().add(offset), self.buffer().add(moved), len) };
         self.set_data(moved, len);
-        if self.flags() & (FIRST_LINE | ANNO_VALID) != 0 {
-            self.anno_mut().shift_headers(delta);
-        }
-        Some(self)
+        self.shift_headers(delta);
+        true
     }
 
     /// A copy in a buffer with up to `head` more bytes of headroom (at least `head_min`) and `tail` more of
@@ -446,9 +456,7 @@ impl Packet {
 
     fn copy_anno_to(&self, packet: &mut Packet, delta: isize) {
         self.copy_annotations_to(packet);
-        if delta != 0 && packet.flags() & (FIRST_LINE | ANNO_VALID) != 0 {
-            packet.anno_mut().shift_headers(delta);
-        }
+        packet.shift_headers(delta);
         // SAFETY: invariant 1; plain loads and stores.
         unsafe { (*packet.mbuf.as_ptr()).port = (*self.mbuf.as_ptr()).port };
     }

@@ -88,6 +88,14 @@ fn configuration(random: &mut Random) -> String {
     if let Some(name) = declare(random, &mut text, "IPClassifier(src 10.0.0.0/30, -)", 25) {
         let _ = writeln!(text, "{name}[1] -> BenchOut(82);");
     }
+    declare(random, &mut text, "Align(4, 2)", 15);
+    if let Some(name) = declare(random, &mut text, "StoreIPAddress(10.0.0.3, src)", 15) {
+        side(random, &mut text, &name, false);
+    }
+    declare(random, &mut text, "SetIPChecksum", 15);
+    let switch = random.pick(&["StaticSwitch(0)", "StaticSwitch(0)", "StaticSwitch(-1)"]);
+    declare(random, &mut text, switch, 10);
+    declare(random, &mut text, "SetIPAddress(10.0.0.9)", 10);
     let address = random.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
     declare(random, &mut text, address, 60);
     let table =

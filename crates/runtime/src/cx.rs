@@ -380,13 +380,17 @@ impl Cx<'_> {
         self.core.clock.now_ns()
     }
     /// The same for all elements in one run of a task: the clock is read once, at the first call. If a batch
-    /// is distributed over many outputs, reading it for each would cost more than the rest.
+    /// is distributed over many outputs, reading it for each would cost more than the rest. It differs from
+    /// [`Cx::now_ns`] by some tens of nanoseconds, and never steps back.
     #[inline]
     #[must_use]
     pub fn run_ns(&mut self) -> u64 {
         match self.core.run_ns {
             Some(ns) => ns,
-            None => *self.core.run_ns.insert(self.core.clock.now_ns()),
+            None => {
+                let now = self.core.roughly_now_ns();
+                *self.core.run_ns.insert(now)
+            }
         }
     }
 

@@ -13,7 +13,7 @@
 //! the runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
-use crate::cx::{Cx, Node, StepFacts};
+use crate::cx::{Cx, Node, Passed, StepFacts};
 use crate::declare::Handlers;
 use crate::facts::{DropCase, DropReason, Fields, Role};
 use crate::{ArgError, Args, ConfigCx};
@@ -166,6 +166,12 @@ pub trait Vector: Element {
 
 macro_rules! common {
     () => {
+        fn step(&mut self, packets: &mut [Packet], cx: &mut Cx<'_>) -> Passed {
+            match T::STEP {
+                Some(step) => (step.run)(&mut self.0, packets, cx),
+                None => Passed { packets: 0, output: 0 },
+            }
+        }
         fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
             self.0.initialize(cx)
         }

@@ -26,12 +26,24 @@ pub trait Step: Element {
     #[inline]
     fn run(&mut self, packets: &mut [Packet], cx: &mut Cx<'_>) -> usize {
         self.ready(cx);
-        for (done, packet) in packets.iter_mut().enumerate() {
+        let mut done = 0;
+        // Four packets in a round: there are fewer branches, and the processor can predict the loop's end.
+        let (fours, rest) = packets.as_chunks_mut::<4>();
+        for four in fours {
+            for packet in four {
+                if !self.step(packet) {
+                    return done;
+                }
+                done += 1;
+            }
+        }
+        for packet in rest {
             if !self.step(packet) {
                 return done;
             }
+            done += 1;
         }
-        packets.len()
+        done
     }
 
     /// The output by which packets leave the fast path. An element that chooses one of several outputs for

@@ -184,7 +184,7 @@ impl Worker {
             }
         }
         if self.core.timers.next_expiry().is_some() {
-            let now = self.core.clock.now_ns();
+            let now = self.core.roughly_now_ns();
             // A timer that is set for now while timers run waits for the next round, so that it cannot keep
             // other work from running.
             for _ in 0..self.core.timers.count() {

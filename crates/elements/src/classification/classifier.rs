@@ -62,6 +62,9 @@ impl Step for Classifier {
     fn step(&mut self, packet: &mut Packet) -> bool {
         self.0.is_usual_by_bytes(packet)
     }
+    fn run(&mut self, packets: &mut [Packet], _cx: &mut Cx<'_>) -> usize {
+        self.0.usual_by_bytes(packets)
+    }
     fn output(&self) -> usize {
         self.0.usual
     }

@@ -70,6 +70,9 @@ impl Step for IpFilter {
     fn step(&mut self, packet: &mut Packet) -> bool {
         self.0.is_usual_by_ip(packet)
     }
+    fn run(&mut self, packets: &mut [Packet], _cx: &mut Cx<'_>) -> usize {
+        self.0.usual_by_ip(packets)
+    }
     fn output(&self) -> usize {
         self.0.usual
     }

@@ -101,21 +101,19 @@ impl ArpQuerier {
         cx.output(port, query);
     }
 
-    /// Writes the header at the front of a packet.
+    /// The header of packets to a neighbor.
     #[inline]
-    fn fill(&self, packet: &mut Packet, to: EtherAddr) {
-        let header = Ethernet::build(to, self.mac, ETHERTYPE_IPV4);
-        if let Some(front) = packet.data_mut().first_chunk_mut() {
-            *front = *header.bytes();
-        }
-        packet.set_mac_header(0);
+    fn header(&self, to: EtherAddr) -> Ethernet<[u8; wire::ethernet::HEADER_LEN]> {
+        Ethernet::build(to, self.mac, ETHERTYPE_IPV4)
     }
 
     /// Puts a header in front and emits the packet.
     fn send(&self, packet: Packet, to: EtherAddr, cx: &mut Cx<'_>) {
+        // A packet without headroom gets some.
         match packet.push(wire::ethernet::HEADER_LEN) {
             Some(mut packet) => {
-                self.fill(&mut packet, to);
+                packet.strip(wire::ethernet::HEADER_LEN);
+                packet.push_link_header(self.header(to).bytes());
                 cx.output(0, packet);
             }
             None => {
@@ -330,11 +328,8 @@ impl Step for ArpQuerier {
     fn step(&mut self, packet: &mut Packet) -> bool {
         let next_hop = Ipv4Addr::from(packet.dst_ip());
         match self.cache.get(next_hop, self.now_ns) {
-            Some(address) if packet.push_in_place(wire::ethernet::HEADER_LEN) => {
-                self.fill(packet, address);
-                true
-            }
-            _ => false,
+            Some(address) => packet.push_link_header(self.header(address).bytes()),
+            None => false,
         }
     }
 }

@@ -60,8 +60,7 @@ impl Step for VlanDecap {
             }
             packet.strip(wire::vlan::HEADER_LEN);
         }
-        packet.set_mac_header(0);
-        packet.set_network_header(ethernet::HEADER_LEN, 0);
+        packet.mark_link_header(ethernet::HEADER_LEN);
         if self.anno {
             packet.set_vlan_tci(tci.unwrap_or(0));
         }

@@ -82,25 +82,38 @@ impl VlanEncap {
             [*c, *d] = tci.to_be_bytes();
         }
     }
+
+    /// Puts a tag in, or none; `false`, and nothing changed, if there is no room, or no Ethernet header.
+    #[inline]
+    fn put(&self, packet: &mut Packet, tag: Option<u16>) -> bool {
+        if packet.len() < ethernet::HEADER_LEN {
+            return false;
+        }
+        let Some(tci) = tag else {
+            packet.mark_link_header(ethernet::HEADER_LEN);
+            return true;
+        };
+        if !packet.push_in_place(wire::vlan::HEADER_LEN) {
+            return false;
+        }
+        self.insert(packet, tci);
+        packet.mark_link_header(ethernet::HEADER_LEN + wire::vlan::HEADER_LEN);
+        true
+    }
 }
 
 impl Step for VlanEncap {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        if packet.len() < ethernet::HEADER_LEN {
-            return false;
-        }
-        let tag = self.tag.of(packet);
-        if let Some(tci) = tag {
-            if !packet.push_in_place(wire::vlan::HEADER_LEN) {
-                return false;
-            }
-            self.insert(packet, tci);
-        }
-        packet.set_mac_header(0);
-        let tag_len = if tag.is_some() { wire::vlan::HEADER_LEN } else { 0 };
-        packet.set_network_header(ethernet::HEADER_LEN + tag_len, 0);
-        true
+        self.put(packet, self.tag.of(packet))
+    }
+    fn run(&mut self, packets: &mut [Packet], _cx: &mut Cx<'_>) -> usize {
+        let usual = |packet: &mut Packet, tag| self.put(packet, tag);
+        let passed = match self.tag.of_all() {
+            Some(tag) => packets.iter_mut().position(|packet| !usual(packet, tag)),
+            None => packets.iter_mut().position(|packet| !usual(packet, self.tag.of(packet))),
+        };
+        passed.unwrap_or(packets.len())
     }
 }
 

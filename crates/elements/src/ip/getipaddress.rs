@@ -29,6 +29,7 @@
 
 use super::engine::header::header;
 use crate::prelude::*;
+use dpdk::offset;
 use lang::args::{Anno, Word};
 
 /// The `GetIPAddress` element.
@@ -78,6 +79,24 @@ impl Step for GetIPAddress {
             packet.store_user(self.anno, address);
         }
         true
+    }
+    fn run(&mut self, packets: &mut [Packet], _cx: &mut Cx<'_>) -> usize {
+        match (self.from, self.anno) {
+            // The usual arguments, in a loop of their own.
+            (From::Offset(at), offset::DST_IP) => {
+                for packet in packets.iter_mut() {
+                    if let Some(address) = packet.data().get(at..).and_then(|b| b.first_chunk()).copied() {
+                        packet.set_dst_ip(address);
+                    }
+                }
+            }
+            _ => {
+                for packet in packets.iter_mut() {
+                    self.step(packet);
+                }
+            }
+        }
+        packets.len()
     }
 }
 

@@ -40,6 +40,7 @@ impl Element for SetIPAddress {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::USER;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/setipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -57,10 +58,17 @@ impl Element for SetIPAddress {
     }
 }
 
+impl Step for SetIPAddress {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.store_user(self.anno, self.address.octets());
+        true
+    }
+}
+
 impl Simple for SetIPAddress {
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.store_user(self.anno, self.address.octets());
-        Some(packet)
+        self.step(&mut packet).then_some(packet)
     }
 }
 

@@ -41,6 +41,7 @@ impl Element for SetIPChecksum {
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[BAD_IP_HEADER.when("the packet is shorter than its header")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/setipchecksum");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -56,12 +57,19 @@ impl Element for SetIPChecksum {
     }
 }
 
-impl Simple for SetIPChecksum {
-    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for SetIPChecksum {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let marked = packet.network_header().is_some();
         let bytes = if marked { packet.network_header_mut().unwrap_or(&mut []) } else { packet.data_mut() };
         let len = Ipv4::new(bytes).map_or(0, |h| h.header_len());
-        if bytes.get_mut(..len).is_some_and(fill_header) {
+        bytes.get_mut(..len).is_some_and(fill_header)
+    }
+}
+
+impl Simple for SetIPChecksum {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
             return Some(packet);
         }
         self.drops.add(1);

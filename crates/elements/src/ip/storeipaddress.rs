@@ -54,6 +54,7 @@ impl Element for StoreIPAddress {
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[drops::NO_PLACE_FOR_THE_ADDRESS
         .when("the packet ends before the address would, or has no whole IP header")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/storeipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -99,8 +100,9 @@ fn replace(packet: &mut Packet, place: Place, address: Ipv4Addr) -> Option<()> {
     Some(())
 }
 
-impl Simple for StoreIPAddress {
-    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for StoreIPAddress {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let address = self.address.unwrap_or_else(|| packet.dst_ip().into());
         let done = match self.place {
             Place::Offset(_) if self.address.is_none() && address.is_unspecified() => None,
@@ -109,9 +111,15 @@ impl Simple for StoreIPAddress {
                 .get_mut(at..)
                 .and_then(|b| b.first_chunk_mut())
                 .map(|b| *b = address.octets()),
-            place => replace(&mut packet, place, address),
+            place => replace(packet, place, address),
         };
-        if done.is_some() {
+        done.is_some()
+    }
+}
+
+impl Simple for StoreIPAddress {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
             return Some(packet);
         }
         cx.fail(packet, drops::NO_PLACE_FOR_THE_ADDRESS);

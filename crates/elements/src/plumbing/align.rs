@@ -39,6 +39,7 @@ impl Element for Align {
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("the packet could not be moved")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/align");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -53,13 +54,29 @@ impl Element for Align {
     }
 }
 
+impl Align {
+    /// By how many bytes a packet's data must move backwards.
+    #[inline]
+    fn delta(&self, packet: &Packet) -> isize {
+        (self.offset.wrapping_sub(packet.data_address()) & self.mask) as isize
+    }
+}
+
+impl Step for Align {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        let delta = self.delta(packet);
+        delta == 0 || packet.shift_in_place(delta)
+    }
+}
+
 impl Simple for Align {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let delta = self.offset.wrapping_sub(packet.data_address()) & self.mask;
-        if delta == 0 {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
             return Some(packet);
         }
-        let packet = packet.shift_data(delta as isize);
+        let delta = self.delta(&packet);
+        let packet = packet.shift_data(delta);
         if packet.is_none() {
             cx.count_drops(1, drops::OUT_OF_MEMORY);
         }

@@ -38,11 +38,22 @@ impl Element for StaticSwitch {
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = &[drops::SWITCHED_OFF.when("`OUTPUT` is not an output")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/staticswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let output = usize::try_from(args.mp::<i32>("OUTPUT")?).ok();
         Ok(Self { output: output.filter(|o| *o < cx.n_outputs()) })
+    }
+}
+
+impl Step for StaticSwitch {
+    #[inline]
+    fn step(&mut self, _packet: &mut Packet) -> bool {
+        self.output.is_some()
+    }
+    fn output(&self) -> usize {
+        self.output.unwrap_or_default()
     }
 }
 

@@ -109,7 +109,7 @@ impl Pattern<'_> {
         Slot {
             name: name.as_str().into(),
             class: class.name,
-            step: class.step.filter(|_| self.options.optimize && node.is_some()).map(|step| step.run),
+            steps: class.step.is_some() && self.options.optimize && node.is_some(),
             maps: node.as_ref().is_some_and(|node| node.maps()),
             node: RefCell::new(node.unwrap_or_else(|| Box::new(Forwarder::new(self.hub, name, info.home)))),
             stats,

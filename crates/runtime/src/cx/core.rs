@@ -1,6 +1,6 @@
 //! The state of one worker, and the account of the cycles that its elements use.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReader};
 use crate::configure::StartAction;
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
@@ -48,6 +48,7 @@ pub(super) struct Call {
 pub struct Core {
     pub(crate) worker: WorkerId,
     pub(crate) clock: Clock,
+    reader: ClockReader,
     pub(crate) hub: Arc<Hub>,
     pub(crate) run: RunQueue,
     pub(crate) timers: Timers,
@@ -119,6 +120,7 @@ impl Core {
         Self {
             worker,
             clock,
+            reader: ClockReader::default(),
             hub,
             run: RunQueue::new(slots),
             timers: Timers::default(),
@@ -173,6 +175,13 @@ impl Core {
     /// The packets that have come in by sockets since the last call.
     pub(crate) fn take_arrived(&mut self) -> u64 {
         std::mem::take(&mut self.arrived)
+    }
+
+    /// Now, in nanoseconds since the epoch, for what is done so often that reading the clock itself would
+    /// cost too much: see [`ClockReader`].
+    #[inline]
+    pub(crate) fn roughly_now_ns(&mut self) -> u64 {
+        self.reader.now_ns(&self.clock)
     }
 
     /// Starts accounting for a run of `slot`'s task or timer.

@@ -79,10 +79,8 @@ impl Core {
             let mut cx = Cx { graph, core: self, me: s.to, base: mark };
             let mut port = if usize::from(s.port) < slot.outputs.len() { usize::from(s.port) } else { 0 };
             let mut passed = 0;
-            if let Some(step) = slot.step
-                && s.port == 0
-            {
-                let done = step(node.element(), &mut s.batch, &mut cx);
+            if slot.steps && s.port == 0 {
+                let done = node.step(&mut s.batch, &mut cx);
                 (passed, port) = (done.packets, done.output);
             }
             if passed < s.batch.len() {

@@ -32,6 +32,10 @@ pub trait Node: Send {
     fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>);
     /// See [`crate::Vector::pull`].
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>);
+    /// Passes packets along the element's fast path ([`crate::Step`]), if its class has one.
+    fn step(&mut self, _packets: &mut [Packet], _cx: &mut Cx<'_>) -> Passed {
+        Passed { packets: 0, output: 0 }
+    }
     /// Whether packets go in and come out one by one, so that [`Node::map`] can be used.
     fn maps(&self) -> bool {
         false
@@ -94,8 +98,8 @@ pub(crate) struct Listeners {
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     pub(crate) node: RefCell<Box<dyn Node>>,
-    /// The element's fast path, if it has one that is used.
-    pub(crate) step: Option<RunStep>,
+    /// Whether it has a fast path that is used: [`Node::step`].
+    pub(crate) steps: bool,
     pub(crate) stats: Arc<SlotStats>,
     pub(crate) outputs: Box<[Output]>,
     /// See [`Node::maps`].
@@ -240,7 +244,7 @@ pub struct StepFacts {
 pub(crate) type RunStep = fn(&mut dyn Any, &mut [Packet], &mut Cx<'_>) -> Passed;
 
 /// How far a batch got on an element's fast path.
-pub(crate) struct Passed {
+pub struct Passed {
     /// The number of packets that passed, from the first on; those after them need the general path.
     pub(crate) packets: usize,
     /// The output by which they leave.

@@ -108,12 +108,32 @@ impl Engine {
             || self.program.match_bytes(data) == self.usual
     }
 
+    /// How many packets leave by the usual output, from the first on, chosen by their bytes from the first
+    /// on.
+    pub(crate) fn usual_by_bytes(&self, packets: &[Packet]) -> usize {
+        let mut done = self.usual_path().map_or(0, |path| path.takes_first(packets.iter().map(Packet::data)));
+        while packets.get(done).is_some_and(|packet| self.is_usual_by_bytes(packet)) {
+            done += 1;
+        }
+        done
+    }
+
     /// Whether a packet leaves by the usual output, chosen by its IP header.
     #[inline]
     pub(crate) fn is_usual_by_ip(&self, packet: &Packet) -> bool {
         let parts = ip_parts(packet);
         self.usual_path().is_some_and(|path| path.takes_parts(&parts.regions()))
             || self.program.match_parts(&parts) == self.usual
+    }
+
+    /// How many packets leave by the usual output, from the first on, chosen by their IP headers.
+    pub(crate) fn usual_by_ip(&self, packets: &[Packet]) -> usize {
+        let path = self.usual_path().filter(|path| path.only_network());
+        let mut done = path.map_or(0, |path| path.takes_first(packets.iter().map(network)));
+        while packets.get(done).is_some_and(|packet| self.is_usual_by_ip(packet)) {
+            done += 1;
+        }
+        done
     }
 
     fn distribute(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
@@ -139,9 +159,14 @@ impl Engine {
     }
 }
 
-/// The parts of an IP packet; without a marked header, the header is assumed to be at the packet's start.
+/// An IP packet from its header on; without a marked header, it is assumed to be at the packet's start.
+#[inline]
+fn network(packet: &Packet) -> &[u8] {
+    packet.network_header().unwrap_or_else(|| packet.data())
+}
+
+/// The parts of an IP packet.
 #[inline]
 fn ip_parts(packet: &Packet) -> IpParts<'_> {
-    let network = packet.network_header().unwrap_or_else(|| packet.data());
-    IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) }
+    IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network(packet)) }
 }

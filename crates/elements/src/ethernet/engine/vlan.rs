@@ -51,7 +51,16 @@ impl Tag {
     /// The tag for a packet; `None` if it is sent without one.
     #[inline]
     pub(in crate::ethernet) fn of(&self, packet: &Packet) -> Option<u16> {
-        let tci = if self.from_anno { packet.vlan_tci() } else { self.tci() };
+        self.unless_native(if self.from_anno { packet.vlan_tci() } else { self.tci() })
+    }
+
+    /// The tag for all packets, as [`Tag::of`] returns it; `None` if it differs from packet to packet.
+    pub(in crate::ethernet) fn of_all(&self) -> Option<Option<u16>> {
+        (!self.from_anno).then(|| self.unless_native(self.tci()))
+    }
+
+    #[inline]
+    fn unless_native(&self, tci: u16) -> Option<u16> {
         (Some(vlan::id(tci)) != self.native).then_some(tci)
     }
 }

@@ -10,13 +10,13 @@ use wire::ipv4::{self, BadIpv4, HEADER_LEN};
 /// The fixed part of the marked IP header.
 #[inline]
 pub(crate) fn header(packet: &Packet) -> Option<Ipv4<&[u8; HEADER_LEN]>> {
-    packet.network_header().and_then(Ipv4::new)
+    packet.network_header_chunk::<HEADER_LEN>().and_then(|bytes| Ipv4::new(bytes))
 }
 
 /// The same, mutable.
 #[inline]
 pub(crate) fn header_mut(packet: &mut Packet) -> Option<Ipv4<&mut [u8; HEADER_LEN]>> {
-    packet.network_header_mut().and_then(Ipv4::new_mut)
+    packet.network_header_chunk_mut::<HEADER_LEN>().and_then(|bytes| Ipv4::new_mut(bytes))
 }
 
 /// The marked IP header with its options, mutable; `None` if its length is impossible.

@@ -198,6 +198,29 @@ fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
     deque.lock().ignore_poison()
 }
 
+/// Moves the first `n` packets of a batch to the end of a deque: all of them at once, if it is all.
+fn append(deque: &mut VecDeque<Packet>, batch: &mut Batch, n: usize) {
+    if n < batch.len() {
+        return deque.extend(batch.drain(..n));
+    }
+    // A deque takes over the memory of a `Vec` and gives it back: only the packets are copied.
+    let packets = batch.packets_mut();
+    let mut all = VecDeque::from(std::mem::take(packets));
+    deque.append(&mut all);
+    *packets = all.into();
+}
+
+/// Moves the first `n` packets of a deque to the end of a batch, as [`append`] does.
+fn take(deque: &mut VecDeque<Packet>, batch: &mut Batch, n: usize) {
+    if n < deque.len() {
+        return batch.extend(deque.drain(..n));
+    }
+    let packets = batch.packets_mut();
+    let mut all = VecDeque::from(std::mem::take(packets));
+    all.append(deque);
+    *packets = all.into();
+}
+
 impl Store {
     /// Reads `CAPACITY` and makes the store; `common` requests one that all workers use.
     pub(in crate::queues) fn from_args(
@@ -294,13 +317,13 @@ impl Store {
         let n = match &mut self.place {
             Place::Own(deque) => {
                 let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
-                deque.extend(batch.drain(..n));
+                append(deque, batch, n);
                 n
             }
             Place::Locked(deque) => {
                 let mut deque = locked(deque);
                 let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
-                deque.extend(batch.drain(..n));
+                append(&mut deque, batch, n);
                 n
             }
             Place::Ring { common, ring, scratch, generation } if self.capacity > 0 => {
@@ -330,13 +353,13 @@ impl Store {
         let n = match &mut self.place {
             Place::Own(deque) => {
                 let n = max.min(deque.len());
-                out.extend(deque.drain(..n));
+                take(deque, out, n);
                 n
             }
             Place::Locked(deque) => {
                 let mut deque = locked(deque);
                 let n = max.min(deque.len());
-                out.extend(deque.drain(..n));
+                take(&mut deque, out, n);
                 n
             }
             Place::Ring { common, ring, scratch, .. } => {
