@@ -64,6 +64,12 @@ Examples:
     Remove(NamedRouter),
     /// End a running host.
     Down(HostFileArgs),
+    /// The process of one router; a part of `run`.
+    #[command(hide = true)]
+    RunRouter,
+    /// What cleans up if a host is killed; a part of `run`.
+    #[command(hide = true)]
+    CleanUp,
 }
 
 #[derive(Args)]
