@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use vrhost::{Host, RouterSetup};
+use vrhost::Host;
 
 /// After so long without a round a worker is stuck.
 const STUCK: Duration = Duration::from_secs(launch::WATCHDOG_SECONDS as u64);

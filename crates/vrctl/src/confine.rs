@@ -76,8 +76,10 @@ const ALLOWED: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // Sockets that are open. Messages to an address of the sender's choice are not among them (sendmsg): a packet
-    // socket would send them to any interface.
+    // Sockets that are open. How packets are sent (sendmmsg) has an address within the message, which a filter does
+    // not see.
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_recvfrom,
@@ -101,6 +103,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_set_mempolicy,
     libc::SYS_mbind,
     // Threads and signals of its own.
+    libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_get_robust_list,
     libc::SYS_set_tid_address,
@@ -164,8 +167,8 @@ const PRCTL: [i32; 4] =
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The filters: what may be called; and that clone3(2), whose flags a filter does not see, is not there, so that
-/// clone(2) takes its place.
+/// The filters: that clone3(2), whose flags a filter does not see, is not there, so that clone(2) takes its
+/// place; and what may be called. Of several filters' answers, an error has priority.
 fn filters(process: u32, hardware: bool) -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let rule = |argument: u8, length: SeccompCmpArgLen, how: SeccompCmpOp, value: u64| {
@@ -197,7 +200,7 @@ fn filters(process: u32, hardware: bool) -> Result<[BpfProgram; 2], seccompiler:
     let main = SeccompFilter::new(rules, refuse(libc::EPERM), SeccompAction::Allow, architecture)?;
     let absent = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let absent = SeccompFilter::new(absent, SeccompAction::Allow, refuse(libc::ENOSYS), architecture)?;
-    Ok([main.try_into()?, absent.try_into()?])
+    Ok([absent.try_into()?, main.try_into()?])
 }
 
 /// From here on no thread of this process starts a program or a process, makes a socket, mounts, traces, or

@@ -424,7 +424,7 @@ impl Directs {
     pub(crate) fn remove(&mut self, names: &[String]) -> Vec<String> {
         let mut ending: Vec<(String, Direct)> = Vec::new();
         for name in names {
-            if let Some(mut direct) = self.all.remove(name) {
+            if let Some(direct) = self.all.remove(name) {
                 direct.say(&Word::End);
                 ending.push((name.clone(), direct));
             }

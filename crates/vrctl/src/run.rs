@@ -365,7 +365,9 @@ impl Serving {
             }
         }
         // First all ports become free that others are to have.
-        ending.iter().for_each(|name| drop(host.remove(name)));
+        for name in &ending {
+            host.remove(name);
+        }
         self.direct.remove(&ending);
         self.file = new;
         for (router, setup) in changing {
@@ -395,6 +397,7 @@ impl Serving {
             json!({
                 "name": router.name,
                 "running": router.running,
+                "ended": !router.running && router.failures == 0,
                 "failures": router.failures,
                 "scheme": Scheme::Shared.to_string(),
                 "share": router.share,
