@@ -109,7 +109,8 @@ fn host_group(controller: &str, version: u8, parent: &Path, name: &str) -> io::R
 /// Has the groups below one of version 2 have a controller.
 fn allow(controller: &str, group: &Path) -> io::Result<()> {
     let words = |file: &str| {
-        fs::read_to_string(group.join(file)).map(|text| text.split_whitespace().any(|word| word == controller))
+        fs::read_to_string(group.join(file))
+            .map(|text| text.split_whitespace().any(|word| word == controller))
     };
     if words("cgroup.subtree_control")? {
         return Ok(());
@@ -138,9 +139,11 @@ fn settings(controller: &str, version: u8, allowance: &Allowance) -> Vec<(&'stat
         // The kernel takes 2 to 262144.
         ("cpu", 1) => vec![("cpu.shares", (4 * u64::from(allowance.share)).to_string())],
         ("cpu", _) => vec![("cpu.weight", allowance.share.clamp(1, MAX_WEIGHT).to_string())],
-        ("memory", 1) => {
-            allowance.memory_bytes.map(|bytes| ("memory.limit_in_bytes", bytes.to_string())).into_iter().collect()
-        }
+        ("memory", 1) => allowance
+            .memory_bytes
+            .map(|bytes| ("memory.limit_in_bytes", bytes.to_string()))
+            .into_iter()
+            .collect(),
         _ => allowance.memory_bytes.map(|bytes| ("memory.max", bytes.to_string())).into_iter().collect(),
     }
 }
@@ -167,7 +170,9 @@ impl Groups {
             });
             match made {
                 Some(group) => drop(places.insert(controller, Place { version, group })),
-                None => lacks.push(format!("{what} is not limited: no control group for {controller}: {reason}")),
+                None => {
+                    lacks.push(format!("{what} is not limited: no control group for {controller}: {reason}"))
+                }
             }
         }
         Self { places, lacks }
@@ -200,7 +205,9 @@ impl Groups {
                     .try_for_each(|(file, value)| fs::write(group.join(file), value))
             });
             match made {
-                Err(e) => failed.push(format!("{what} is not limited: {}: {}", group.display(), launch::reason(&e))),
+                Err(e) => {
+                    failed.push(format!("{what} is not limited: {}: {}", group.display(), launch::reason(&e)))
+                }
                 Ok(()) if !all.contains(&group) => all.push(group),
                 Ok(()) => {}
             }

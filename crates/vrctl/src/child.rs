@@ -1,5 +1,5 @@
-//! The process of one router (the scheme `direct`): it opens the router's ports, gives up what it does not need
-//! any more, and only then loads the program and looks at packets.
+//! The process of one router (the scheme `direct`): it opens the router's ports, gives up what it does not
+//! need any more, and only then loads the program and looks at packets.
 //!
 //! Standard input is a socket to the host. Each message is a line of JSON: first an [`Order`], then [`Word`]s
 //! from the host; to the host, [`Answer`]s.
@@ -101,11 +101,12 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Gives up, in all threads, what the process does not need once its ports are open. Returns what it has kept.
+/// Gives up, in all threads, what the process does not need once its ports are open. Returns what it has
+/// kept.
 fn confine(user: &str, hardware: bool) -> Result<String, String> {
     let user = User::find(user)?;
-    // What drivers in this process use for every buffer. The settings of an interface are not among it: who has
-    // them can take another interface.
+    // What drivers in this process use for every buffer. The settings of an interface are not among it: who
+    // has them can take another interface.
     let keep: BTreeMap<Capability, String> = dpdk::capabilities_in_use()
         .into_iter()
         .filter(|(capability, _)| [Capability::IPC_LOCK, Capability::SYS_RAWIO].contains(capability))
@@ -179,8 +180,7 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let mine = |port: usize| router.interfaces.iter().any(|interface| interface.port == Some(port));
     let ports = ports(&file, mine);
     dpdk::claim_interfaces(&format!("the virtual router {} of the host {}", router.name, file.name));
-    let mut host =
-        Host::start(&ports, options, &eal, enter, false).map_err(|errors| errors.join("\n"))?;
+    let mut host = Host::start(&ports, options, &eal, enter, false).map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
 
     let path = file.socket(router);

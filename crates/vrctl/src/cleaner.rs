@@ -1,5 +1,5 @@
-//! A process that does nothing but to wait for the end of a host. If the host was killed, it ends the processes
-//! of its routers and removes their control groups and sockets.
+//! A process that does nothing but to wait for the end of a host. If the host was killed, it ends the
+//! processes of its routers and removes their control groups and sockets.
 
 use crate::cgroup;
 use serde::{Deserialize, Serialize};

@@ -76,8 +76,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_gettimeofday,
     libc::SYS_sched_yield,
     libc::SYS_restart_syscall,
-    // Sockets that are open. How packets are sent (sendmmsg) has an address within the message, which a filter does
-    // not see.
+    // Sockets that are open. How packets are sent (sendmmsg) has an address within the message, which a
+    // filter does not see.
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
     libc::SYS_accept,
@@ -158,10 +158,9 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// Requests of ioctl(2) that neither change an interface nor a terminal: of terminals, of any descriptor, and what
-/// netdevice(7) has to read.
-const REQUESTS: [u64; 10] =
-    [0x5401, 0x5413, 0x541b, 0x5421, 0x5451, 0x8913, 0x8921, 0x8927, 0x8933, 0x8946];
+/// Requests of ioctl(2) that neither change an interface nor a terminal: of terminals, of any descriptor, and
+/// what netdevice(7) has to read.
+const REQUESTS: [u64; 10] = [0x5401, 0x5413, 0x541b, 0x5421, 0x5451, 0x8913, 0x8921, 0x8927, 0x8933, 0x8946];
 const PRCTL: [i32; 4] =
     [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_TIMERSLACK, libc::PR_SET_PDEATHSIG];
 
@@ -229,7 +228,8 @@ mod tests {
             let mut command = std::process::Command::new(me);
             let name = "confine::tests::what_is_not_allowed_fails";
             let done = command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
-            let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+            let text =
+                String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{text}");
             return;
         }

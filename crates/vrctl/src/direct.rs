@@ -64,10 +64,17 @@ pub(crate) struct DirectSetup {
 }
 
 impl DirectSetup {
-    pub(crate) fn new(file: &HostFile, router: &VirtualRouter, program: &Source, options: &ChildOptions) -> Self {
+    pub(crate) fn new(
+        file: &HostFile,
+        router: &VirtualRouter,
+        program: &Source,
+        options: &ChildOptions,
+    ) -> Self {
         let user = match &router.owner {
             // A process of root with no capability is still the owner of root's files.
-            Some(Owner::User(name)) if User::from_name(name).is_ok_and(|user| user.is_some_and(|u| !u.uid.is_root())) => {
+            Some(Owner::User(name))
+                if User::from_name(name).is_ok_and(|user| user.is_some_and(|u| !u.uid.is_root())) =>
+            {
                 name.clone()
             }
             _ => NOBODY.to_owned(),
@@ -77,18 +84,38 @@ impl DirectSetup {
             share: router.share,
             memory_bytes: router.limits.memory_bytes,
         };
-        let ports: BTreeSet<usize> = router.interfaces.iter().filter_map(|interface| interface.port).collect();
+        let ports: BTreeSet<usize> =
+            router.interfaces.iter().filter_map(|interface| interface.port).collect();
         let interfaces = router.interfaces.iter().enumerate().map(|(number, i)| {
             let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
             let id = crate::file::InterfaceId { router: at, interface: number };
             let port = i.port.and_then(|port| file.ports.get(port));
             let is_default = port.is_some_and(|port| port.default == Some(id));
-            format!("{:?}", (&i.name, i.port, port.map(|port| port.device.to_string()), i.tag, i.mac, is_default, file.peer(id)))
+            format!(
+                "{:?}",
+                (
+                    &i.name,
+                    i.port,
+                    port.map(|port| port.device.to_string()),
+                    i.tag,
+                    i.mac,
+                    is_default,
+                    file.peer(id)
+                )
+            )
         });
         let interfaces: Vec<String> = interfaces.collect();
         let fixed = format!(
             "{:?}",
-            (&allowance, &user, &router.owner, router.limits.queue, router.defines(), &router.program, interfaces)
+            (
+                &allowance,
+                &user,
+                &router.owner,
+                router.limits.queue,
+                router.defines(),
+                &router.program,
+                interfaces
+            )
         );
         let order = Order {
             file: (file.sources.name(0).to_owned(), file.sources.text(0).to_string(), file.dir.clone()),
@@ -240,7 +267,9 @@ impl Directs {
             let started = std::env::current_exe().and_then(|program| Cleaner::start(&program));
             match started {
                 Ok(cleaner) => self.cleaner = Some(cleaner),
-                Err(e) => self.warn(format!("nothing is cleaned up if this host is killed: {}", launch::reason(&e))),
+                Err(e) => {
+                    self.warn(format!("nothing is cleaned up if this host is killed: {}", launch::reason(&e)))
+                }
             }
         }
         if self.groups.is_none() {
@@ -302,8 +331,8 @@ impl Directs {
         failed.into_iter().for_each(|text| self.warn(format!("router {name}: {text}")));
     }
 
-    /// What has happened since the last call. Returns the routers that have failed at their first start, with the
-    /// reason; they are gone.
+    /// What has happened since the last call. Returns the routers that have failed at their first start, with
+    /// the reason; they are gone.
     pub(crate) fn turn(&mut self) -> Vec<(String, String)> {
         let now = Instant::now();
         let mut lost = Vec::new();
@@ -314,7 +343,9 @@ impl Directs {
             match event {
                 Event::Started(socket, process, id, failed) => {
                     direct.process = Some(Process { id, socket, process });
-                    failed.into_iter().for_each(|text| self.warn(format!("routers with the scheme direct: {text}")));
+                    failed
+                        .into_iter()
+                        .for_each(|text| self.warn(format!("routers with the scheme direct: {text}")));
                 }
                 Event::Said(answer) => direct.hear(answer, now),
                 Event::Gone(how) => {
@@ -381,14 +412,17 @@ impl Directs {
 
     /// Whether it is not yet clear whether a router runs, or whether its program could be changed.
     pub(crate) fn busy(&self, name: &str) -> bool {
-        self.all
-            .get(name)
-            .is_some_and(|direct| direct.program_asked || (matches!(direct.state, State::Starting) && !direct.has_run))
+        self.all.get(name).is_some_and(|direct| {
+            direct.program_asked || (matches!(direct.state, State::Starting) && !direct.has_run)
+        })
     }
 
     /// Asks all processes for their state.
     pub(crate) fn ask_status(&mut self) {
-        self.all.values_mut().filter(|direct| matches!(direct.state, State::Running)).for_each(Direct::ask_status);
+        self.all
+            .values_mut()
+            .filter(|direct| matches!(direct.state, State::Running))
+            .for_each(Direct::ask_status);
     }
 
     /// Whether a process has not said its state yet.
@@ -525,8 +559,10 @@ impl Direct {
         let interfaces = match self.status["interfaces"].as_array() {
             Some(known) => known.clone(),
             None => (self.setup.router.interfaces.iter())
-                .map(|i| json!({"name": i.name, "received": 0, "received_bytes": 0, "sent": 0, "sent_bytes": 0,
-                    "lost_queue_full": 0, "not_sent": 0}))
+                .map(|i| {
+                    json!({"name": i.name, "received": 0, "received_bytes": 0, "sent": 0, "sent_bytes": 0,
+                    "lost_queue_full": 0, "not_sent": 0})
+                })
                 .collect(),
         };
         json!({
@@ -548,7 +584,8 @@ impl Direct {
 /// The processor time of a process.
 fn processor_seconds(process: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Behind the name, which may have any characters, utime and stime are the 12th and 13th (proc_pid_stat(5)).
+    // Behind the name, which may have any characters, utime and stime are the 12th and 13th
+    // (proc_pid_stat(5)).
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
     // The unit is 1/100 of a second wherever Linux shows it to programs.
@@ -630,7 +667,8 @@ fn how(status: std::process::ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("its process has ended with status {code}"),
         (_, Some(signal)) => {
-            let name = nix::sys::signal::Signal::try_from(signal).map_or("", nix::sys::signal::Signal::as_str);
+            let name =
+                nix::sys::signal::Signal::try_from(signal).map_or("", nix::sys::signal::Signal::as_str);
             format!("its process was ended by signal {signal} {name}").trim_end().to_owned()
         }
         _ => "its process has ended".to_owned(),

@@ -74,8 +74,7 @@ impl HostFile {
 
     fn read_text(source: &Source, dir: &Path) -> (Option<Self>, Diagnostics) {
         let stem = Path::new(&source.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let mut reader =
-            Reader {
+        let mut reader = Reader {
             diags: Diagnostics::new(),
             dir,
             stem,

@@ -6,10 +6,10 @@
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
 //! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
 //!    check
-//! 3. `socket`, `setup`, `cgroup`, `confine`: requests to a running host; from the file to what runs; what the
-//!    process of a router may have and do
-//! 4. `cleaner`, `child`, `direct`: processes of routers: what removes them if the host is killed, what runs in
-//!    them, how the host sees them
+//! 3. `socket`, `setup`, `cgroup`, `confine`: requests to a running host; from the file to what runs; what
+//!    the process of a router may have and do
+//! 4. `cleaner`, `child`, `direct`: processes of routers: what removes them if the host is killed, what runs
+//!    in them, how the host sees them
 //! 5. `check`, `run`, `commands`: the commands
 //!
 //! Read `file/model.rs` first. This crate forwards no packets and knows no element class.

@@ -5,9 +5,7 @@ use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
 use crate::file::{HostFile, Scheme, Sharing, VirtualRouter};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
-use crate::setup::{
-    give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs,
-};
+use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs};
 use crate::socket::{Request, Server, ask};
 use launch::logging::LogArgs;
 use launch::progress::waiting;
@@ -207,7 +205,8 @@ impl Serving {
             let value = match &one.for_what {
                 For::Routers(names, _) if names.iter().any(|name| self.direct.busy(name)) => None,
                 For::Routers(names, value) => {
-                    let mut wrong: Vec<String> = names.iter().filter_map(|name| self.lost.get(name).cloned()).collect();
+                    let mut wrong: Vec<String> =
+                        names.iter().filter_map(|name| self.lost.get(name).cloned()).collect();
                     for name in names {
                         if let Some(Err(reason)) = self.direct.outcome(name) {
                             wrong.push(format!("router {name}: {reason}"));
@@ -229,7 +228,9 @@ impl Serving {
             }
         }
         let waits = |name: &String| {
-            self.waiting.iter().any(|one| matches!(&one.for_what, For::Routers(names, _) if names.contains(name)))
+            self.waiting
+                .iter()
+                .any(|one| matches!(&one.for_what, For::Routers(names, _) if names.contains(name)))
         };
         self.lost.retain(|name, _| waits(name));
     }
@@ -330,8 +331,8 @@ impl Serving {
     }
 
     /// Reads the host file again: routers that are new are added, those that are gone are removed, those
-    /// whose program alone has changed are hot-swapped, and those with other changes, of their scheme too, are
-    /// started anew. If anything in the file or in a program is wrong, nothing is done.
+    /// whose program alone has changed are hot-swapped, and those with other changes, of their scheme too,
+    /// are started anew. If anything in the file or in a program is wrong, nothing is done.
     fn apply(&mut self, host: &mut Host, awaited: &mut BTreeSet<String>) -> Result<Value, Failure> {
         let new = read(&self.path)?;
         self.same_ports(&new)?;
@@ -411,7 +412,8 @@ impl Serving {
         routers.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
         let mut ports = ports_value(host);
         ports.extend(self.direct.ports());
-        let place = |port: &Value| self.file.ports.iter().position(|known| port["name"] == known.name.as_str());
+        let place =
+            |port: &Value| self.file.ports.iter().position(|known| port["name"] == known.name.as_str());
         ports.sort_by_key(place);
         json!({
             "ok": true,

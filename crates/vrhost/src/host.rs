@@ -285,7 +285,8 @@ impl Host {
             let threads = self.crew.threads();
             let opened = open_ports(&[setup], threads, &self.eal).map_err(|errors| errors.join("\n"))?;
             let Some(port) = opened.into_iter().flatten().next() else { return Ok(()) };
-            let sides = (0..threads).map(|thread| side(&port, thread, threads)).collect::<Result<Vec<_>, _>>()?;
+            let sides =
+                (0..threads).map(|thread| side(&port, thread, threads)).collect::<Result<Vec<_>, _>>()?;
             for (board, side) in self.boards.iter().zip(sides) {
                 board.post(Change::Open(number, Box::new(side)));
             }
@@ -358,8 +359,14 @@ impl Host {
             return Err(message(format!("there is a virtual router '{}' already", setup.name)));
         }
         let running = self.launch(&setup)?;
-        let hosted =
-            Hosted { running: Some(running), failures: 0, pauses: Pauses::default(), again: None, cycles: 0, setup };
+        let hosted = Hosted {
+            running: Some(running),
+            failures: 0,
+            pauses: Pauses::default(),
+            again: None,
+            cycles: 0,
+            setup,
+        };
         self.routers.insert(hosted.setup.name.clone(), hosted);
         Ok(())
     }
@@ -650,9 +657,7 @@ fn open_ports(
         };
         opening.request(&port.spec, &needs);
     }
-    opening
-        .start_all(eal)
-        .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    opening.start_all(eal).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let opened = ports.iter().map(|port| {
         let open = opening.get(&port.spec).filter(|_| port.open)?;
         let (name, port) = (port.name.clone(), Arc::clone(open));

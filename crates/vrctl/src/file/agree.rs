@@ -216,8 +216,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A router in a process of its own has its ports alone, and links only between its own interfaces: nobody
-    /// is there to pass packets on between two processes.
+    /// A router in a process of its own has its ports alone, and links only between its own interfaces:
+    /// nobody is there to pass packets on between two processes.
     pub(super) fn direct(&mut self, host: &HostFile) {
         for (id, interface) in host.interfaces() {
             let router = &host.routers[id.router];
@@ -226,7 +226,8 @@ impl Reader<'_> {
             }
             let name = host.name_of(id);
             if let Some(port) = interface.port {
-                let other = host.interfaces().find(|(other, i)| i.port == Some(port) && other.router != id.router);
+                let other =
+                    host.interfaces().find(|(other, i)| i.port == Some(port) && other.router != id.router);
                 if let Some((other, first)) = other {
                     let port = &host.ports[port].name;
                     let message = format!(

@@ -185,8 +185,8 @@ pub struct VirtualRouter {
     pub owner: Option<Owner>,
     /// What it may use.
     pub limits: Limits,
-    /// The processors on each of which one of its workers runs, if it has a process of its own; empty: those of
-    /// the host.
+    /// The processors on each of which one of its workers runs, if it has a process of its own; empty: those
+    /// of the host.
     pub cores: Vec<usize>,
     /// Variables of the program that the file defines, without those of the interfaces; see
     /// [`VirtualRouter::defines`].

@@ -522,5 +522,8 @@ fn direct_routers_have_ports_and_links_alone() {
     let text = "[port.wan]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\ncores = [1]\n[[router.blue.interface]]\nport = \"wan\"\n";
     let host = HostFile::parse("edge.toml", text, Path::new("/conf")).unwrap();
     let warnings = host.warnings.render_plain(host.warnings.sources());
-    assert!(warnings.contains("edge.toml:5: warning: `cores` is without effect in the scheme shared"), "{warnings}");
+    assert!(
+        warnings.contains("edge.toml:5: warning: `cores` is without effect in the scheme shared"),
+        "{warnings}"
+    );
 }
