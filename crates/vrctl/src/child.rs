@@ -139,9 +139,8 @@ struct Watch {
 
 impl Watch {
     /// A worker that has begun no round for too long.
-    fn stuck(&mut self, rounds: &[u64]) -> Option<usize> {
+    fn stuck(&mut self, rounds: &[u64], now: Instant) -> Option<usize> {
         self.seen.resize(rounds.len(), (0, None));
-        let now = Instant::now();
         self.seen.iter_mut().zip(rounds).position(|(seen, round)| {
             let since = seen.1.filter(|_| seen.0 == *round).unwrap_or(now);
             *seen = (*round, Some(since));
@@ -225,7 +224,7 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
                     }
                 }
             }
-            if let Some(worker) = watch.stuck(&host.rounds()) {
+            if let Some(worker) = watch.stuck(&host.rounds(), Instant::now()) {
                 tracing::error!(
                     target: "vr",
                     "router '{}': worker {worker} is stuck for {} seconds: the process ends",
@@ -245,4 +244,37 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
         },
     );
     Ok(end.get().unwrap_or(ExitCode::SUCCESS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_without_rounds_is_stuck() {
+        let (mut watch, began) = (Watch::default(), Instant::now());
+        let at = |seconds: u64| began + Duration::from_secs(seconds);
+        assert_eq!(watch.stuck(&[1, 7], at(0)), None);
+        assert_eq!(watch.stuck(&[2, 7], at(4)), None);
+        assert_eq!(watch.stuck(&[3, 7], at(6)), Some(1));
+        assert_eq!(watch.stuck(&[4, 8], at(7)), None);
+        assert_eq!(watch.stuck(&[4, 9], at(12)), None);
+        assert_eq!(watch.stuck(&[4, 10], at(13)), Some(0));
+    }
+
+    #[test]
+    fn a_control_socket_replaces_one_on_which_nobody_listens() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("blue.sock");
+        drop(listen(&path).unwrap());
+        assert!(path.exists());
+        let listener = listen(&path).unwrap();
+        // One that is in use stays.
+        assert!(listen(&path).is_err());
+        crate::cleaner::remove_socket(&path);
+        assert!(path.exists());
+        drop(listener);
+        crate::cleaner::remove_socket(&path);
+        assert!(!path.exists());
+    }
 }
