@@ -338,6 +338,10 @@ impl Directs {
         let mut lost = Vec::new();
         while let Ok((name, number, event)) = self.events.try_recv() {
             let Some(direct) = self.all.get_mut(&name).filter(|direct| direct.number == number) else {
+                // Of a router that was removed meanwhile nothing stays.
+                if let Event::Started(_, process, ..) = event {
+                    let _ = process.lock().ignore_poison().kill();
+                }
                 continue;
             };
             match event {
@@ -456,9 +460,16 @@ impl Directs {
 
     /// Ends routers and waits until their processes have ended. Returns those that were there.
     pub(crate) fn remove(&mut self, names: &[String]) -> Vec<String> {
+        // What is just being started has to be known to be ended.
+        let began = Instant::now();
+        let unknown = |direct: &Direct| direct.process.is_none() && direct.keeper.is_some();
+        while names.iter().any(|name| self.all.get(name).is_some_and(unknown)) && began.elapsed() < KILLED {
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let mut ending: Vec<(String, Direct)> = Vec::new();
         for name in names {
-            if let Some(direct) = self.all.remove(name) {
+            if let Some(mut direct) = self.all.remove(name) {
                 direct.say(&Word::End);
                 ending.push((name.clone(), direct));
             }
@@ -534,11 +545,13 @@ impl Direct {
         self.say(&Word::Status);
     }
 
-    /// A process that does not read gets nothing more: it is killed for not answering.
-    fn say(&self, word: &Word) {
+    fn say(&mut self, word: &Word) {
         let Some(process) = &self.process else { return };
         let line = serde_json::to_string(word).unwrap_or_default();
-        let _ = writeln!(&process.socket, "{line}");
+        let kind = writeln!(&process.socket, "{line}").err().map(|e| e.kind());
+        if matches!(kind, Some(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)) {
+            self.kill("it does not listen");
+        }
     }
 
     fn kill_now(&self) {
@@ -657,7 +670,7 @@ fn spawn(
         return Err(e);
     }
     // From here on a process that does not read does not hold up the host.
-    ours.set_write_timeout(Some(Duration::from_millis(10)))?;
+    ours.set_write_timeout(Some(ENDING))?;
     Ok((ours, process))
 }
 
