@@ -196,7 +196,7 @@ const NAMING: [(&str, &str); 8] = [
     ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
     ("bin/valiant/src/traffic/config.rs", WRITTEN),
     ("bin/valiant/src/run.rs", WRITTEN),
-    ("crates/vrctl/src/run.rs", WRITTEN),
+    ("crates/vrctl/src/setup.rs", WRITTEN),
     ("bin/valiant/src/cli.rs", "the help shows a configuration"),
     ("crates/launch/src/client.rs", "Click's greeting has the name"),
 ];

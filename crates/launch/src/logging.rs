@@ -72,6 +72,18 @@ pub struct LogArgs {
     format: LogFormat,
 }
 
+impl LogArgs {
+    /// The same, as arguments.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = self.filter.iter().map(|filter| format!("--log={filter}")).collect();
+        if self.format == LogFormat::Json {
+            words.push("--log-format=json".to_owned());
+        }
+        words
+    }
+}
+
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum LogFormat {

@@ -138,6 +138,8 @@ struct Desk {
     pending: AtomicBool,
     bell: Option<Arc<Bell>>,
     thread: OnceLock<Thread>,
+    /// How many rounds the thread has begun.
+    rounds: AtomicU64,
 }
 
 impl Desk {
@@ -201,6 +203,7 @@ impl Crew {
                 pending: AtomicBool::new(false),
                 bell: Bell::new().ok().map(Arc::new),
                 thread: OnceLock::new(),
+                rounds: AtomicU64::new(0),
             });
             let own = Arc::clone(&desk);
             let body = move || {
@@ -214,6 +217,18 @@ impl Crew {
             }
         }
         Ok(this)
+    }
+
+    /// How many rounds each thread has begun. A thread that has nothing to do begins several in a second; one
+    /// whose number stays the same is stuck in an element.
+    #[must_use]
+    pub fn rounds(&self) -> Vec<u64> {
+        self.threads.iter().map(|(desk, _)| desk.rounds.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Has all threads see what their fronts have been told.
+    pub fn wake(&self) {
+        self.threads.iter().for_each(|(desk, _)| desk.wake());
     }
 
     /// How many threads there are: each router has so many workers.
@@ -353,6 +368,7 @@ impl CrewThread {
                 }
             }
             rounds += 1;
+            self.desk.rounds.store(rounds, Ordering::Relaxed);
             let mut worked = false;
             for poll in 0..polls {
                 if poll > 0 && self.credit < 0 {

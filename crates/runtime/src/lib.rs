@@ -14,9 +14,9 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
-//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
-//!    the machine's names of ports and addresses.
+//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`,
+//!    `inherited`: numbers, time, run queue and timers, the facts of classes, counters, which worker polls
+//!    which queue, the machine's names of ports and addresses, sockets that were opened for this process.
 //! 2. `reason`, `handler`, `builtin`, `hub`, `store`, `control`: errors of the operating system in words;
 //!    what workers and the control thread share: calls of handlers and their errors, requests, samples, state
 //!    under an element's name; a router as control tasks see it.
@@ -48,6 +48,7 @@ mod handoff;
 mod hub;
 mod ids;
 mod info;
+mod inherited;
 mod live;
 mod options;
 pub mod placement;
@@ -81,6 +82,7 @@ pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck, log_place};
 pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;
+pub use inherited::{bequeath, inherited};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use live::live_annotations;
 pub use options::{Options, ThreadSetup};

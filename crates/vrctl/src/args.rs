@@ -49,11 +49,13 @@ Examples:
     #[command(after_help = "\
 Routers whose program is wrong do not run; the others do. Each router has a control socket in the host's directory, DIRECTORY/ROUTER.sock, which belongs to the router's owner.
 
+A router with the scheme `direct` runs in a process of its own, as its owner or as `nobody`, with its ports alone. If this process fails, it is started again after a pause.
+
 Examples:
   valiant vr run conf/virtual-routers.toml
   valiant read --socket /run/valiant/edge/blue.sock list")]
     Run(RunHost),
-    /// Show the routers and the ports of a running host: rates, time used and due, losses.
+    /// Show the routers and the ports of a running host: rates, time used and due, losses, processes.
     Status(JsonFile),
     /// Have a running host read its file again, and do the difference: routers are added and removed, changed
     /// programs are hot-swapped. All or nothing.
@@ -64,6 +66,12 @@ Examples:
     Remove(NamedRouter),
     /// End a running host.
     Down(HostFileArgs),
+    /// The process of one router; a part of `run`.
+    #[command(hide = true)]
+    RunRouter,
+    /// What cleans up if a host is killed; a part of `run`.
+    #[command(hide = true)]
+    CleanUp,
 }
 
 #[derive(Args)]

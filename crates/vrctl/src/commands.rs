@@ -108,9 +108,14 @@ fn table(status: &Value) -> String {
     );
     for router in status["routers"].as_array().into_iter().flatten() {
         let failures = number(&router["failures"]);
+        let own = router["process"].as_u64().filter(|_| router["scheme"] == "direct");
+        let process = own.map_or_else(String::new, |process| format!(" in process {process}"));
+        let times = if failures == 1.0 { "once".to_owned() } else { format!("{failures} times") };
         let state = match (router["running"].as_bool(), failures > 0.0) {
-            (Some(true), false) => "runs".to_owned(),
-            (Some(true), true) => format!("runs, has failed {failures} times"),
+            _ if router["ended"] == true => "has ended".to_owned(),
+            (Some(true), false) => format!("runs{process}"),
+            (Some(true), true) => format!("runs{process}, has failed {times}"),
+            (_, false) => "starts".to_owned(),
             _ => format!("waits after failure {failures}"),
         };
         let _ = writeln!(
@@ -168,5 +173,10 @@ mod tests {
         assert_eq!((number(&a["time"]), number(&a["time_due"])), (0.25, 0.75));
         let text = table(&now);
         assert!(text.contains("25.0%") && text.contains("waits after failure 2"), "{text}");
+        now["routers"][0]["scheme"] = "direct".into();
+        now["routers"][0]["process"] = 77.into();
+        now["routers"][1]["ended"] = true.into();
+        let text = table(&now);
+        assert!(text.contains("runs in process 77\n") && text.contains("has ended\n"), "{text}");
     }
 }

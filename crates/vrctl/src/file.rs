@@ -74,8 +74,14 @@ impl HostFile {
 
     fn read_text(source: &Source, dir: &Path) -> (Option<Self>, Diagnostics) {
         let stem = Path::new(&source.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let mut reader =
-            Reader { diags: Diagnostics::new(), dir, stem, excused: BTreeSet::new(), strays: false };
+        let mut reader = Reader {
+            diags: Diagnostics::new(),
+            dir,
+            stem,
+            excused: BTreeSet::new(),
+            strays: false,
+            core_spans: Vec::new(),
+        };
         let host = settings::read(&source.text, HELP, &mut reader.diags).map(|raw| reader.host(raw));
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);

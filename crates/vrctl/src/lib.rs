@@ -6,19 +6,28 @@
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
 //! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
 //!    check
-//! 3. `socket`: requests to a running host
-//! 4. `check`, `run`, `commands`: the commands
+//! 3. `socket`, `setup`, `cgroup`, `confine`: requests to a running host; from the file to what runs; what
+//!    the process of a router may have and do
+//! 4. `cleaner`, `child`, `direct`: processes of routers: what removes them if the host is killed, what runs
+//!    in them, how the host sees them
+//! 5. `check`, `run`, `commands`: the commands
 //!
 //! Read `file/model.rs` first. This crate forwards no packets and knows no element class.
 #![forbid(unsafe_code)]
 
 mod args;
+mod cgroup;
 mod check;
+mod child;
+mod cleaner;
 mod commands;
+mod confine;
+mod direct;
 mod file;
 mod machine;
 mod program;
 mod run;
+mod setup;
 mod socket;
 
 pub use args::{EXAMPLES, VrArgs};
@@ -39,14 +48,16 @@ use std::sync::Arc;
 
 /// Runs `valiant vr`. Returns the exit status: 0 done, 1 it failed.
 #[must_use]
-pub fn vr(registry: &Arc<Registry>, args: &VrArgs) -> ExitCode {
-    match &args.command {
+pub fn vr(registry: &Arc<Registry>, vr: &VrArgs) -> ExitCode {
+    match &vr.command {
         VrCommand::Check(args) => {
             let checked =
                 waiting(false, "checking the programs", || check::Checked::new(registry, &args.file));
             checked.show(args.json)
         }
-        VrCommand::Run(args) => ended(run::run(registry, args)),
+        VrCommand::Run(args) => ended(run::run(registry, args, &vr.log)),
+        VrCommand::RunRouter => ended(child::run(registry)),
+        VrCommand::CleanUp => cleaner::run(),
         VrCommand::Status(args) => ended(commands::status(args)),
         VrCommand::Apply(args) => ended(commands::apply(args)),
         VrCommand::Add(args) => ended(commands::change(args, &Request::Add(args.router.clone()))),

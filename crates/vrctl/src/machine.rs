@@ -10,7 +10,9 @@ use nix::unistd::{Group, User};
 pub fn lacking(host: &HostFile) -> Diagnostics {
     let mut diags = Diagnostics::new();
     let usable = usable();
-    for (core, span) in host.cores.iter().zip(&host.core_spans).filter(|(core, _)| !usable.contains(core)) {
+    let cores = host.cores.iter().zip(&host.core_spans);
+    let cores = cores.chain(host.router_core_spans.iter().map(|(core, span)| (core, span)));
+    for (core, span) in cores.filter(|(core, _)| !usable.contains(core)) {
         let all: Vec<String> = usable.iter().map(usize::to_string).collect();
         diags.push(
             Diagnostic::warning(*span, format!("this process may not use processor {core}"))

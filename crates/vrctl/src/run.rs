@@ -1,21 +1,24 @@
 //! `valiant vr run`: the host in the foreground.
 
 use crate::args::RunHost;
-use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
+use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
+use crate::file::{HostFile, Scheme, Sharing, VirtualRouter};
 use crate::machine::lacking;
-use crate::program::{check_program, load_options, source};
+use crate::program::{check_program, source};
+use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs};
 use crate::socket::{Request, Server, ask};
-use lang::{Diagnostics, Source};
+use launch::logging::LogArgs;
 use launch::progress::waiting;
 use launch::{Failure, Launch, StopSignals};
-use nix::unistd::{Group, User};
 use runtime::Registry;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use vrhost::{Connection, Host, InterfaceSetup, PortSetup, RouterSetup};
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant};
+use vrhost::{Host, RouterSetup};
 
 /// The file of the host's own control socket, beside those of the routers.
 pub(crate) fn host_socket(host: &HostFile) -> PathBuf {
@@ -23,7 +26,7 @@ pub(crate) fn host_socket(host: &HostFile) -> PathBuf {
 }
 
 /// Runs a host until it is interrupted.
-pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, Failure> {
+pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Result<ExitCode, Failure> {
     let file = read(&args.file)?;
     launch::report(&file.warnings);
     let lacks = lacking(&file);
@@ -38,13 +41,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
     };
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
-    let ports: Vec<PortSetup> = (file.ports.iter())
-        .map(|port| PortSetup { name: port.name.clone(), spec: port.device.clone(), mtu: None })
-        .collect();
     for router in &file.routers {
-        shared_only(&file, router)?;
-        let idle: Vec<&str> =
-            router.limits.set().map(|(name, _)| name).filter(|name| *name != "queue").collect();
+        runs(&file, router)?;
+        let idle = idle_limits(router);
         if !idle.is_empty() {
             tracing::warn!(target: "vr", "router {}: limits without effect so far: {}", router.name, idle.join(", "));
         }
@@ -59,21 +58,45 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
     }
     dpdk::claim_interfaces(&format!("the virtual routers' host {}", file.name));
     let stop = StopSignals::watch();
+    // The processes of those routers that have one open their ports themselves.
+    let own = |port: usize| file.users_of(port).any(|router| router.scheme == Scheme::Direct);
+    let ports = ports(&file, |port| !own(port));
     let fair = file.ports.iter().any(|port| port.sharing == Sharing::SoftwareQueued);
     let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter, fair));
     let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
-    let ring = host.ringer();
-    let (_server, asked) = Server::start(&host_socket(&file), ring)?;
-    let mut serving = Serving { registry: Arc::clone(registry), path: args.file.clone(), file, down: false };
+    let (_server, asked) = Server::start(&host_socket(&file), host.ringer())?;
+    let child = ChildOptions {
+        memory_mb: args.memory,
+        hugepages: !args.no_huge,
+        eal: args.eal.clone(),
+        log: log.words(),
+    };
+    let mut serving = Serving {
+        registry: Arc::clone(registry),
+        path: args.file.clone(),
+        direct: Directs::new(&file.name, child, host.ringer()),
+        waiting: Vec::new(),
+        lost: BTreeMap::new(),
+        file,
+        down: false,
+    };
     let mut failed = 0;
     for router in serving.file.routers.clone() {
+        let setup = serving.setup(&serving.file, &router);
         // The others run without it.
-        if let Err(e) = serving.add(&mut host, &router) {
+        if let Err(e) = setup.and_then(|setup| serving.add(&mut host, &router, setup)) {
             failed += 1;
             e.report();
         }
     }
+    let names: Vec<String> = serving.direct.names();
+    while names.iter().any(|name| serving.direct.busy(name)) && !stop.wanted() {
+        serving.turn(&host);
+        host.turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    failed += names.len() - serving.direct.names().len();
     tracing::info!(
         target: "vr",
         "{} of {} virtual routers run; `valiant vr status {}` shows them",
@@ -85,13 +108,15 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost) -> Result<ExitCode, 
         || stop.wanted() || down.get(),
         |host| {
             while let Ok((request, reply)) = asked.try_recv() {
-                // Whoever asked may have gone.
-                let _ = reply.send(serving.serve(host, &request));
-                down.set(serving.down);
+                serving.serve(host, &request, reply);
             }
+            serving.turn(host);
+            down.set(serving.down);
         },
     );
     launch::service::stopping();
+    let names = serving.direct.names();
+    serving.direct.remove(&names);
     for router in &serving.file.routers {
         // A router's socket is removed by itself if it ran to its end.
         let _ = std::fs::remove_file(serving.file.socket(router));
@@ -107,45 +132,53 @@ pub(crate) fn read(path: &Path) -> Result<HostFile, Failure> {
     }
 }
 
-/// What runs so far is the scheme `shared` with the ways `software` and `software-queued`.
-fn shared_only(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
-    let mut diags = Diagnostics::new();
-    diags.set_sources(file.sources.clone());
-    if router.scheme != Scheme::Shared {
-        let text = format!("the scheme {} does not run yet: use \"shared\"", router.scheme);
-        diags.error(router.span, text);
-    }
-    for interface in &router.interfaces {
-        if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
-            diags.error(
-                interface.span,
-                format!("{} does not run yet: use a VLAN or an address", interface.tag),
-            );
-        }
-        let Some(port) = interface.port.and_then(|port| file.ports.get(port)) else { continue };
-        if port.sharing == Sharing::Hardware {
-            diags.error(port.span, "the sharing \"hardware\" does not run yet: use \"software\"");
-        }
-    }
-    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
-}
-
 /// A running host's file, and what is done with it.
 struct Serving {
     registry: Arc<Registry>,
     path: PathBuf,
     file: HostFile,
+    direct: Directs,
+    /// Answers that wait for processes.
+    waiting: Vec<Waiting>,
+    /// Why routers in processes of their own have failed at their first start.
+    lost: BTreeMap<String, String>,
     down: bool,
 }
 
+/// An answer that waits for processes.
+struct Waiting {
+    reply: SyncSender<Value>,
+    for_what: For,
+}
+
+enum For {
+    /// These routers are to run, or to have another program; then this is the answer.
+    Routers(BTreeSet<String>, Value),
+    /// All processes are to say their state, until then at most.
+    Status(Instant),
+}
+
+/// A router of either scheme, ready to be run.
+enum Setup {
+    Shared(Box<RouterSetup>),
+    Direct(Box<DirectSetup>),
+}
+
 impl Serving {
-    fn serve(&mut self, host: &mut Host, request: &Request) -> Value {
+    fn serve(&mut self, host: &mut Host, request: &Request, reply: SyncSender<Value>) {
+        let mut awaited = BTreeSet::new();
         let done = match request {
-            Request::Status => return self.status(host),
-            Request::Apply => self.apply(host),
-            Request::Add(name) => self.add_by_name(host, name),
+            Request::Status => {
+                self.direct.ask_status();
+                let until = Instant::now() + ANSWERING;
+                self.waiting.push(Waiting { reply, for_what: For::Status(until) });
+                return;
+            }
+            Request::Apply => self.apply(host, &mut awaited),
+            Request::Add(name) => self.add_by_name(host, name, &mut awaited),
             Request::Remove(name) => {
-                if host.remove(name) {
+                if host.remove(name) || !self.direct.remove(std::slice::from_ref(name)).is_empty() {
+                    self.beside(host);
                     Ok(json!({"ok": true, "removed": [name]}))
                 } else {
                     Err(format!("no virtual router '{name}' runs here").into())
@@ -156,72 +189,131 @@ impl Serving {
                 Ok(json!({"ok": true}))
             }
         };
-        done.unwrap_or_else(|e| json!({"ok": false, "error": e.text()}))
+        let value = done.unwrap_or_else(|e| json!({"ok": false, "error": e.text()}));
+        self.waiting.push(Waiting { reply, for_what: For::Routers(awaited, value) });
+    }
+
+    /// What processes have done meanwhile, and the answers that have waited for it.
+    fn turn(&mut self, host: &Host) {
+        for (name, reason) in self.direct.turn() {
+            let reason = format!("router {name}: {reason}");
+            Failure::from(reason.clone()).report();
+            self.lost.insert(name, reason);
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        for one in waiting {
+            let value = match &one.for_what {
+                For::Routers(names, _) if names.iter().any(|name| self.direct.busy(name)) => None,
+                For::Routers(names, value) => {
+                    let mut wrong: Vec<String> =
+                        names.iter().filter_map(|name| self.lost.get(name).cloned()).collect();
+                    for name in names {
+                        if let Some(Err(reason)) = self.direct.outcome(name) {
+                            wrong.push(format!("router {name}: {reason}"));
+                        }
+                    }
+                    Some(if wrong.is_empty() {
+                        value.clone()
+                    } else {
+                        json!({"ok": false, "error": wrong.join("\n")})
+                    })
+                }
+                For::Status(until) if self.direct.asked() && *until > Instant::now() => None,
+                For::Status(_) => Some(self.status(host)),
+            };
+            match value {
+                // Whoever asked may have gone.
+                Some(value) => drop(one.reply.send(value)),
+                None => self.waiting.push(one),
+            }
+        }
+        let waits = |name: &String| {
+            self.waiting
+                .iter()
+                .any(|one| matches!(&one.for_what, For::Routers(names, _) if names.contains(name)))
+        };
+        self.lost.retain(|name, _| waits(name));
     }
 
     /// Everything that is needed to run a router; its program is checked.
-    fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<RouterSetup, Failure> {
-        shared_only(file, router)?;
+    fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
+        runs(file, router)?;
         let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
-        check_program(&self.registry, router, program.clone(), file.processors().len())?;
-        let socket = lang::quote(&file.socket(router).display().to_string());
-        let control = format!("valiant_vr@@ControlSocket :: ControlSocket(unix, {socket});\n");
-        let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
-        let interfaces = router.interfaces.iter().enumerate().map(|(number, interface)| {
-            let id = InterfaceId { router: at, interface: number };
-            let port = interface.port.and_then(|port| file.ports.get(port));
-            InterfaceSetup {
-                name: interface.name.clone(),
-                below: connection(file, id),
-                mac: interface.mac,
-                default: port.is_some_and(|port| port.default == Some(id)),
-            }
-        });
-        Ok(RouterSetup {
-            name: router.name.clone(),
-            sources: vec![program, Source::new("control socket", control)],
-            load: load_options(router),
-            registry: Arc::clone(&self.registry),
-            share: router.share,
-            queue: router.limits.queue.and_then(|queue| usize::try_from(queue).ok()),
-            interfaces: interfaces.collect(),
+        let direct = router.scheme == Scheme::Direct;
+        let cores = if direct { file.processors_of(router) } else { file.processors() };
+        check_program(&self.registry, router, program.clone(), cores.len())?;
+        Ok(if direct {
+            Setup::Direct(Box::new(DirectSetup::new(file, router, &program, self.direct.options())))
+        } else {
+            Setup::Shared(Box::new(router_setup(&self.registry, file, router, program)))
         })
     }
 
-    fn add(&self, host: &mut Host, router: &VirtualRouter) -> Result<(), Failure> {
-        host.add(self.setup(&self.file, router)?)?;
-        self.give_to_owner(router);
+    /// Starts a router that is not there. Whether a process of its own can run it is seen later.
+    fn add(&mut self, host: &mut Host, router: &VirtualRouter, setup: Setup) -> Result<(), Failure> {
+        match setup {
+            Setup::Shared(setup) => {
+                for port in router.interfaces.iter().filter_map(|interface| interface.port) {
+                    if let Some(other) = self.direct.user_of(port) {
+                        let port = &self.file.ports[port].name;
+                        return Err(format!("the running router {other} has the port {port} alone").into());
+                    }
+                    host.set_open(port, true)?;
+                }
+                host.add(*setup)?;
+                give_to_owner(&self.file, router);
+            }
+            Setup::Direct(setup) => {
+                for port in setup.ports.iter().copied() {
+                    if let Some(other) = self.direct.user_of(port) {
+                        let port = &self.file.ports[port].name;
+                        return Err(format!("the running router {other} has the port {port} alone").into());
+                    }
+                    // The process opens it.
+                    host.set_open(port, false)?;
+                }
+                self.direct.add(&self.file, *setup);
+            }
+        }
+        self.beside(host);
         Ok(())
     }
 
-    fn add_by_name(&mut self, host: &mut Host, name: &str) -> Result<Value, Failure> {
+    /// Tells what there is in the common process.
+    fn beside(&mut self, host: &Host) {
+        let running = host.status();
+        let shares = running.iter().map(|router| router.share).sum();
+        let of = |name: &str| self.file.directory.join(format!("{name}.sock"));
+        let mut sockets: Vec<PathBuf> = running.iter().map(|router| of(&router.name)).collect();
+        sockets.push(host_socket(&self.file));
+        self.direct.beside(shares, sockets);
+    }
+
+    fn add_by_name(
+        &mut self,
+        host: &mut Host,
+        name: &str,
+        awaited: &mut BTreeSet<String>,
+    ) -> Result<Value, Failure> {
         let file = read(&self.path)?;
         let Some(router) = file.routers.iter().find(|router| router.name == name).cloned() else {
             return Err(format!("{} has no router '{name}'", self.path.display()).into());
         };
         self.same_ports(&file)?;
+        if self.running(host).iter().any(|running| running == name) {
+            return Err(format!("there is a virtual router '{name}' already").into());
+        }
+        let setup = self.setup(&file, &router)?;
         self.file = file;
-        self.add(host, &router)?;
+        self.add(host, &router, setup)?;
+        awaited.insert(name.to_owned());
         Ok(json!({"ok": true, "added": [name]}))
     }
 
-    /// The control socket of a router belongs to its owner.
-    fn give_to_owner(&self, router: &VirtualRouter) {
-        let socket = self.file.socket(router);
-        let (user, group, mode) = match &router.owner {
-            None => (None, None, 0o600),
-            Some(Owner::User(name)) => {
-                (User::from_name(name).ok().flatten().map(|user| user.uid.as_raw()), None, 0o600)
-            }
-            Some(Owner::Group(name)) => {
-                (None, Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw()), 0o660)
-            }
-        };
-        let given = std::os::unix::fs::chown(&socket, user, group)
-            .and_then(|()| std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode)));
-        if let Err(e) = given {
-            tracing::warn!(target: "vr", "{}: {}", socket.display(), launch::reason(&e));
-        }
+    /// The names of all routers that are there.
+    fn running(&self, host: &Host) -> Vec<String> {
+        let shared = host.status().into_iter().map(|router| router.name);
+        shared.chain(self.direct.names()).collect()
     }
 
     /// Ports and processors stay what they were at the start.
@@ -239,95 +331,90 @@ impl Serving {
     }
 
     /// Reads the host file again: routers that are new are added, those that are gone are removed, those
-    /// whose program alone has changed are hot-swapped, and those with other changes are started anew. If
-    /// anything in the file or in a program is wrong, nothing is done.
-    fn apply(&mut self, host: &mut Host) -> Result<Value, Failure> {
+    /// whose program alone has changed are hot-swapped, and those with other changes, of their scheme too,
+    /// are started anew. If anything in the file or in a program is wrong, nothing is done.
+    fn apply(&mut self, host: &mut Host, awaited: &mut BTreeSet<String>) -> Result<Value, Failure> {
         let new = read(&self.path)?;
         self.same_ports(&new)?;
         let mut setups = Vec::new();
         for router in &new.routers {
-            setups.push(self.setup(&new, router)?);
+            setups.push((router.clone(), self.setup(&new, router)?));
         }
-        let running: Vec<String> = host.status().into_iter().map(|router| router.name).collect();
+        let running = self.running(host);
         let (mut added, mut removed, mut swapped, mut restarted) = (vec![], vec![], vec![], vec![]);
+        let mut ending: Vec<String> = Vec::new();
         for name in running.iter().filter(|name| !new.routers.iter().any(|router| router.name == **name)) {
-            host.remove(name);
+            ending.push(name.clone());
             removed.push(name.clone());
         }
-        self.file = new;
-        for setup in setups {
-            let name = setup.name.clone();
-            if !running.contains(&name) {
-                host.add(setup)?;
-                added.push(name);
-            } else if host.only_program_differs(&setup) == Some(true) {
-                if host.change_program(setup)? {
-                    swapped.push(name);
-                }
+        let mut starting = Vec::new();
+        let mut changing = Vec::new();
+        for (router, setup) in setups {
+            let only_program = match &setup {
+                Setup::Shared(setup) => host.only_program_differs(setup),
+                Setup::Direct(setup) => self.direct.only_program_differs(setup),
+            };
+            if !running.contains(&router.name) {
+                added.push(router.name.clone());
+                starting.push((router, setup));
+            } else if only_program == Some(true) {
+                changing.push((router, setup));
             } else {
-                host.remove(&name);
-                host.add(setup)?;
-                restarted.push(name);
+                ending.push(router.name.clone());
+                restarted.push(router.name.clone());
+                starting.push((router, setup));
             }
         }
-        self.file.routers.iter().for_each(|router| self.give_to_owner(router));
+        // First all ports become free that others are to have.
+        for name in &ending {
+            host.remove(name);
+        }
+        self.direct.remove(&ending);
+        self.file = new;
+        for (router, setup) in changing {
+            let differs = match setup {
+                Setup::Shared(setup) => host.change_program(*setup)?,
+                Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
+            };
+            if differs {
+                awaited.insert(router.name.clone());
+                swapped.push(router.name.clone());
+            }
+            give_to_owner(&self.file, &router);
+        }
+        for (router, setup) in starting {
+            self.add(host, &router, setup)?;
+            awaited.insert(router.name);
+        }
+        self.beside(host);
         Ok(
             json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "restarted": restarted}),
         )
     }
 
     fn status(&self, host: &Host) -> Value {
-        let routers: Vec<Value> = host
-            .status()
-            .iter()
-            .map(|router| {
-                let known = self.file.routers.iter().find(|known| known.name == router.name);
-                let interfaces: Vec<Value> = router
-                    .interfaces
-                    .iter()
-                    .map(|interface| {
-                        json!({
-                            "name": interface.name,
-                            "received": interface.stats.rx_packets,
-                            "received_bytes": interface.stats.rx_bytes,
-                            "sent": interface.stats.tx_packets,
-                            "sent_bytes": interface.stats.tx_bytes,
-                            "lost_queue_full": interface.stats.rx_missed,
-                        "not_sent": interface.stats.tx_errors,
-                        })
-                    })
-                    .collect();
-                json!({
-                    "name": router.name,
-                    "running": router.running,
-                    "failures": router.failures,
-                    "scheme": known.map(|known| known.scheme.to_string()),
-                    "share": router.share,
-                    "cycles": router.cycles,
-                    "socket": known.map(|known| self.file.socket(known)),
-                    "interfaces": interfaces,
-                })
+        let shared = host.status().into_iter().map(|router| {
+            let known = self.file.routers.iter().find(|known| known.name == router.name);
+            json!({
+                "name": router.name,
+                "running": router.running,
+                "ended": !router.running && router.failures == 0,
+                "failures": router.failures,
+                "scheme": Scheme::Shared.to_string(),
+                "share": router.share,
+                "cycles": router.cycles,
+                "process": std::process::id(),
+                "socket": known.map(|known| self.file.socket(known)),
+                "interfaces": interfaces_value(&router.interfaces),
             })
-            .collect();
-        let ports: Vec<Value> = host
-            .ports()
-            .map(|(name, port)| {
-                let stats = port.stats();
-                let counts = host.undelivered(name).unwrap_or_default();
-                json!({
-                    "name": name,
-                    "device": port.name(),
-                    "received": stats.rx_packets,
-                    "sent": stats.tx_packets,
-                    "missed": stats.rx_missed,
-                    "nobody_has_the_tag": counts.nobody_tag,
-                    "nobody_has_the_address": counts.nobody_address,
-                    "malformed": counts.malformed,
-                    "copies_not_made": counts.no_buffer + counts.too_many_copies,
-                    "lost_transmit_queue_full": host.lost_at_port(name),
-                })
-            })
-            .collect();
+        });
+        let mut routers: Vec<Value> = shared.chain(self.direct.status()).collect();
+        routers.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        let mut ports = ports_value(host);
+        ports.extend(self.direct.ports());
+        let place =
+            |port: &Value| self.file.ports.iter().position(|known| port["name"] == known.name.as_str());
+        ports.sort_by_key(place);
         json!({
             "ok": true,
             "host": self.file.name,
@@ -337,26 +424,5 @@ impl Serving {
             "ports": ports,
             "routers": routers,
         })
-    }
-}
-
-/// What is below an interface.
-fn connection(file: &HostFile, id: InterfaceId) -> Connection {
-    let Some(interface) = file.interface(id) else { return Connection::Nothing };
-    let tag = match interface.tag {
-        Tag::Vlan(id) => demux::Tag::Vlan(id),
-        Tag::Qinq(outer, inner) => demux::Tag::Qinq(outer, inner),
-        Tag::Mpls(label) => demux::Tag::Mpls(label),
-        Tag::Vni(vni) => demux::Tag::Vni(vni),
-        Tag::Mac | Tag::Whole | Tag::Queue(_) => demux::Tag::None,
-    };
-    match (interface.port, interface.link) {
-        (Some(port), _) if interface.tag == Tag::Whole => Connection::WholePort(port),
-        (Some(port), _) => Connection::Port(port, tag),
-        (None, Some(link)) => {
-            let end = file.links.get(link).map_or(0, |known| usize::from(known.ends[1] == id));
-            Connection::Link(link as u32, end)
-        }
-        (None, None) => Connection::Nothing,
     }
 }

@@ -1,5 +1,6 @@
 //! What the control thread tells a thread's front: which virtual interfaces there are.
 
+use crate::side::Side;
 use demux::Encap;
 use dpdk::VirtualPort;
 use locks::IgnorePoison;
@@ -32,6 +33,10 @@ pub(crate) enum Change {
     Add(u32, Interface),
     /// All interfaces of a router.
     Remove(u32),
+    /// A physical port, by its number, is open from now on.
+    Open(usize, Box<Side>),
+    /// It is closed.
+    Close(usize),
 }
 
 /// Changes that a front has not seen yet.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// All physical ports, and the virtual interfaces on them, on one thread.
 pub(crate) struct SharedPorts {
     thread: usize,
-    sides: Vec<Side>,
+    /// By the number of the port; none: it is not open.
+    sides: Vec<Option<Side>>,
     board: Arc<Board>,
     /// By the number of their frames' owner.
     interfaces: Vec<Option<Interface>>,
@@ -23,7 +24,7 @@ pub(crate) struct SharedPorts {
 }
 
 impl SharedPorts {
-    pub(crate) fn new(thread: usize, sides: Vec<Side>, board: Arc<Board>) -> Self {
+    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>) -> Self {
         Self {
             thread,
             sides,
@@ -54,6 +55,17 @@ impl SharedPorts {
                     }
                     self.interfaces[at] = Some(interface);
                 }
+                Change::Open(port, side) => {
+                    if let Some(place) = self.sides.get_mut(port) {
+                        *place = Some(*side);
+                    }
+                }
+                Change::Close(port) => {
+                    // What waits to be sent may still go.
+                    if let Some(mut side) = self.sides.get_mut(port).and_then(Option::take) {
+                        side.flush();
+                    }
+                }
                 Change::Remove(router) => {
                     for owner in
                         self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
@@ -78,7 +90,7 @@ impl runtime::Front for SharedPorts {
             self.change(news);
         }
         let mut received = 0;
-        for side in &mut self.sides {
+        for side in self.sides.iter_mut().flatten() {
             let n = side.receive();
             if n == 0 {
                 // Whoever changes the table keeps the old one until all have seen the new one.
@@ -110,7 +122,7 @@ impl runtime::Front for SharedPorts {
                         let given = self.sent.len();
                         encap.put_on(&mut self.sent);
                         interface.port.count_unsent(self.thread, given - self.sent.len());
-                        if let Some(side) = self.sides.get_mut(*side) {
+                        if let Some(Some(side)) = self.sides.get_mut(*side) {
                             side.send(&mut self.sent);
                         }
                     }
@@ -136,7 +148,7 @@ impl runtime::Front for SharedPorts {
 
     fn flush(&mut self) -> Flushed {
         let mut all = Flushed::Nothing;
-        for side in &mut self.sides {
+        for side in self.sides.iter_mut().flatten() {
             match side.flush() {
                 Flushed::Some => all = Flushed::Some,
                 Flushed::Blocked if all == Flushed::Nothing => all = Flushed::Blocked,
@@ -147,7 +159,7 @@ impl runtime::Front for SharedPorts {
     }
 
     fn descriptors(&self) -> Option<Vec<RawFd>> {
-        let all: Option<Vec<_>> = self.sides.iter().map(Side::descriptors).collect();
+        let all: Option<Vec<_>> = self.sides.iter().flatten().map(Side::descriptors).collect();
         all.map(|all| all.concat())
     }
 }

@@ -18,6 +18,8 @@ use tracing::{error, info, warn};
 const ROOM: usize = 512;
 /// Largest network packet of a virtual link, in bytes.
 const LINK_MTU: u32 = 1500;
+/// How long the threads may take to let a port go.
+const LONGEST_CLOSING: Duration = Duration::from_secs(2);
 /// The longest sleep of the control thread.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// How long a router that has failed waits before it starts again, at first and at most.
@@ -35,6 +37,8 @@ pub struct PortSetup {
     pub spec: PortSpec,
     /// Largest network packet, in bytes; `None`: as it is.
     pub mtu: Option<u32>,
+    /// Whether this process opens it; if not, another one may have it.
+    pub open: bool,
 }
 
 /// A virtual interface of a router.
@@ -108,6 +112,28 @@ pub struct RouterStatus {
     pub interfaces: Vec<InterfaceStatus>,
 }
 
+/// How long a router that has failed waits before it starts again: twice as long with each failure.
+#[derive(Clone, Debug)]
+pub struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(FIRST_PAUSE)
+    }
+}
+
+impl Pauses {
+    /// The next one, after a failure of a router that has run for so long.
+    pub fn next(&mut self, ran: Duration) -> Duration {
+        if ran > RECOVERED {
+            self.0 = FIRST_PAUSE;
+        }
+        let pause = self.0;
+        self.0 = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+}
+
 /// A router that runs.
 struct Running {
     router: Router,
@@ -121,7 +147,7 @@ struct Hosted {
     setup: RouterSetup,
     running: Option<Running>,
     failures: u32,
-    pause: Duration,
+    pauses: Pauses,
     /// When it starts again.
     again: Option<Instant>,
     /// Cycles of runs that have ended.
@@ -141,7 +167,10 @@ pub struct Host {
     /// Dropped after the routers, whose workers it runs.
     crew: Crew,
     boards: Vec<Arc<Board>>,
-    ports: Vec<HostPort>,
+    /// By their numbers; none: it is not open.
+    ports: Vec<Option<HostPort>>,
+    setups: Vec<PortSetup>,
+    eal: EalOptions,
     options: Options,
     /// Which numbers of routers and of owners of frames are in use.
     numbers: Vec<bool>,
@@ -165,37 +194,14 @@ impl Host {
         fair: bool,
     ) -> Result<Self, Vec<String>> {
         let threads = options.workers.max(1);
-        let mut opening = PortTable::new();
-        for port in ports {
-            let queues = threads as u16;
-            let needs = PortConfig {
-                rx_queues: queues,
-                tx_queues: queues,
-                mtu: port.mtu,
-                promisc: true,
-                extra_buffers: 2 * ROOM * threads,
-                ..PortConfig::default()
-            };
-            opening.request(&port.spec, &needs);
-        }
-        opening
-            .start_all(eal)
-            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-        let mut opened: Vec<HostPort> = Vec::new();
-        for port in ports {
-            let Some(open) = opening.get(&port.spec) else { continue };
-            opened.push(HostPort {
-                name: port.name.clone(),
-                port: Arc::clone(open),
-                table: Table::new(),
-                losses: Arc::default(),
-            });
-        }
+        let opened = open_ports(ports, threads, eal)?;
         let boards: Vec<Arc<Board>> = (0..threads).map(|_| Arc::default()).collect();
         let mut fronts: Vec<Box<dyn Front>> = Vec::new();
         for (thread, board) in boards.iter().enumerate() {
-            let sides = opened.iter().map(|port| side(port, thread, threads)).collect::<Result<Vec<_>, _>>();
-            let sides = sides.map_err(|e| vec![e])?.into_iter().flatten().collect();
+            let sides = (opened.iter())
+                .map(|port| port.as_ref().map(|port| side(port, thread, threads)).transpose())
+                .collect::<Result<Vec<_>, _>>();
+            let sides = sides.map_err(|e| vec![e])?;
             fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board))));
         }
         let crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
@@ -205,6 +211,8 @@ impl Host {
             crew,
             boards,
             ports: opened,
+            setups: ports.to_vec(),
+            eal: eal.clone(),
             options,
             numbers: Vec::new(),
             owners: Vec::new(),
@@ -215,20 +223,20 @@ impl Host {
 
     /// The open physical ports: name and port.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &Arc<Port>)> {
-        self.ports.iter().map(|port| (port.name.as_str(), &port.port))
+        self.ports.iter().flatten().map(|port| (port.name.as_str(), &port.port))
     }
 
     /// Packets that a physical port has lost because the routers sent faster than it does.
     #[must_use]
     pub fn lost_at_port(&self, name: &str) -> u64 {
-        let port = self.ports.iter().find(|port| port.name == name);
+        let port = self.ports.iter().flatten().find(|port| port.name == name);
         port.map_or(0, |port| port.losses.transmit_queue_full.load(Ordering::Relaxed))
     }
 
     /// What the demultiplexer of a physical port has not delivered.
     #[must_use]
     pub fn undelivered(&self, name: &str) -> Option<demux::Counts> {
-        self.ports.iter().find(|port| port.name == name).map(|port| port.table.counts())
+        self.ports.iter().flatten().find(|port| port.name == name).map(|port| port.table.counts())
     }
 
     /// When it was started.
@@ -241,6 +249,65 @@ impl Host {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.crew.threads()
+    }
+
+    /// How many rounds each thread has begun; see [`Crew::rounds`].
+    #[must_use]
+    pub fn rounds(&self) -> Vec<u64> {
+        self.crew.rounds()
+    }
+
+    /// The router with an interface on a port, by the port's number.
+    #[must_use]
+    pub fn user_of(&self, port: usize) -> Option<&str> {
+        let uses = |hosted: &&Hosted| {
+            hosted.setup.interfaces.iter().any(|interface| match interface.below {
+                Connection::Port(number, _) | Connection::WholePort(number) => number == port,
+                Connection::Link(..) | Connection::Nothing => false,
+            })
+        };
+        self.routers.values().find(uses).map(|hosted| hosted.setup.name.as_str())
+    }
+
+    /// Opens a port, by its number, or closes it so that another process can open it.
+    ///
+    /// # Errors
+    /// It cannot be opened; a router uses it; the threads do not let it go.
+    pub fn set_open(&mut self, number: usize, open: bool) -> Result<(), String> {
+        let Some(is) = self.ports.get(number).map(Option::is_some) else {
+            return Err(format!("there is no port {number}"));
+        };
+        if is == open {
+            return Ok(());
+        }
+        if open {
+            let setup = PortSetup { open: true, ..self.setups[number].clone() };
+            let threads = self.crew.threads();
+            let opened = open_ports(&[setup], threads, &self.eal).map_err(|errors| errors.join("\n"))?;
+            let Some(port) = opened.into_iter().flatten().next() else { return Ok(()) };
+            let sides =
+                (0..threads).map(|thread| side(&port, thread, threads)).collect::<Result<Vec<_>, _>>()?;
+            for (board, side) in self.boards.iter().zip(sides) {
+                board.post(Change::Open(number, Box::new(side)));
+            }
+            self.ports[number] = Some(port);
+            self.crew.wake();
+            return Ok(());
+        }
+        if let Some(router) = self.user_of(number) {
+            return Err(format!("the router {router} uses the port {}", self.setups[number].name));
+        }
+        self.boards.iter().for_each(|board| board.post(Change::Close(number)));
+        self.crew.wake();
+        let began = Instant::now();
+        let Some(HostPort { name, port, .. }) = self.ports[number].take() else { return Ok(()) };
+        while Arc::strong_count(&port) > 1 {
+            if began.elapsed() > LONGEST_CLOSING {
+                return Err(format!("{name}: a worker does not let the port go"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// What wakes the thread that drives the host.
@@ -292,8 +359,14 @@ impl Host {
             return Err(message(format!("there is a virtual router '{}' already", setup.name)));
         }
         let running = self.launch(&setup)?;
-        let hosted =
-            Hosted { running: Some(running), failures: 0, pause: FIRST_PAUSE, again: None, cycles: 0, setup };
+        let hosted = Hosted {
+            running: Some(running),
+            failures: 0,
+            pauses: Pauses::default(),
+            again: None,
+            cycles: 0,
+            setup,
+        };
         self.routers.insert(hosted.setup.name.clone(), hosted);
         Ok(())
     }
@@ -309,8 +382,8 @@ impl Host {
     fn below(&self, interface: &InterfaceSetup) -> Result<(Below, u32), String> {
         match interface.below {
             Connection::Port(port, tag) => {
-                let Some(below) = self.ports.get(port) else {
-                    return Err(format!("there is no port {port}"));
+                let Some(Some(below)) = self.ports.get(port) else {
+                    return Err(format!("port {port} is not open here"));
                 };
                 let encap = Encap::new(tag, None).map_err(|e| e.to_string())?;
                 Ok((Below::Port(port, encap), below.port.mtu()))
@@ -366,14 +439,17 @@ impl Host {
         for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
             let claimed = match interface.below {
                 Connection::Port(port, tag) => {
-                    let table = &self.ports[port].table;
+                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
                     let claim = Claim { tag, mac: Some(interface.mac) };
                     table.claim(claim, *owner).and_then(|()| match interface.default {
                         true => table.set_default(Some(*owner)),
                         false => Ok(()),
                     })
                 }
-                Connection::WholePort(port) => self.ports[port].table.set_default(Some(*owner)),
+                Connection::WholePort(port) => {
+                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
+                    table.set_default(Some(*owner))
+                }
                 Connection::Link(..) | Connection::Nothing => Ok(()),
             };
             if let Err(e) = claimed {
@@ -388,7 +464,7 @@ impl Host {
     fn end(&mut self, running: Running) {
         let Running { router, number, interfaces, .. } = running;
         for (_, owner) in &interfaces {
-            for port in &self.ports {
+            for port in self.ports.iter().flatten() {
                 if let Err(e) = port.table.release_owner(*owner) {
                     warn!(target: "vr", "{}: {e}", port.name);
                 }
@@ -488,14 +564,11 @@ impl Host {
     fn stop_failed(&mut self, name: &str, now: Instant) {
         let Some(hosted) = self.routers.get_mut(name) else { return };
         let Some(running) = hosted.running.take() else { return };
-        if running.since.elapsed() > RECOVERED {
-            hosted.pause = FIRST_PAUSE;
-        }
+        let pause = hosted.pauses.next(running.since.elapsed());
         hosted.failures += 1;
         hosted.cycles += running.usage.cycles();
-        hosted.again = Some(now + hosted.pause);
-        error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", hosted.pause.as_millis());
-        hosted.pause = (hosted.pause * 2).min(LONGEST_PAUSE);
+        hosted.again = Some(now + pause);
+        error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", pause.as_millis());
         self.end(running);
     }
 
@@ -509,8 +582,7 @@ impl Host {
                 info!(target: "vr", "router '{name}' runs again");
             }
             Err(e) => {
-                hosted.again = Some(now + hosted.pause);
-                hosted.pause = (hosted.pause * 2).min(LONGEST_PAUSE);
+                hosted.again = Some(now + hosted.pauses.next(Duration::ZERO));
                 error!(target: "vr", "router '{name}' cannot start again: {}", e.render_plain(e.sources()));
             }
         }
@@ -553,7 +625,7 @@ fn message(text: String) -> Diagnostics {
 
 /// A physical port on one thread. A port with fewer receive queues than threads is polled by the first
 /// threads only, and its transmit queues are shared.
-fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Option<Side>, String> {
+fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> {
     let (rx, tx) = (usize::from(port.port.rx_queues()), usize::from(port.port.tx_queues()));
     if rx < threads || tx < threads {
         return Err(format!(
@@ -563,5 +635,33 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Option<Side>, 
     }
     let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
-    Ok(Some(Side::new(rx, tx, port.table.reader(), Arc::clone(&port.losses))))
+    Ok(Side::new(rx, tx, port.table.reader(), Arc::clone(&port.losses)))
+}
+
+/// Opens those ports that this process is to open.
+fn open_ports(
+    ports: &[PortSetup],
+    threads: usize,
+    eal: &EalOptions,
+) -> Result<Vec<Option<HostPort>>, Vec<String>> {
+    let mut opening = PortTable::new();
+    for port in ports.iter().filter(|port| port.open) {
+        let queues = threads as u16;
+        let needs = PortConfig {
+            rx_queues: queues,
+            tx_queues: queues,
+            mtu: port.mtu,
+            promisc: true,
+            extra_buffers: 2 * ROOM * threads,
+            ..PortConfig::default()
+        };
+        opening.request(&port.spec, &needs);
+    }
+    opening.start_all(eal).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let opened = ports.iter().map(|port| {
+        let open = opening.get(&port.spec).filter(|_| port.open)?;
+        let (name, port) = (port.name.clone(), Arc::clone(open));
+        Some(HostPort { name, port, table: Table::new(), losses: Arc::default() })
+    });
+    Ok(opened.collect())
 }

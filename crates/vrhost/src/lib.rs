@@ -20,4 +20,6 @@ mod front;
 mod host;
 mod side;
 
-pub use host::{Connection, Host, InterfaceSetup, InterfaceStatus, PortSetup, RouterSetup, RouterStatus};
+pub use host::{
+    Connection, Host, InterfaceSetup, InterfaceStatus, Pauses, PortSetup, RouterSetup, RouterStatus,
+};

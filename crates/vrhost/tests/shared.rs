@@ -172,6 +172,7 @@ impl Bench {
             name: name.into(),
             spec: PortSpec::parse(&spec).unwrap(),
             mtu: None,
+            open: true,
         });
         let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };

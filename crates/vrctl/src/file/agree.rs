@@ -1,6 +1,6 @@
 //! Consistency of a host file: who has which frames of a port, links, sockets.
 
-use super::model::{HostFile, InterfaceId, Link, Tag};
+use super::model::{HostFile, InterfaceId, Link, Scheme, Tag};
 use super::raw::{RawLink, RawPort};
 use super::reader::Reader;
 use dpdk::PortSpec;
@@ -211,6 +211,50 @@ impl Reader<'_> {
                     Diagnostic::error(host.interface(id).map(|i| i.span), message)
                         .with_note(place, "the other one is here")
                         .with_help("give each of them a tag, or another port"),
+                );
+            }
+        }
+    }
+
+    /// A router in a process of its own has its ports alone, and links only between its own interfaces:
+    /// nobody is there to pass packets on between two processes.
+    pub(super) fn direct(&mut self, host: &HostFile) {
+        for (id, interface) in host.interfaces() {
+            let router = &host.routers[id.router];
+            if router.scheme != Scheme::Direct {
+                continue;
+            }
+            let name = host.name_of(id);
+            if let Some(port) = interface.port {
+                let other =
+                    host.interfaces().find(|(other, i)| i.port == Some(port) && other.router != id.router);
+                if let Some((other, first)) = other {
+                    let port = &host.ports[port].name;
+                    let message = format!(
+                        "{name} shares the port {port} with {}: a router with the scheme direct has its ports alone",
+                        host.name_of(other)
+                    );
+                    let help = format!(
+                        "give {} the whole port and {} another one, or use the scheme hybrid",
+                        router.name, host.routers[other.router].name
+                    );
+                    self.diags.push(
+                        Diagnostic::error(interface.span, message)
+                            .with_note(first.span, "the other interface is here")
+                            .with_help(help),
+                    );
+                }
+            }
+            if let Some(peer) = host.peer(id).filter(|peer| peer.router != id.router) {
+                let message = format!(
+                    "{name} is linked with {}: a link of a router with the scheme direct leads to the router itself",
+                    host.name_of(peer)
+                );
+                let place = host.interface(id).and_then(|i| i.link).map(|link| host.links[link].span);
+                self.diags.push(
+                    Diagnostic::error(place, message)
+                        .with_note(interface.span, "the interface is here")
+                        .with_help("use the scheme shared for both, or hybrid"),
                 );
             }
         }

@@ -14,6 +14,8 @@ pub struct HostFile {
     pub cores: Vec<usize>,
     /// Where control sockets are.
     pub directory: PathBuf,
+    /// Where relative paths start.
+    pub(crate) dir: PathBuf,
     /// The physical ports, in the order of the file.
     pub ports: Vec<HostPort>,
     /// The virtual routers, in the order of the file.
@@ -26,6 +28,8 @@ pub struct HostFile {
     pub sources: SourceMap,
     /// The places of the processors.
     pub(crate) core_spans: Vec<Span>,
+    /// The processors of single routers, with their places.
+    pub(crate) router_core_spans: Vec<(usize, Span)>,
 }
 
 /// A physical port.
@@ -181,6 +185,9 @@ pub struct VirtualRouter {
     pub owner: Option<Owner>,
     /// What it may use.
     pub limits: Limits,
+    /// The processors on each of which one of its workers runs, if it has a process of its own; empty: those
+    /// of the host.
+    pub cores: Vec<usize>,
     /// Variables of the program that the file defines, without those of the interfaces; see
     /// [`VirtualRouter::defines`].
     pub variables: Vec<(String, String)>,
@@ -188,6 +195,8 @@ pub struct VirtualRouter {
     pub interfaces: Vec<VirtualInterface>,
     /// The place of its name.
     pub span: Span,
+    /// The place of its scheme.
+    pub scheme_span: Option<Span>,
     /// The place of its program.
     pub program_span: Span,
     /// The place of its owner.
@@ -334,6 +343,17 @@ impl HostFile {
     #[must_use]
     pub fn socket(&self, router: &VirtualRouter) -> PathBuf {
         self.directory.join(format!("{}.sock", router.name))
+    }
+
+    /// The processors that the workers of a router in a process of its own run on.
+    #[must_use]
+    pub fn processors_of(&self, router: &VirtualRouter) -> Vec<usize> {
+        if router.cores.is_empty() { self.processors() } else { router.cores.clone() }
+    }
+
+    /// The routers with an interface on a port, by the port's index.
+    pub fn users_of(&self, port: usize) -> impl Iterator<Item = &VirtualRouter> {
+        self.routers.iter().filter(move |router| router.interfaces.iter().any(|i| i.port == Some(port)))
     }
 
     /// The processors that workers run on.

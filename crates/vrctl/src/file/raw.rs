@@ -41,6 +41,7 @@ pub(super) struct RawRouter {
     pub(super) scheme: Option<Spanned<String>>,
     pub(super) share: Option<Spanned<i64>>,
     pub(super) owner: Option<Spanned<String>>,
+    pub(super) cores: Option<Spanned<Vec<Spanned<i64>>>>,
     #[serde(default)]
     pub(super) limits: RawLimits,
     #[serde(default)]

@@ -44,18 +44,20 @@ impl Reader<'_> {
             .directory
             .as_ref()
             .map_or_else(|| Path::new(RUN_DIR).join(&name), |given| self.dir.join(given.get_ref()));
-        let (cores, core_spans) = self.cores(&raw.host);
+        let (cores, core_spans) = self.cores(raw.host.cores.as_ref(), "the host");
         let ports = in_order(raw.port);
         let mut host = HostFile {
             name,
             cores,
             directory,
+            dir: self.dir.to_owned(),
             ports: ports.iter().map(|(name, port)| self.port(name, port)).collect(),
             routers: Vec::new(),
             links: Vec::new(),
             warnings: Diagnostics::new(),
             sources: SourceMap::new(),
             core_spans,
+            router_core_spans: Vec::new(),
         };
         let routers = in_order(raw.router);
         // Given addresses first: made ones differ from them.
@@ -68,11 +70,13 @@ impl Reader<'_> {
             let router = self.router(&host, name, router, &mut taken);
             host.routers.push(router);
         }
+        host.router_core_spans = std::mem::take(&mut self.core_spans);
         self.links(&mut host, &raw.link);
         self.defaults(&mut host, &ports);
         self.sockets(&host);
         self.devices(&host);
         self.claims(&host);
+        self.direct(&host);
         self.connections(&host);
         host
     }
@@ -91,11 +95,14 @@ impl Reader<'_> {
         name.to_owned()
     }
 
-    fn cores(&mut self, raw: &RawHost) -> (Vec<usize>, Vec<Span>) {
-        let Some(list) = &raw.cores else { return (Vec::new(), Vec::new()) };
+    fn cores(&mut self, list: Option<&Spanned<Vec<Spanned<i64>>>>, of: &str) -> (Vec<usize>, Vec<Span>) {
+        let Some(list) = list else { return (Vec::new(), Vec::new()) };
         if list.get_ref().is_empty() {
-            let help = "remove `cores` to use every processor that the process may use";
-            self.diags.error_with_help(at(list), "no processor for the host to run on", help);
+            let help = match of {
+                "the host" => "remove `cores` to use every processor that the process may use",
+                _ => "remove `cores` to use those of the host",
+            };
+            self.diags.error_with_help(at(list), format!("no processor for {of} to run on"), help);
         }
         let mut known: Vec<(usize, Span)> = Vec::new();
         for core in list.get_ref() {
@@ -179,17 +186,26 @@ impl Reader<'_> {
             let help = format!("add [[router.{}.interface]] with port = \"...\"", name.get_ref());
             self.diags.error_with_help(at(name), message, help);
         }
+        let (cores, core_spans) = self.cores(raw.cores.as_ref(), "the router");
+        self.core_spans.extend(cores.iter().copied().zip(core_spans));
+        let scheme = self.word(raw.scheme.as_ref(), "a scheme", &Scheme::ALL);
+        if let Some(list) = raw.cores.as_ref().filter(|_| scheme == Scheme::Shared) {
+            let warning = Diagnostic::warning(at(list), "`cores` is without effect in the scheme shared");
+            self.diags.push(warning.with_help("routers of this scheme run on the cores of [host]"));
+        }
         let share = raw.share.as_ref();
         let share = share.and_then(|s| self.number(s, "share", 1..=MAX_SHARE, "a share is a weight"));
         VirtualRouter {
             program: self.dir.join(raw.program.get_ref()),
-            scheme: self.word(raw.scheme.as_ref(), "a scheme", &Scheme::ALL),
+            scheme,
+            cores,
             share: share.unwrap_or(1),
             owner: raw.owner.as_ref().and_then(|owner| self.owner(owner)),
             limits: self.limits(&raw.limits),
             variables: self.variables(raw, &interfaces),
             interfaces,
             span: at(name),
+            scheme_span: raw.scheme.as_ref().map(at),
             program_span: at(&raw.program),
             owner_span: raw.owner.as_ref().map(at),
             name: name.get_ref().clone(),

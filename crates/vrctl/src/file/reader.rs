@@ -1,7 +1,7 @@
 //! Functions that all parts of the reader of host files use.
 
 use super::model::InterfaceId;
-use lang::Diagnostics;
+use lang::{Diagnostics, Span};
 use launch::settings::at;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,6 +19,8 @@ pub(super) struct Reader<'a> {
     pub(super) excused: BTreeSet<InterfaceId>,
     /// Whether an interface names a port that there is not: it may be any of those that seem unused.
     pub(super) strays: bool,
+    /// The processors of single routers, with their places.
+    pub(super) core_spans: Vec<(usize, Span)>,
 }
 
 impl Reader<'_> {

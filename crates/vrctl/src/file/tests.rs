@@ -26,7 +26,7 @@ sharing = "hardware"
 
 [router.red]
 program = "red.click"
-scheme = "direct"
+scheme = "hybrid"
 share = 2
 owner = "alice"
 limits = { routes = 1000, neighbors = 9, memory = "64 MB" }
@@ -107,7 +107,7 @@ fn everything_that_a_file_says_is_read() {
     );
     assert_eq!(host.ports[1].device, PortSpec::Vdev("net_null0,size=60".into()));
     let [red, blue] = &host.routers[..] else { panic!("{:?}", host.routers) };
-    assert_eq!((red.name.as_str(), red.scheme, red.share), ("red", Scheme::Direct, 2));
+    assert_eq!((red.name.as_str(), red.scheme, red.share), ("red", Scheme::Hybrid, 2));
     assert_eq!((blue.name.as_str(), blue.scheme, blue.share), ("blue", Scheme::Shared, 1));
     assert_eq!(red.program, Path::new("/conf/red.click"));
     assert_eq!(red.owner, Some(Owner::User("alice".into())));
@@ -220,7 +220,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         ("\"red.DEV0\"", "\"red\"", "'red' is not an interface of a router", "default = "),
         ("\"red.DEV0\"", "\"red.DEV1\"", "red.DEV1 is not on the port wan", "default = "),
         // Routers.
-        ("scheme = \"direct\"", "scheme = \"own\"", "'own' is not a scheme", "scheme = "),
+        ("scheme = \"hybrid\"", "scheme = \"own\"", "'own' is not a scheme", "scheme = "),
         ("share = 2", "share = 0", "share = 0 is out of range", "share = "),
         ("share = 2", "share = -2", "share = -2 is out of range", "share = "),
         ("share = 2", "share = 65536", "a share is a weight: 1 to 65535", "share = "),
@@ -385,7 +385,7 @@ fn errors_cause_no_others() {
     for (from, to) in [
         ("port = \"wan\"\nvlan = 10\nmac", "port = \"wann\"\nvlan = 10\nmac"),
         ("\"blue.DEV2\"", "\"blue.DEV9\""),
-        ("scheme = \"direct\"", "scheme = \"own\""),
+        ("scheme = \"hybrid\"", "scheme = \"own\""),
         ("vlan = 10\nmac", "vlan = 9999\nmac"),
         ("device = \"eth0\"", "device = \"eth 0\""),
     ] {
@@ -482,4 +482,48 @@ fn the_file_in_the_guide_is_good() {
     let host = HostFile::load(Path::new(&format!("{CONF}/virtual-routers.toml")))
         .unwrap_or_else(|e| panic!("{e:?}"));
     assert!(host.warnings.is_empty() && host.routers.len() == 3);
+}
+
+/// What a router in a process of its own cannot share.
+#[test]
+fn direct_routers_have_ports_and_links_alone() {
+    let read = |blue: &str, more: &str| {
+        let text = format!(
+            "[host]\ncores = [0]\n[port.wan]\ndevice = \"eth0\"\n[port.lan]\ndevice = \"eth1\"\n\
+             [router.blue]\nprogram = \"p.click\"\nscheme = \"direct\"\n{blue}\
+             [[router.blue.interface]]\nport = \"wan\"\nvlan = 7\n[[router.blue.interface]]\nport = \"wan\"\nvlan = 8\n\
+             [[router.blue.interface]]\n[[router.blue.interface]]\n\
+             [router.red]\nprogram = \"p.click\"\n[[router.red.interface]]\n{more}"
+        );
+        HostFile::parse("edge.toml", &text, Path::new("/conf"))
+            .map_err(|diags| diags.render(diags.sources(), false))
+    };
+    let alone = "port = \"lan\"\n[[link]]\nends = [\"blue.DEV2\", \"blue.DEV3\"]\n";
+    let host = read("cores = [2, 3]\n", alone).unwrap();
+    assert_eq!((host.processors(), host.processors_of(&host.routers[0])), (vec![0], vec![2, 3]));
+    assert_eq!(host.processors_of(&host.routers[1]), [0]);
+    assert!(host.warnings.is_empty());
+    let shared = alone.replace("lan", "wan");
+    let errors = read("", &shared).unwrap_err();
+    for text in [
+        "edge.toml:10: blue.DEV0 shares the port wan with red.DEV0: a router with the scheme direct has its ports alone",
+        "blue.DEV1 shares the port wan with red.DEV0",
+        "give blue the whole port and red another one, or use the scheme hybrid",
+    ] {
+        assert!(errors.contains(text), "{text} is not in\n{errors}");
+    }
+    let linked = "port = \"lan\"\n[[router.red.interface]]\n[[link]]\nends = [\"blue.DEV2\", \"red.DEV1\"]\n";
+    let errors = read("", linked).unwrap_err();
+    let text = "blue.DEV2 is linked with red.DEV1: a link of a router with the scheme direct leads to the router itself";
+    assert!(errors.contains(text), "{errors}");
+    let errors = read("cores = [2, 2]\n", alone).unwrap_err();
+    assert!(errors.contains("processor 2 is named twice"), "{errors}");
+    // With the other scheme the same entry is good: one word changes.
+    let text = "[port.wan]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\ncores = [1]\n[[router.blue.interface]]\nport = \"wan\"\n";
+    let host = HostFile::parse("edge.toml", text, Path::new("/conf")).unwrap();
+    let warnings = host.warnings.render_plain(host.warnings.sources());
+    assert!(
+        warnings.contains("edge.toml:5: warning: `cores` is without effect in the scheme shared"),
+        "{warnings}"
+    );
 }

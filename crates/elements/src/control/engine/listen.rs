@@ -141,6 +141,9 @@ impl Address {
                 };
                 (listener.local_addr()?.port().to_string(), Listener::Tcp(listener), None)
             }
+            Self::Unix { path, .. } if let Some(listener) = runtime::inherited(path) => {
+                (path.display().to_string(), Listener::Unix(listener), None)
+            }
             Self::Unix { path, mode } => {
                 let (listener, place) = Place::bind(path, *mode)?;
                 (path.display().to_string(), Listener::Unix(listener), Some(Mutex::new(place)))

@@ -1,0 +1,689 @@
+//! Routers in processes of their own (the scheme `direct`), as the host sees them.
+
+use crate::cgroup::{self, Allowance, Groups};
+use crate::child::{Answer, Order, Word};
+use crate::cleaner::{Cleaner, Remains, remove_socket};
+use crate::confine::isolate;
+use crate::file::{HostFile, Owner, VirtualRouter};
+use crate::setup::give_to_owner;
+use lang::Source;
+use locks::IgnorePoison;
+use nix::unistd::User;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+use vrhost::Pauses;
+
+/// How long a process may take until its router runs.
+const STARTING: Duration = Duration::from_secs(30);
+/// How often a process is asked for its state, and how long it may take to answer.
+const PULSE: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end when it is asked to; then it is killed.
+const ENDING: Duration = Duration::from_millis(150);
+/// How long a killed process may take.
+const KILLED: Duration = Duration::from_secs(2);
+/// How long `status` waits for a process.
+pub(crate) const ANSWERING: Duration = Duration::from_millis(300);
+/// The longest answer of a process, in bytes.
+const LONGEST: u64 = 1 << 20;
+/// Who the process becomes if its router has no owner, or root.
+const NOBODY: &str = "nobody";
+
+/// What becomes of the options of `valiant vr run`.
+#[derive(Clone, Debug)]
+pub(crate) struct ChildOptions {
+    pub(crate) memory_mb: Option<usize>,
+    pub(crate) hugepages: bool,
+    pub(crate) eal: Option<String>,
+    /// Options of the log, as words of the command line.
+    pub(crate) log: Vec<String>,
+}
+
+/// A router that is to have a process.
+#[derive(Clone, Debug)]
+pub(crate) struct DirectSetup {
+    router: VirtualRouter,
+    order: Order,
+    allowance: Allowance,
+    socket: PathBuf,
+    /// The indices of its ports.
+    pub(crate) ports: BTreeSet<usize>,
+    /// All that a running process cannot change.
+    fixed: String,
+}
+
+impl DirectSetup {
+    pub(crate) fn new(
+        file: &HostFile,
+        router: &VirtualRouter,
+        program: &Source,
+        options: &ChildOptions,
+    ) -> Self {
+        let user = match &router.owner {
+            // A process of root with no capability is still the owner of root's files.
+            Some(Owner::User(name))
+                if User::from_name(name).is_ok_and(|user| user.is_some_and(|u| !u.uid.is_root())) =>
+            {
+                name.clone()
+            }
+            _ => NOBODY.to_owned(),
+        };
+        let allowance = Allowance {
+            cores: file.processors_of(router),
+            share: router.share,
+            memory_bytes: router.limits.memory_bytes,
+        };
+        let ports: BTreeSet<usize> =
+            router.interfaces.iter().filter_map(|interface| interface.port).collect();
+        let interfaces = router.interfaces.iter().enumerate().map(|(number, i)| {
+            let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
+            let id = crate::file::InterfaceId { router: at, interface: number };
+            let port = i.port.and_then(|port| file.ports.get(port));
+            let is_default = port.is_some_and(|port| port.default == Some(id));
+            format!(
+                "{:?}",
+                (
+                    &i.name,
+                    i.port,
+                    port.map(|port| port.device.to_string()),
+                    i.tag,
+                    i.mac,
+                    is_default,
+                    file.peer(id)
+                )
+            )
+        });
+        let interfaces: Vec<String> = interfaces.collect();
+        let fixed = format!(
+            "{:?}",
+            (
+                &allowance,
+                &user,
+                &router.owner,
+                router.limits.queue,
+                router.defines(),
+                &router.program,
+                interfaces
+            )
+        );
+        let order = Order {
+            file: (file.sources.name(0).to_owned(), file.sources.text(0).to_string(), file.dir.clone()),
+            router: router.name.clone(),
+            program: (program.name.clone(), program.text.to_string()),
+            user,
+            memory_mb: options.memory_mb,
+            hugepages: options.hugepages,
+            eal: options.eal.clone(),
+        };
+        let socket = file.socket(router);
+        Self { router: router.clone(), order, allowance, socket, ports, fixed }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.router.name
+    }
+}
+
+/// What a process has done.
+enum Event {
+    Started(UnixStream, Arc<Mutex<Child>>, u32, Vec<String>),
+    Said(Answer),
+    /// It has ended: how.
+    Gone(String),
+}
+
+enum State {
+    Starting,
+    Running,
+    /// It has failed and starts again.
+    Waiting(Instant),
+    /// Its program has ended by itself.
+    Ended,
+}
+
+struct Process {
+    id: u32,
+    socket: UnixStream,
+    process: Arc<Mutex<Child>>,
+}
+
+struct Direct {
+    setup: DirectSetup,
+    file: HostFile,
+    state: State,
+    process: Option<Process>,
+    /// Ends when the process has ended and has been collected.
+    keeper: Option<JoinHandle<()>>,
+    /// Tells the process from the former ones of this router.
+    number: u64,
+    /// Whether it has ever run.
+    has_run: bool,
+    pauses: Pauses,
+    failures: u32,
+    since: Instant,
+    asked: Option<Instant>,
+    status: Value,
+    status_at: Instant,
+    /// Cycles and received and sent packets of processes that have ended.
+    cycles: u64,
+    /// What is wrong, as the process has said.
+    told: Option<String>,
+    program_asked: bool,
+    outcome: Option<Result<bool, String>>,
+}
+
+/// All routers in processes of their own.
+pub(crate) struct Directs {
+    all: BTreeMap<String, Direct>,
+    events: Receiver<(String, u64, Event)>,
+    sender: Sender<(String, u64, Event)>,
+    ring: Arc<dyn Fn() + Send + Sync>,
+    next: u64,
+    name: String,
+    options: ChildOptions,
+    groups: Option<Groups>,
+    cleaner: Option<Cleaner>,
+    /// Warnings that were given already.
+    warned: BTreeSet<String>,
+    /// The share of all routers in the common process.
+    shared: u32,
+    /// Sockets of the common process, for the cleaner.
+    sockets: Vec<PathBuf>,
+}
+
+impl Directs {
+    pub(crate) fn new(host: &str, options: ChildOptions, ring: impl Fn() + Send + Sync + 'static) -> Self {
+        let (sender, events) = channel();
+        Self {
+            all: BTreeMap::new(),
+            events,
+            sender,
+            ring: Arc::new(ring),
+            next: 0,
+            name: format!("valiant-{host}-{}", std::process::id()),
+            options,
+            groups: None,
+            cleaner: None,
+            warned: BTreeSet::new(),
+            shared: 0,
+            sockets: Vec::new(),
+        }
+    }
+
+    pub(crate) fn options(&self) -> &ChildOptions {
+        &self.options
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all.keys().cloned().collect()
+    }
+
+    /// The router with this port.
+    pub(crate) fn user_of(&self, port: usize) -> Option<&str> {
+        self.all.values().find(|direct| direct.setup.ports.contains(&port)).map(|direct| direct.setup.name())
+    }
+
+    fn warn(&mut self, text: String) {
+        if !self.warned.contains(&text) {
+            warn!(target: "vr", "{text}");
+            self.warned.insert(text);
+        }
+    }
+
+    /// What there is of routers in the common process: the sum of their shares, their sockets.
+    pub(crate) fn beside(&mut self, shared: u32, sockets: Vec<PathBuf>) {
+        (self.shared, self.sockets) = (shared, sockets);
+        self.settle();
+    }
+
+    /// Weights and what is to be cleaned up follow the routers that there are.
+    fn settle(&mut self) {
+        let direct: u32 = self.all.values().map(|direct| direct.setup.router.share).sum();
+        let mut remains = Remains { groups: Vec::new(), sockets: self.sockets.clone() };
+        if let Some(groups) = &self.groups {
+            groups.weigh(direct, self.shared);
+            remains.groups = groups.directories(self.all.keys().map(String::as_str));
+        }
+        remains.sockets.extend(self.all.values().map(|direct| direct.setup.socket.clone()));
+        if let Some(cleaner) = &mut self.cleaner {
+            cleaner.tell(remains);
+        }
+    }
+
+    /// Starts a process for a router. Whether that works is seen later: see [`Directs::busy`].
+    pub(crate) fn add(&mut self, file: &HostFile, setup: DirectSetup) {
+        if self.cleaner.is_none() {
+            let started = std::env::current_exe().and_then(|program| Cleaner::start(&program));
+            match started {
+                Ok(cleaner) => self.cleaner = Some(cleaner),
+                Err(e) => {
+                    self.warn(format!("nothing is cleaned up if this host is killed: {}", launch::reason(&e)))
+                }
+            }
+        }
+        if self.groups.is_none() {
+            let groups = Groups::find(&self.name);
+            groups.lacks.iter().for_each(|lack| self.warn(lack.clone()));
+            self.groups = Some(groups);
+        }
+        let name = setup.name().to_owned();
+        let now = Instant::now();
+        let direct = Direct {
+            setup,
+            file: file.clone(),
+            state: State::Starting,
+            process: None,
+            keeper: None,
+            number: 0,
+            has_run: false,
+            pauses: Pauses::default(),
+            failures: 0,
+            since: now,
+            asked: None,
+            status: Value::Null,
+            status_at: now,
+            cycles: 0,
+            told: None,
+            program_asked: false,
+            outcome: None,
+        };
+        self.all.insert(name.clone(), direct);
+        self.settle();
+        self.start(&name);
+    }
+
+    fn start(&mut self, name: &str) {
+        let Some(direct) = self.all.get_mut(name) else { return };
+        self.next += 1;
+        direct.number = self.next;
+        (direct.state, direct.since) = (State::Starting, Instant::now());
+        (direct.told, direct.asked, direct.program_asked) = (None, None, false);
+        let made = self.groups.as_ref().map(|groups| groups.make(name, &direct.setup.allowance));
+        let (groups, failed) = made.unwrap_or_default();
+        let order = serde_json::to_string(&direct.setup.order).unwrap_or_default();
+        let (number, sender, ring) = (self.next, self.sender.clone(), Arc::clone(&self.ring));
+        let (router, log) = (name.to_owned(), self.options.log.clone());
+        let tell = move |event: Event| {
+            // Nobody listens when the host ends.
+            let _ = sender.send((router.clone(), number, event));
+            ring();
+        };
+        // The thread lives as long as the process, which ends with the thread that has started it.
+        let keeper = std::thread::Builder::new().name("valiant-direct".to_owned());
+        match keeper.spawn(move || keep(&order, &log, &groups, &tell)) {
+            Ok(keeper) => direct.keeper = Some(keeper),
+            Err(e) => {
+                let how = format!("no thread: {}", launch::reason(&e));
+                let _ = self.sender.send((name.to_owned(), number, Event::Gone(how)));
+            }
+        }
+        failed.into_iter().for_each(|text| self.warn(format!("router {name}: {text}")));
+    }
+
+    /// What has happened since the last call. Returns the routers that have failed at their first start, with
+    /// the reason; they are gone.
+    pub(crate) fn turn(&mut self) -> Vec<(String, String)> {
+        let now = Instant::now();
+        let mut lost = Vec::new();
+        while let Ok((name, number, event)) = self.events.try_recv() {
+            let Some(direct) = self.all.get_mut(&name).filter(|direct| direct.number == number) else {
+                // Of a router that was removed meanwhile nothing stays.
+                if let Event::Started(_, process, ..) = event {
+                    let _ = process.lock().ignore_poison().kill();
+                }
+                continue;
+            };
+            match event {
+                Event::Started(socket, process, id, failed) => {
+                    direct.process = Some(Process { id, socket, process });
+                    failed
+                        .into_iter()
+                        .for_each(|text| self.warn(format!("routers with the scheme direct: {text}")));
+                }
+                Event::Said(answer) => direct.hear(answer, now),
+                Event::Gone(how) => {
+                    if let Some(reason) = self.gone(&name, &how, now) {
+                        lost.push((name, reason));
+                    }
+                }
+            }
+        }
+        let mut due = Vec::new();
+        for (name, direct) in &mut self.all {
+            let silent = direct.asked.is_some_and(|asked| now.duration_since(asked) > SILENCE);
+            match direct.state {
+                State::Waiting(at) if at <= now => due.push(name.clone()),
+                State::Starting if now.duration_since(direct.since) > STARTING => {
+                    direct.kill("it takes too long to start");
+                }
+                State::Running if silent => direct.kill("it does not answer"),
+                State::Running if direct.asked.is_none() && now.duration_since(direct.status_at) > PULSE => {
+                    direct.ask_status();
+                }
+                _ => {}
+            }
+        }
+        due.iter().for_each(|name| self.start(name));
+        lost
+    }
+
+    /// The process of a router has ended. Returns why, if the router is gone with it.
+    fn gone(&mut self, name: &str, how: &str, now: Instant) -> Option<String> {
+        let memory = self.groups.as_ref().is_some_and(|groups| groups.out_of_memory(name));
+        let direct = self.all.get_mut(name)?;
+        direct.process = None;
+        direct.keeper.take().into_iter().for_each(|keeper| drop(keeper.join()));
+        direct.cycles += direct.status["cycles"].as_u64().unwrap_or(0);
+        direct.status = Value::Null;
+        if let Some(groups) = &self.groups {
+            groups.remove(name);
+        }
+        remove_socket(&direct.setup.socket);
+        if matches!(direct.state, State::Ended) {
+            info!(target: "vr", "router '{name}' has ended");
+            return None;
+        }
+        let mut how = direct.told.take().unwrap_or_else(|| how.to_owned());
+        if memory && let Some(limit) = direct.setup.allowance.memory_bytes {
+            how = format!("it has needed more than its limit of {} MB of memory", limit / 1_000_000);
+        }
+        if direct.program_asked {
+            direct.program_asked = false;
+            direct.outcome = Some(Err(how.clone()));
+        }
+        if !direct.has_run {
+            self.all.remove(name);
+            self.settle();
+            return Some(how);
+        }
+        direct.failures += 1;
+        let pause = direct.pauses.next(direct.since.elapsed());
+        direct.state = State::Waiting(now + pause);
+        error!(target: "vr", "router '{name}' has failed: {how}; it starts again in {} ms", pause.as_millis());
+        None
+    }
+
+    /// Whether it is not yet clear whether a router runs, or whether its program could be changed.
+    pub(crate) fn busy(&self, name: &str) -> bool {
+        self.all.get(name).is_some_and(|direct| {
+            direct.program_asked || (matches!(direct.state, State::Starting) && !direct.has_run)
+        })
+    }
+
+    /// Asks all processes for their state.
+    pub(crate) fn ask_status(&mut self) {
+        self.all
+            .values_mut()
+            .filter(|direct| matches!(direct.state, State::Running))
+            .for_each(Direct::ask_status);
+    }
+
+    /// Whether a process has not said its state yet.
+    pub(crate) fn asked(&self) -> bool {
+        self.all.values().any(|direct| direct.asked.is_some())
+    }
+
+    /// Whether a router that is there differs from `setup` in its program at most; `None`: it is not there.
+    pub(crate) fn only_program_differs(&self, setup: &DirectSetup) -> Option<bool> {
+        Some(self.all.get(setup.name())?.setup.fixed == setup.fixed)
+    }
+
+    /// Gives a router another program. Returns whether it differs.
+    pub(crate) fn change_program(&mut self, file: &HostFile, setup: DirectSetup) -> bool {
+        let Some(direct) = self.all.get_mut(setup.name()) else { return false };
+        let differs = direct.setup.order.program.1 != setup.order.program.1;
+        let (name, text) = setup.order.program.clone();
+        (direct.setup, direct.file) = (setup, file.clone());
+        if differs && matches!(direct.state, State::Running) {
+            direct.program_asked = true;
+            direct.outcome = None;
+            direct.say(&Word::Program(name, text));
+        }
+        differs
+    }
+
+    /// What became of a change of its program.
+    pub(crate) fn outcome(&mut self, name: &str) -> Option<Result<bool, String>> {
+        self.all.get_mut(name)?.outcome.take()
+    }
+
+    /// Ends routers and waits until their processes have ended. Returns those that were there.
+    pub(crate) fn remove(&mut self, names: &[String]) -> Vec<String> {
+        // What is just being started has to be known to be ended.
+        let began = Instant::now();
+        let unknown = |direct: &Direct| direct.process.is_none() && direct.keeper.is_some();
+        while names.iter().any(|name| self.all.get(name).is_some_and(unknown)) && began.elapsed() < KILLED {
+            self.turn();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut ending: Vec<(String, Direct)> = Vec::new();
+        for name in names {
+            if let Some(mut direct) = self.all.remove(name) {
+                direct.say(&Word::End);
+                ending.push((name.clone(), direct));
+            }
+        }
+        let began = Instant::now();
+        for (name, direct) in &mut ending {
+            let Some(keeper) = direct.keeper.take() else { continue };
+            while !keeper.is_finished() && began.elapsed() < ENDING + KILLED {
+                if began.elapsed() > ENDING {
+                    direct.kill_now();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if keeper.is_finished() {
+                let _ = keeper.join();
+            } else {
+                warn!(target: "vr", "router '{name}': its process does not end");
+            }
+            if let Some(groups) = &self.groups {
+                groups.remove(name);
+            }
+            remove_socket(&direct.setup.socket);
+        }
+        self.settle();
+        ending.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The routers for `valiant vr status`.
+    pub(crate) fn status(&self) -> Vec<Value> {
+        self.all.values().map(Direct::value).collect()
+    }
+
+    /// Their ports.
+    pub(crate) fn ports(&self) -> Vec<Value> {
+        let ports = self.all.values().filter_map(|direct| direct.status["ports"].as_array().cloned());
+        ports.flatten().collect()
+    }
+}
+
+impl Drop for Directs {
+    fn drop(&mut self) {
+        let names = self.names();
+        self.remove(&names);
+    }
+}
+
+impl Direct {
+    fn hear(&mut self, answer: Answer, now: Instant) {
+        let name = self.setup.name();
+        match answer {
+            Answer::Ready(kept) => {
+                give_to_owner(&self.file, &self.setup.router);
+                let id = self.process.as_ref().map_or(0, |process| process.id);
+                let took = now.duration_since(self.since).as_millis();
+                let again = if self.has_run { "again " } else { "" };
+                info!(target: "vr", "router '{name}' runs {again}in process {id}: {kept} ({took} ms)");
+                (self.state, self.has_run, self.status_at) = (State::Running, true, now);
+                self.since = now;
+                self.ask_status();
+            }
+            Answer::Status(status) => (self.status, self.status_at, self.asked) = (status, now, None),
+            Answer::Program(outcome) => {
+                self.program_asked = false;
+                self.outcome = Some(outcome);
+            }
+            Answer::Ended => self.state = State::Ended,
+            Answer::Failed(reason) => self.told = Some(reason),
+        }
+    }
+
+    fn ask_status(&mut self) {
+        self.asked.get_or_insert_with(Instant::now);
+        self.say(&Word::Status);
+    }
+
+    fn say(&mut self, word: &Word) {
+        let Some(process) = &self.process else { return };
+        let line = serde_json::to_string(word).unwrap_or_default();
+        let kind = writeln!(&process.socket, "{line}").err().map(|e| e.kind());
+        if matches!(kind, Some(io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)) {
+            self.kill("it does not listen");
+        }
+    }
+
+    fn kill_now(&self) {
+        if let Some(process) = &self.process {
+            // It may just have ended.
+            let _ = process.process.lock().ignore_poison().kill();
+        }
+    }
+
+    fn kill(&mut self, why: &str) {
+        self.told.get_or_insert_with(|| format!("{why}, and was killed"));
+        self.kill_now();
+    }
+
+    fn value(&self) -> Value {
+        let file = &self.file;
+        let id = self.process.as_ref().map(|process| process.id);
+        let interfaces = match self.status["interfaces"].as_array() {
+            Some(known) => known.clone(),
+            None => (self.setup.router.interfaces.iter())
+                .map(|i| {
+                    json!({"name": i.name, "received": 0, "received_bytes": 0, "sent": 0, "sent_bytes": 0,
+                    "lost_queue_full": 0, "not_sent": 0})
+                })
+                .collect(),
+        };
+        json!({
+            "name": self.setup.name(),
+            "running": matches!(self.state, State::Running),
+            "ended": matches!(self.state, State::Ended),
+            "failures": self.failures,
+            "scheme": self.setup.router.scheme.to_string(),
+            "share": self.setup.router.share,
+            "cycles": self.cycles + self.status["cycles"].as_u64().unwrap_or(0),
+            "process": id,
+            "processor_seconds": id.and_then(processor_seconds),
+            "socket": file.socket(&self.setup.router),
+            "interfaces": interfaces,
+        })
+    }
+}
+
+/// The processor time of a process.
+fn processor_seconds(process: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Behind the name, which may have any characters, utime and stime are the 12th and 13th
+    // (proc_pid_stat(5)).
+    let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    // The unit is 1/100 of a second wherever Linux shows it to programs.
+    Some(ticks / 100.0)
+}
+
+/// Starts the process of a router, passes on what it says, and collects it when it has ended.
+fn keep(order: &str, log: &[String], groups: &[PathBuf], tell: &dyn Fn(Event)) {
+    let mut failed = isolate();
+    let started = spawn(order, log, groups, &mut failed);
+    let (ours, process) = match started {
+        Ok(started) => started,
+        Err(e) => return tell(Event::Gone(format!("its process does not start: {}", launch::reason(&e)))),
+    };
+    let (id, process) = (process.id(), Arc::new(Mutex::new(process)));
+    match ours.try_clone() {
+        Ok(socket) => tell(Event::Started(socket, Arc::clone(&process), id, failed)),
+        Err(_) => drop(process.lock().ignore_poison().kill()),
+    }
+    let mut lines = BufReader::new(ours);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        match (&mut lines).take(LONGEST).read_line(&mut line) {
+            Ok(1..) => {}
+            _ => break,
+        }
+        match serde_json::from_str(&line) {
+            Ok(answer) => tell(Event::Said(answer)),
+            // Whatever runs there is not what was started.
+            Err(_) => drop(process.lock().ignore_poison().kill()),
+        }
+    }
+    // It closes the socket when it ends.
+    let began = Instant::now();
+    loop {
+        let mut process = process.lock().ignore_poison();
+        match process.try_wait() {
+            Ok(Some(status)) => return tell(Event::Gone(how(status))),
+            Ok(None) if began.elapsed() > SILENCE => drop(process.kill()),
+            Ok(None) => {}
+            Err(e) => return tell(Event::Gone(launch::reason(&e))),
+        }
+        drop(process);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn spawn(
+    order: &str,
+    log: &[String],
+    groups: &[PathBuf],
+    failed: &mut Vec<String>,
+) -> io::Result<(UnixStream, Child)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_write_timeout(Some(SILENCE))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg0("valiant").arg("vr").args(log).arg("run-router").stdin(Stdio::from(OwnedFd::from(theirs)));
+    // A signal from the terminal is for the host.
+    let mut process = command.process_group(0).spawn()?;
+    // The process holds the only other end.
+    drop(command);
+    // It waits for the order, so that nothing that it does is outside of its groups.
+    let entered = cgroup::enter(groups, process.id());
+    failed.extend(entered.err().map(|e| format!("not in its control groups: {}", launch::reason(&e))));
+    if let Err(e) = writeln!(&ours, "{order}") {
+        let _ = process.kill();
+        let _ = process.wait();
+        return Err(e);
+    }
+    // From here on a process that does not read does not hold up the host.
+    ours.set_write_timeout(Some(ENDING))?;
+    Ok((ours, process))
+}
+
+/// How a process has ended, in words.
+fn how(status: std::process::ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("its process has ended with status {code}"),
+        (_, Some(signal)) => {
+            let name =
+                nix::sys::signal::Signal::try_from(signal).map_or("", nix::sys::signal::Signal::as_str);
+            format!("its process was ended by signal {signal} {name}").trim_end().to_owned()
+        }
+        _ => "its process has ended".to_owned(),
+    }
+}

@@ -1,0 +1,159 @@
+//! From the host file to what runs: a router's program with its variables and interfaces.
+
+use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
+use crate::program::load_options;
+use lang::{Diagnostics, Source};
+use launch::Failure;
+use nix::unistd::{Group, User};
+use runtime::Registry;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
+
+/// What runs so far: the schemes `shared` and `direct` with the ways `software` and `software-queued`.
+pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
+    let mut diags = Diagnostics::new();
+    diags.set_sources(file.sources.clone());
+    if router.scheme == Scheme::Hybrid {
+        let text = format!("the scheme {} does not run yet: use \"shared\" or \"direct\"", router.scheme);
+        diags.error(router.scheme_span.unwrap_or(router.span), text);
+    }
+    for interface in &router.interfaces {
+        if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
+            diags.error(
+                interface.span,
+                format!("{} does not run yet: use a VLAN or an address", interface.tag),
+            );
+        }
+        let Some(port) = interface.port.and_then(|port| file.ports.get(port)) else { continue };
+        if port.sharing == Sharing::Hardware {
+            diags.error(port.span, "the sharing \"hardware\" does not run yet: use \"software\"");
+        }
+    }
+    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
+}
+
+/// The limits of a router that have no effect so far.
+pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
+    let works = |name: &str| name == "queue" || (name == "memory" && router.scheme == Scheme::Direct);
+    router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()
+}
+
+/// All ports of a file; those are open of which `open` says so.
+pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSetup> {
+    let port = |(number, port): (usize, &crate::file::HostPort)| PortSetup {
+        name: port.name.clone(),
+        spec: port.device.clone(),
+        mtu: None,
+        open: open(number),
+    };
+    file.ports.iter().enumerate().map(port).collect()
+}
+
+/// Everything that is needed to run a router.
+pub(crate) fn router_setup(
+    registry: &Arc<Registry>,
+    file: &HostFile,
+    router: &VirtualRouter,
+    program: Source,
+) -> RouterSetup {
+    let socket = lang::quote(&file.socket(router).display().to_string());
+    let control = format!("valiant_vr@@ControlSocket :: ControlSocket(unix, {socket});\n");
+    let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
+    let interfaces = router.interfaces.iter().enumerate().map(|(number, interface)| {
+        let id = InterfaceId { router: at, interface: number };
+        let port = interface.port.and_then(|port| file.ports.get(port));
+        InterfaceSetup {
+            name: interface.name.clone(),
+            below: connection(file, id),
+            mac: interface.mac,
+            default: port.is_some_and(|port| port.default == Some(id)),
+        }
+    });
+    RouterSetup {
+        name: router.name.clone(),
+        sources: vec![program, Source::new("control socket", control)],
+        load: load_options(router),
+        registry: Arc::clone(registry),
+        share: router.share,
+        queue: router.limits.queue.and_then(|queue| usize::try_from(queue).ok()),
+        interfaces: interfaces.collect(),
+    }
+}
+
+/// What is below an interface.
+fn connection(file: &HostFile, id: InterfaceId) -> Connection {
+    let Some(interface) = file.interface(id) else { return Connection::Nothing };
+    let tag = match interface.tag {
+        Tag::Vlan(id) => demux::Tag::Vlan(id),
+        Tag::Qinq(outer, inner) => demux::Tag::Qinq(outer, inner),
+        Tag::Mpls(label) => demux::Tag::Mpls(label),
+        Tag::Vni(vni) => demux::Tag::Vni(vni),
+        Tag::Mac | Tag::Whole | Tag::Queue(_) => demux::Tag::None,
+    };
+    match (interface.port, interface.link) {
+        (Some(port), _) if interface.tag == Tag::Whole => Connection::WholePort(port),
+        (Some(port), _) => Connection::Port(port, tag),
+        (None, Some(link)) => {
+            let end = file.links.get(link).map_or(0, |known| usize::from(known.ends[1] == id));
+            Connection::Link(link as u32, end)
+        }
+        (None, None) => Connection::Nothing,
+    }
+}
+
+/// The control socket of a router belongs to its owner.
+pub(crate) fn give_to_owner(file: &HostFile, router: &VirtualRouter) {
+    let socket = file.socket(router);
+    let (user, group, mode) = match &router.owner {
+        None => (None, None, 0o600),
+        Some(Owner::User(name)) => {
+            (User::from_name(name).ok().flatten().map(|user| user.uid.as_raw()), None, 0o600)
+        }
+        Some(Owner::Group(name)) => {
+            (None, Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw()), 0o660)
+        }
+    };
+    let given = std::os::unix::fs::chown(&socket, user, group)
+        .and_then(|()| std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode)));
+    if let Err(e) = given {
+        tracing::warn!(target: "vr", "{}: {}", socket.display(), launch::reason(&e));
+    }
+}
+
+/// What `valiant vr status` shows of the interfaces of a router.
+pub(crate) fn interfaces_value(interfaces: &[vrhost::InterfaceStatus]) -> serde_json::Value {
+    let one = |interface: &vrhost::InterfaceStatus| {
+        serde_json::json!({
+            "name": interface.name,
+            "received": interface.stats.rx_packets,
+            "received_bytes": interface.stats.rx_bytes,
+            "sent": interface.stats.tx_packets,
+            "sent_bytes": interface.stats.tx_bytes,
+            "lost_queue_full": interface.stats.rx_missed,
+            "not_sent": interface.stats.tx_errors,
+        })
+    };
+    interfaces.iter().map(one).collect()
+}
+
+/// What it shows of the open ports.
+pub(crate) fn ports_value(host: &vrhost::Host) -> Vec<serde_json::Value> {
+    let one = |(name, port): (&str, &Arc<dpdk::Port>)| {
+        let stats = port.stats();
+        let counts = host.undelivered(name).unwrap_or_default();
+        serde_json::json!({
+            "name": name,
+            "device": port.name(),
+            "received": stats.rx_packets,
+            "sent": stats.tx_packets,
+            "missed": stats.rx_missed,
+            "nobody_has_the_tag": counts.nobody_tag,
+            "nobody_has_the_address": counts.nobody_address,
+            "malformed": counts.malformed,
+            "copies_not_made": counts.no_buffer + counts.too_many_copies,
+            "lost_transmit_queue_full": host.lost_at_port(name),
+        })
+    };
+    host.ports().map(one).collect()
+}
