@@ -515,7 +515,6 @@ fn jumbo_frames_through_af_packet() {
     let port = open(&spec("va"), &PortConfig { promisc: true, ..needs(1, 1) }).unwrap();
     eprintln!("{}", port.choice());
     assert_eq!((port.kind(), port.mtu()), (PortKind::AfPacket, 9000));
-    assert!(port.choice().contains("its MTU is 9000"), "{}", port.choice());
     let mut rx = port.rx_queue(0).unwrap();
     let mut batch = Batch::new();
     UdpSocket::bind("10.7.0.1:0").unwrap().send_to(&[7; 8900], "10.7.0.2:9").unwrap();
