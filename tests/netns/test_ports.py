@@ -128,7 +128,9 @@ def two_queues_of_one_interface_carry_traffic(lab: Lab) -> None:
 def one_queue_feeds_two_workers_and_each_flow_keeps_its_order(lab: Lab) -> None:
     middle, left, right = pair(lab)
     conf = lab.dir / "spread.click"
-    conf.write_text("in :: FromDevice(eth0) -> out :: ToDevice(eth1); back :: FromDevice(eth1) -> ToDevice(eth0);\n")
+    # AF_PACKET would have a queue for each worker.
+    conf.write_text("in :: FromDevice(eth0, METHOD AF_XDP) -> out :: ToDevice(eth1, METHOD AF_XDP);\n"
+                    "back :: FromDevice(eth1, METHOD AF_XDP) -> ToDevice(eth0, METHOD AF_XDP);\n")
     router = Router(lab, middle, conf, "-j", "2")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
     lanes = router.read("in.lanes")
