@@ -15,8 +15,8 @@
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
 //! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
-//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue, the
-//!    machine's names of ports and addresses.
+//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
+//!    the machine's names of ports and addresses.
 //! 2. `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`: errors of the operating system
 //!    in words; what workers and the control thread share: calls of handlers and their errors, requests,
 //!    samples, state under an element's name; a router as control tasks see it; sockets that were opened for
