@@ -39,7 +39,9 @@ DEFAULT_BURST, CACHE = 32, ["--mbcache=512"]
 QUIET, LOOK = 0.05, 0.5
 # Seconds until a forwarder runs at a steady rate: after its start, and after it was continued.
 SETTLE, SETTLE_AGAIN = 0.3, 0.02
-PEER_COMMAND = "dpdk-testpmd --forward-mode=io --burst=32"
+# Another build of it may be named, as DPDK's own build makes it: with static libraries, for this processor.
+TESTPMD = os.environ.get("TESTPMD", "dpdk-testpmd")
+PEER_COMMAND = f"{TESTPMD} --forward-mode=io --burst=32"
 
 
 class Failed(Exception):
@@ -157,7 +159,7 @@ class Testpmd:
         self.where = where
         self.log = pathlib.Path(where.directory) / f"testpmd-{where.number()}.log"
         prefix = self.log.stem
-        command = ["dpdk-testpmd", *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
+        command = [TESTPMD, *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
                    "--forward-mode=io", f"--burst={burst}", *CACHE[:burst > DEFAULT_BURST], "--total-num-mbufs=131072",
                    "--stats-period=600"]
         with open(self.log, "w") as file:

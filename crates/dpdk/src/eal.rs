@@ -2,11 +2,12 @@
 //!
 //! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK
 //! measures the clock, unless CPUID leaf 0x15 or `/dev/cpu/0/msr` tells its frequency (in virtual machines
-//! neither does); 35 to 45 ms load the 128 driver libraries: a DPDK of shared libraries loads all of its
-//! directory whatever the arguments are, one by one, for drivers register themselves in lists without locks;
-//! 7 ms look for each of 128 processors on each of 32 NUMA nodes; about 20 ms go to each GB of 4 KB pages
-//! promised by `-m` (one record per page); the rest is a few ms. The pages of the first pool take 20 to 40 ms
-//! more, but are made during the sleep (`prefault`).
+//! neither does); 35 to 45 ms load the 128 driver libraries in an unoptimized build: a DPDK of shared
+//! libraries loads all of its directory whatever the arguments are, one by one, for drivers register
+//! themselves in lists without locks (optimized builds have the drivers in the binary); 7 ms look for each of
+//! 128 processors on each of 32 NUMA nodes; about 20 ms go to each GB of 4 KB pages promised by `-m` (one
+//! record per page); the rest is a few ms. The pages of the first pool take 20 to 40 ms more, but are made
+//! during the sleep (`prefault`).
 
 use std::ffi::{CString, c_char, c_int};
 use std::fs;

@@ -20,7 +20,7 @@ pub use crate::topology::Core;
 pub struct Machine {
     /// The DPDK that this was built against.
     pub dpdk_version: String,
-    /// Where its drivers are; `None` when they were not found.
+    /// Where its drivers are; `None` when they are in this binary, or were not found.
     pub driver_directory: Option<PathBuf>,
     /// Its network drivers, by the names that devargs begin with (`net_af_xdp`).
     pub drivers: Vec<String>,
@@ -157,15 +157,17 @@ pub struct Finding {
 impl Machine {
     /// Examines this machine, as this process sees it.
     pub fn probe() -> Machine {
-        let driver_directory = driver_directory();
-        let drivers = driver_directory.as_deref().map(drivers_in).unwrap_or_default();
+        let linked: Vec<String> = dpdk_sys::LINKED_DRIVERS.split_whitespace().map(str::to_owned).collect();
+        let driver_directory = if linked.is_empty() { driver_directory() } else { None };
+        let all = driver_directory.as_deref().map_or(linked, drivers_in);
+        let drivers: Vec<_> = all.iter().filter(|name| name.starts_with("net_")).cloned().collect();
         let rights = Rights::probe();
         let af_xdp_missing = af_xdp_problem(&drivers, rights);
         let interfaces =
             interfaces().into_iter().map(|interface| port_of(interface, &af_xdp_missing, rights)).collect();
         let mut machine = Machine {
             dpdk_version: dpdk_version(),
-            driver_directory: driver_directory.clone(),
+            driver_directory,
             drivers,
             kernel: text("/proc/sys/kernel/osrelease"),
             cpu_model: cpu_model(),
@@ -179,7 +181,7 @@ impl Machine {
             iommu_groups: count("/sys/kernel/iommu_groups"),
             interfaces,
             pci: pci_devices(),
-            crypto: driver_directory.as_deref().map(crypto_in).unwrap_or_default(),
+            crypto: crypto_in(&all),
             findings: Vec::new(),
         };
         machine.findings = machine.judge();
@@ -408,36 +410,30 @@ fn driver_directory() -> Option<PathBuf> {
     directories.max()
 }
 
+/// The drivers of ports and crypto devices, as `net_null`.
 fn drivers_in(directory: &Path) -> Vec<String> {
     let mut drivers: Vec<String> = (names_in(directory).iter())
-        .filter_map(|name| name.strip_prefix("librte_net_"))
-        .filter_map(|name| Some(format!("net_{}", name.split_once(".so")?.0)))
+        .filter_map(|name| Some(name.strip_prefix("librte_")?.split_once(".so")?.0.to_owned()))
+        .filter(|name| name.starts_with("net_") || name.starts_with("crypto_"))
         .collect();
     drivers.dedup();
     drivers
 }
 
 /// The drivers in software, and those of hardware that are installed.
-fn crypto_in(directory: &Path) -> Vec<Crypto> {
-    let libraries = names_in(directory);
-    let has =
-        |library: &str| libraries.iter().any(|name| name.starts_with(&format!("librte_crypto_{library}.so")));
+fn crypto_in(drivers: &[String]) -> Vec<Crypto> {
+    let installed: Vec<&str> = drivers.iter().filter_map(|name| name.strip_prefix("crypto_")).collect();
     let software = crypto::SOFTWARE.iter().map(|name| {
         let library = if name.starts_with("crypto_aesni") { "ipsec_mb" } else { "openssl" };
-        let installed = has(library);
+        let installed = installed.contains(&library);
         let fix =
             if installed { String::new() } else { format!("apt-get install {}", crypto::package(name)) };
         Crypto { name: (*name).to_owned(), installed, idle: false, tried: None, fix }
     });
     // Those that encrypt nothing, and the two libraries above, which have several drivers.
     let others = ["ipsec_mb", "openssl", "null", "scheduler"];
-    let mut hardware: Vec<String> = (libraries.iter())
-        .filter_map(|name| name.strip_prefix("librte_crypto_")?.split_once(".so"))
-        .map(|(library, _)| library.to_owned())
-        .filter(|library| !others.contains(&library.as_str()))
-        .collect();
-    hardware.dedup();
-    let hardware = hardware.into_iter().map(|library| Crypto {
+    let hardware = installed.iter().filter(|library| !others.contains(library));
+    let hardware = hardware.map(|library| Crypto {
         name: format!("crypto_{library}"),
         installed: true,
         idle: true,
@@ -559,7 +555,7 @@ mod tests {
         ] {
             fs::write(directory.join(name), "").unwrap();
         }
-        let found = crypto_in(&directory);
+        let found = crypto_in(&drivers_in(&directory));
         fs::remove_dir_all(&directory).unwrap();
         let known: Vec<_> =
             found.iter().map(|c| (c.name.as_str(), c.installed, c.idle, c.fix.as_str())).collect();
