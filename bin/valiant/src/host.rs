@@ -64,7 +64,9 @@ fn machine_text(m: &Machine) -> String {
         "DPDK        {}, {} drivers{}",
         m.dpdk_version,
         m.drivers.len(),
-        m.driver_directory.as_ref().map_or_else(|| " in this program".to_owned(), |d| format!(" in {}", d.display()))
+        m.driver_directory
+            .as_ref()
+            .map_or_else(|| " in this program".to_owned(), |d| format!(" in {}", d.display()))
     );
     let _ = writeln!(t, "kernel      {}", m.kernel);
     let _ = writeln!(t, "processor   {}", m.cpu_model);
