@@ -47,7 +47,7 @@ elementclass Interface {
   out :: Queue(1000) -> ToDevice($dev);
 
   host :: Policer($ROUTING, $BGP, $NEIGHBORS, $ICMP, $OTHER) -> ToHost($tap, NETNS $netns);
-  FromHost($tap, ETHER $mac, NETNS $netns) -> out;
+  linux :: FromHost($tap, ETHER $mac, NETNS $netns) -> out;
 
   kind[0] -> replies :: Tee -> host;
   replies[1] -> [1]arp :: ARPQuerier(0.0.0.0, $mac) -> out;      // LinuxRoutes sets the address

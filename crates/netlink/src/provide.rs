@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::socket::Namespace;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use nix::mount::{MsFlags, mount, umount2, MntFlags};
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -15,6 +15,7 @@ const NAMES: &str = "/run/netns";
 /// Message types and flags (linux/rtnetlink.h, linux/netlink.h).
 const DEL_LINK: u16 = 17;
 const NEW_ADDRESS: u16 = 20;
+const DEL_ADDRESS: u16 = 21;
 const REQUEST_WITH_ACK: u16 = 1 | 4;
 /// NLM_F_CREATE and NLM_F_REPLACE: no error if it is there already.
 const CREATE_OR_REPLACE: u16 = 0x400 | 0x100;
@@ -30,7 +31,10 @@ impl Namespace {
         let there = || self.enter().map(|()| work());
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, there);
-            thread.map_err(Error::Thread)?.join().map_err(|_| Error::Thread(io::Error::other("it panicked")))?
+            thread
+                .map_err(Error::Thread)?
+                .join()
+                .map_err(|_| Error::Thread(io::Error::other("it panicked")))?
         })
     }
 
@@ -97,7 +101,26 @@ impl Namespace {
     /// There is no such interface, or the kernel refuses the address.
     pub fn add_address(&self, interface: &str, address: IpAddr, length: u8) -> Result<(), Error> {
         let done = self.inside(|| Request::address(number(interface)?, address, length).send())?;
-        done.map_err(|cause| Error::Set { what: format!("the address {address}/{length} of {interface}"), cause })
+        done.map_err(|cause| Error::Set {
+            what: format!("the address {address}/{length} of {interface}"),
+            cause,
+        })
+    }
+
+    /// Takes an address from an interface.
+    ///
+    /// # Errors
+    /// It does not have it, or the kernel refuses.
+    pub fn remove_address(&self, interface: &str, address: IpAddr, length: u8) -> Result<(), Error> {
+        let done = self.inside(|| {
+            let mut request = Request::address(number(interface)?, address, length);
+            request.0[4..8].copy_from_slice(&Request::new(DEL_ADDRESS, 0, &[]).0[4..8]);
+            request.send()
+        })?;
+        done.map_err(|cause| Error::Set {
+            what: format!("the address {address}/{length} of {interface}"),
+            cause,
+        })
     }
 
     /// Removes an interface.
