@@ -139,7 +139,10 @@ fn strange(line: &str) -> FailedStep {
 /// Opens a device: in the helper if there is one, else in this process ([`create`]).
 pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), FailedStep> {
     let mut helper = HELPER.lock().ignore_poison();
-    let Some(helper) = helper.as_mut() else { return create(config) };
+    // The helper has no right to enter another network namespace; where that is needed, this process does it
+    // as long as it has the right itself.
+    let helper = helper.as_mut().filter(|_| config.namespace.is_none());
+    let Some(helper) = helper else { return create(config) };
     let (words, fd) = helper.ask(&request(config))?;
     match (&words[..], fd) {
         ([name, known], Some(fd)) => Ok((fd, name.clone(), known == "1")),
@@ -150,7 +153,7 @@ pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed
 /// Completes the settings of a device: in the helper if there is one, else in this process ([`finish`]).
 pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), FailedStep> {
     let mut helper = HELPER.lock().ignore_poison();
-    match helper.as_mut() {
+    match helper.as_mut().filter(|_| config.namespace.is_none()) {
         Some(helper) => helper.ask(&format!("settle\t{name}\n")).map(drop),
         None => finish(name, config, known),
     }

@@ -8,7 +8,7 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `claim`, `netdev`, `ingress`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
+//! 3. `claim`, `netdev`, `netns`, `ingress`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
 //!    interfaces, sockets, the rights of this process, link events.
 //! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
 //!    open.
@@ -32,6 +32,7 @@ mod log;
 mod mempool;
 mod needs;
 mod netdev;
+mod netns;
 mod open;
 mod packet;
 mod packetsocket;

@@ -9,6 +9,7 @@ use crate::buffer::{DEFAULT_DATA_ROOM, MAX_BUFFER};
 use crate::error::Error;
 use crate::helper;
 use crate::netdev::{Control, Interface, interface};
+use crate::netns;
 use crate::packet::Packet;
 use crate::tundevice::{TunConfig, TunMode};
 
@@ -44,6 +45,12 @@ pub struct TunStats {
     pub down: u64,
 }
 
+/// The interface as it is now, in its namespace.
+fn look_at(name: &str, config: &TunConfig) -> Result<Interface, Error> {
+    let looked = netns::inside(config.namespace.as_deref(), || interface(name));
+    looked.map_err(|error| Error::interface(name, "entering its network namespace", &error))?
+}
+
 impl Tun {
     /// Opens or creates the device and sets it as configured.
     pub fn open(config: &TunConfig) -> Result<Tun, Error> {
@@ -65,7 +72,7 @@ impl Tun {
             return Err(failed(("reading its headroom", invalid())));
         }
         let (fd, name, known) = helper::open(config).map_err(failed)?;
-        let interface = interface(&name)?;
+        let interface = look_at(&name, config)?;
         Ok(Tun {
             unsettled: Some((config.clone(), known)),
             fd,
@@ -83,7 +90,7 @@ impl Tun {
         let name = self.name().to_owned();
         helper::settle(&name, &config, known)
             .map_err(|(doing, error)| Error::interface(&name, doing, &error))?;
-        self.interface = interface(&name)?;
+        self.interface = look_at(&name, &config)?;
         Ok(())
     }
 

@@ -8,9 +8,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::netdev::{Control, index_of};
+use crate::netns;
 
 // linux/if_tun.h
 const TUNSETIFF: c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: c_ulong = 0x4004_54cb;
 const IFF_TUN: c_short = 0x0001;
 const IFF_TAP: c_short = 0x0002;
 const IFF_NO_PI: c_short = 0x1000;
@@ -30,6 +32,10 @@ pub enum TunMode {
 pub struct TunConfig {
     /// Its name, which may hold one `%d` for the kernel to number; empty lets the kernel name it.
     pub name: String,
+    /// The network namespace that it is in, as `ip netns` names it; none: that of this process.
+    pub namespace: Option<String>,
+    /// Whether it stays when nobody has it open any more.
+    pub persistent: bool,
     /// What its packets begin with.
     pub mode: TunMode,
     /// Its IPv4 address and prefix length.
@@ -51,6 +57,8 @@ impl TunConfig {
     pub fn new(name: &str, mode: TunMode) -> TunConfig {
         TunConfig {
             name: name.to_owned(),
+            namespace: None,
+            persistent: false,
             mode,
             address: None,
             mac: None,
@@ -62,6 +70,9 @@ impl TunConfig {
     }
 }
 
+/// What fails where a namespace cannot be entered.
+const ENTERING: &str = "entering its network namespace";
+
 /// The operation that failed, and the error.
 pub(crate) type FailedStep = (&'static str, io::Error);
 
@@ -69,6 +80,11 @@ pub(crate) type FailedStep = (&'static str, io::Error);
 /// gets its link address and its MTU here. On an error, what was being done: one of [`crate::helper`]'s
 /// `DOING`.
 pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), FailedStep> {
+    let entering = |error| (ENTERING, error);
+    netns::inside(config.namespace.as_deref(), || create_here(config)).map_err(entering)?
+}
+
+fn create_here(config: &TunConfig) -> Result<(OwnedFd, String, bool), FailedStep> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.
     let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
@@ -92,6 +108,10 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Fail
     if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) } < 0 {
         return Err(("creating it", io::Error::last_os_error()));
     }
+    // SAFETY: TUNSETPERSIST takes a number.
+    if config.persistent && unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST as _, 1 as c_ulong) } < 0 {
+        return Err(("creating it", io::Error::last_os_error()));
+    }
     let name: String =
         request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte as u8)).collect();
 
@@ -103,6 +123,11 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Fail
 
 /// Applies the settings that [`create`] has left.
 pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), FailedStep> {
+    let entering = |error| (ENTERING, error);
+    netns::inside(config.namespace.as_deref(), || finish_here(name, config, known)).map_err(entering)?
+}
+
+fn finish_here(name: &str, config: &TunConfig, known: bool) -> Result<(), FailedStep> {
     if known {
         dress(name, config)?;
     }

@@ -19,6 +19,22 @@ pub enum Error {
         /// The system's reason.
         cause: io::Error,
     },
+    /// The namespace is not there and cannot be made.
+    #[error("cannot make network namespace '{name}': {cause}")]
+    Make {
+        /// Its name.
+        name: String,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// The kernel refuses a setting.
+    #[error("cannot set {what}: {cause}")]
+    Set {
+        /// What was to be set.
+        what: String,
+        /// The kernel's reason.
+        cause: io::Error,
+    },
     /// A netlink socket cannot be opened.
     #[error("cannot open a netlink socket: {0}")]
     Socket(io::Error),

@@ -7,7 +7,8 @@
 //! (*reconciliation*). Changes go to a [`Consumer`], many at once; several changes of one route that come in
 //! quick succession are one change. The state is kept once, so memory is bounded by what the kernel has.
 //!
-//! **What it must not know.** Routers, elements, DPDK. It changes nothing in the kernel.
+//! **What it must not know.** Routers, elements, DPDK. Whoever follows changes nothing in the kernel; only
+//! `provide`, which makes namespaces and sets addresses, does.
 //!
 //! **Read first.** `follow.rs`, the thread; then `state.rs`, which route the kernel would use.
 //!
@@ -19,13 +20,14 @@
 //! 2. `message`, `state`: netlink messages as events, and requests; everything that is known, and what of it
 //!    has changed.
 //! 3. `socket`: network namespaces, and netlink sockets in them.
-//! 4. `follow`: the thread.
+//! 4. `follow`, `provide`: the thread; namespaces and addresses that are set up.
 #![forbid(unsafe_code)]
 
 mod error;
 mod follow;
 mod message;
 mod model;
+mod provide;
 mod socket;
 mod state;
 

@@ -43,7 +43,7 @@ impl Namespace {
         if bad { Err(Error::BadName(name.to_owned())) } else { Ok(Self::Named(name.to_owned())) }
     }
 
-    fn path(&self) -> Option<PathBuf> {
+    pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Own => None,
             Self::Named(name) => Some(PathBuf::from("/run/netns").join(name)),

@@ -3,6 +3,7 @@
 
 mod address;
 mod agree;
+mod control;
 mod model;
 mod raw;
 mod read;
@@ -12,7 +13,7 @@ mod tests;
 
 pub(crate) use model::usable;
 pub use model::{
-    HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
     VirtualRouter,
 };
 

@@ -6,8 +6,8 @@
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
 //! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
 //!    check
-//! 3. `socket`, `setup`, `cgroup`, `confine`: requests to a running host; from the file to what runs; what
-//!    the process of a router may have and do
+//! 3. `socket`, `setup`, `control`, `cgroup`, `confine`: requests to a running host; from the file to what
+//!    runs; namespaces and TAPs of control planes; what the process of a router may have and do
 //! 4. `cleaner`, `child`, `direct`: processes of routers: what removes them if the host is killed, what runs
 //!    in them, how the host sees them
 //! 5. `check`, `run`, `commands`: the commands
@@ -22,6 +22,7 @@ mod child;
 mod cleaner;
 mod commands;
 mod confine;
+mod control;
 mod direct;
 mod file;
 mod machine;
@@ -32,7 +33,7 @@ mod socket;
 
 pub use args::{EXAMPLES, VrArgs};
 pub use file::{
-    HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
     VirtualRouter,
 };
 pub use machine::lacking;

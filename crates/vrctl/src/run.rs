@@ -1,8 +1,9 @@
 //! `valiant vr run`: the host in the foreground.
 
 use crate::args::RunHost;
+use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
-use crate::file::{HostFile, Scheme, Sharing, VirtualRouter};
+use crate::file::{HostFile, Scheme, Sharing, VirtualInterface, VirtualRouter};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
 use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs};
@@ -76,6 +77,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
         registry: Arc::clone(registry),
         path: args.file.clone(),
         direct: Directs::new(&file.name, child, host.ringer()),
+        controls: Controls::default(),
         waiting: Vec::new(),
         lost: BTreeMap::new(),
         file,
@@ -121,6 +123,8 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
         // A router's socket is removed by itself if it ran to its end.
         let _ = std::fs::remove_file(serving.file.socket(router));
     }
+    // Before the namespaces of their control planes.
+    drop(host);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -132,12 +136,21 @@ pub(crate) fn read(path: &Path) -> Result<HostFile, Failure> {
     }
 }
 
+/// The longest packet of an interface.
+fn mtu(host: &Host, file: &HostFile, interface: &VirtualInterface) -> u32 {
+    let port = interface.port.and_then(|port| file.ports.get(port));
+    let open = port.and_then(|port| host.ports().find(|(name, _)| *name == port.name));
+    open.map_or(vrhost::LINK_MTU, |(_, port)| port.mtu())
+}
+
 /// A running host's file, and what is done with it.
 struct Serving {
     registry: Arc<Registry>,
     path: PathBuf,
     file: HostFile,
     direct: Directs,
+    /// Dropped when no router runs any more.
+    controls: Controls,
     /// Answers that wait for processes.
     waiting: Vec<Waiting>,
     /// Why routers in processes of their own have failed at their first start.
@@ -178,6 +191,7 @@ impl Serving {
             Request::Add(name) => self.add_by_name(host, name, &mut awaited),
             Request::Remove(name) => {
                 if host.remove(name) || !self.direct.remove(std::slice::from_ref(name)).is_empty() {
+                    self.controls.release(name);
                     self.beside(host);
                     Ok(json!({"ok": true, "removed": [name]}))
                 } else {
@@ -260,7 +274,11 @@ impl Serving {
                     }
                     host.set_open(port, true)?;
                 }
-                host.add(*setup)?;
+                self.controls.provide(router, |interface| mtu(host, &self.file, interface))?;
+                if let Err(e) = host.add(*setup) {
+                    self.controls.release(&router.name);
+                    return Err(e.into());
+                }
                 give_to_owner(&self.file, router);
             }
             Setup::Direct(setup) => {
@@ -373,7 +391,10 @@ impl Serving {
         self.file = new;
         for (router, setup) in changing {
             let differs = match setup {
-                Setup::Shared(setup) => host.change_program(*setup)?,
+                Setup::Shared(setup) => {
+                    self.controls.provide(&router, |interface| mtu(host, &self.file, interface))?;
+                    host.change_program(*setup)?
+                }
                 Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
             };
             if differs {
@@ -386,6 +407,8 @@ impl Serving {
             self.add(host, &router, setup)?;
             awaited.insert(router.name);
         }
+        let running = self.running(host);
+        self.controls.keep(&running);
         self.beside(host);
         Ok(
             json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "restarted": restarted}),

@@ -18,6 +18,9 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
         let text = format!("the scheme {} does not run yet: use \"shared\" or \"direct\"", router.scheme);
         diags.error(router.scheme_span.unwrap_or(router.span), text);
     }
+    if let (Some(control), Scheme::Direct) = (&router.control, router.scheme) {
+        diags.error(control.span, "a control plane does not run yet with the scheme direct: use \"shared\"");
+    }
     for interface in &router.interfaces {
         if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
             diags.error(

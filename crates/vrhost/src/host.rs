@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 /// Packets that wait at a virtual interface for one worker of its router.
 const ROOM: usize = 512;
 /// Largest network packet of a virtual link, in bytes.
-const LINK_MTU: u32 = 1500;
+pub const LINK_MTU: u32 = 1500;
 /// How long the threads may take to let a port go.
 const LONGEST_CLOSING: Duration = Duration::from_secs(2);
 /// The longest sleep of the control thread.

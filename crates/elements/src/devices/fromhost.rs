@@ -2,13 +2,15 @@
 //! Receives packets that this machine's network stack sends through a new interface.
 //!
 //! ## Synopsis
-//! `FromHost(DEVNAME [, DST, ETHER, TYPE, HEADROOM, MTU, BURST])`
+//! `FromHost(DEVNAME [, DST, ETHER, TYPE, NETNS, HEADROOM, MTU, BURST])`
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): the interface's name.
 //! - `DST` (*IP prefix*): the address that the interface gets in the kernel.
 //! - `ETHER` (*Ethernet address*): the interface's link address.
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with.
+//! - `NETNS` (*string*, keyword): the network namespace of the interface, as `ip netns` names it; by default
+//!   the router's own. To enter another one takes the capability CAP_SYS_ADMIN.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
 //! - `BURST` (*int*, default the batch length): the most packets taken at a time.
@@ -67,6 +69,7 @@ impl Element for FromHost {
         let mut config = TunConfig::new(&name, mode);
         config.address = address.map(|a| (a.addr, u32::from(a.mask).count_ones() as u8));
         config.mac = mac.map(|a| a.0);
+        config.namespace = arguments::namespace(args)?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         config.mtu = args.k("MTU")?;
         let burst = arguments::burst(args, cx)?;

@@ -2,7 +2,7 @@
 //! Exchanges Ethernet frames with this machine's network stack through a new interface.
 //!
 //! ## Synopsis
-//! `KernelTap(ADDR/MASK [, GATEWAY, DEVNAME, HEADROOM, ETHER, MTU, BURST])`
+//! `KernelTap(ADDR/MASK [, GATEWAY, DEVNAME, HEADROOM, ETHER, MTU, NETNS, BURST])`
 //!
 //! ## Arguments
 //! - `ADDR/MASK` (*IP prefix*): the address that the interface gets in the kernel.
@@ -11,6 +11,8 @@
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
+//! - `NETNS` (*string*): the network namespace of the interface, as `ip netns` names it; by default the
+//!   router's own. To enter another one takes the capability CAP_SYS_ADMIN.
 //! - `BURST` (*int*, default the batch length): the most packets taken at a time.
 //! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for compatibility with Click, without effect.
 //!

@@ -2,11 +2,12 @@
 //! Gives packets to this machine's network stack, as if they had arrived by an interface.
 //!
 //! ## Synopsis
-//! `ToHost(DEVNAME [, TYPE])`
+//! `ToHost(DEVNAME [, TYPE, NETNS])`
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): the interface, which must be that of a FromHost element with the same `DEVNAME`.
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with; as at the FromHost.
+//! - `NETNS` (*string*, keyword): the interface's network namespace, as at the FromHost.
 //!
 //! ## Ports
 //! One input, agnostic; no output.
@@ -64,7 +65,9 @@ impl Element for ToHost {
             let message = format!("ToHost({name}) requires an initialized FromHost with the same dev_name");
             return Err(ArgError::new(message));
         }
-        let device = HostSlot::open(cx, TunConfig::new(&name, mode));
+        let mut config = TunConfig::new(&name, mode);
+        config.namespace = super::engine::arguments::namespace(args)?;
+        let device = HostSlot::open(cx, config);
         Ok(Self { device, out: ToKernel::new(), count: Counter::new() })
     }
 

@@ -27,6 +27,7 @@
 //!
 //! ## Handlers
 //! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
+//! - `ipaddr` (write, *IP*): sets this host's address, as LinuxRoutes does.
 //! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
 //! - `stats` (read): packets dropped and queries sent, as text.
 //! - `queries`, `responses`, `drops` (read): queries sent, replies taken, packets dropped.
@@ -265,6 +266,10 @@ impl Element for ArpQuerier {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("ipaddr", |e| e.ip.to_string());
+        h.write("ipaddr", |e, v, _| {
+            e.ip = v.trim().parse().map_err(|_| "should be an IP address".to_owned())?;
+            Ok(())
+        });
         h.read("ethaddr", |e| e.mac.to_string());
         h.read("broadcast", |e| e.broadcast.to_string());
         h.read_with("table", Combine::First, |e, _, cx| Ok(e.table.list(cx.now_ns())));

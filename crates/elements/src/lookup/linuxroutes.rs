@@ -18,7 +18,7 @@
 //! - `INTERFACE OUTPUT [NEIGHBORS]` (any number): routes over this interface of the kernel go to the output
 //!   `OUTPUT` of the table. Routes over other interfaces are counted and left out. `NEIGHBORS` is an
 //!   ARPQuerier or an ARPTable: it gets the Ethernet addresses of the hosts that the kernel knows on this
-//!   interface.
+//!   interface. An ARPQuerier also gets the interface's first address, with which it asks.
 //! - `HOST` (*int*, keyword): packets for the kernel's own addresses, and for broadcast addresses, go to this
 //!   output. Without it, such routes are left out.
 //! - `NETNS` (*string*, keyword): the network namespace, as `ip netns` names it; by default the router's own.
@@ -199,6 +199,10 @@ struct Enter(Arc<Slot>);
 impl ControlTask for Enter {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let feed = self.0.0.get()?;
+        for (element, address) in feed.target().take_addresses() {
+            // An ARPTable has no address of its own.
+            let _ = router.write("", &format!("{element}.ipaddr"), &address.to_string());
+        }
         let some = feed.target().take_neighbors(MANY);
         for ((element, ip), mac) in &some {
             let done = match mac {
@@ -248,7 +252,7 @@ impl Element for LinuxRoutes {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let ElementName(table) = args.mp("TABLE")?;
         let host = args.k::<u32>("HOST")?;
-        let namespace = match args.k::<String>("NETNS")? {
+        let namespace = match args.k::<String>("NETNS")?.filter(|name| !name.is_empty()) {
             Some(name) => Namespace::named(&name).map_err(|e| args.error(format!("NETNS: {e}")))?,
             None => Namespace::Own,
         };

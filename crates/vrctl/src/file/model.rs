@@ -3,6 +3,7 @@
 use dpdk::PortSpec;
 use lang::{Diagnostics, SourceMap, Span};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// A host of virtual routers.
@@ -191,6 +192,8 @@ pub struct VirtualRouter {
     /// Variables of the program that the file defines, without those of the interfaces; see
     /// [`VirtualRouter::defines`].
     pub variables: Vec<(String, String)>,
+    /// The network namespace that controls it.
+    pub control: Option<Control>,
     /// Its interfaces, in the order of the file.
     pub interfaces: Vec<VirtualInterface>,
     /// The place of its name.
@@ -210,14 +213,20 @@ impl VirtualRouter {
         PortSpec::Virtual(format!("{}/{}", self.name, interface.name))
     }
 
-    /// All variables of the program: those of the file, and for each interface its device (`$DEV0`) and its
-    /// address (`$MAC0`).
+    /// All variables of the program: those of the file, for each interface its device (`$DEV0`) and its
+    /// address (`$MAC0`); those of the control plane (`$NETNS`, `$TAP0`).
     #[must_use]
     pub fn defines(&self) -> Vec<(String, String)> {
         let mut all = self.variables.clone();
         for interface in &self.interfaces {
             all.push((interface.name.clone(), self.device(interface).to_string()));
             all.push((mac_variable(&interface.name), interface.address()));
+        }
+        if let Some(control) = &self.control {
+            all.push(("NETNS".to_owned(), control.namespace.clone()));
+            for interface in control.taps.iter().filter_map(|tap| self.interfaces.get(*tap)) {
+                all.push((tap_variable(&interface.name), interface.name.clone()));
+            }
         }
         all
     }
@@ -226,6 +235,22 @@ impl VirtualRouter {
 /// The name of the variable that has an interface's address: `MAC0` for `DEV0`, `lan_MAC` for `lan`.
 pub(super) fn mac_variable(interface: &str) -> String {
     interface.strip_prefix("DEV").map_or_else(|| format!("{interface}_MAC"), |rest| format!("MAC{rest}"))
+}
+
+/// The name of the variable that has the name of an interface's TAP: `TAP0` for `DEV0`, `lan_TAP` for `lan`.
+pub(super) fn tap_variable(interface: &str) -> String {
+    interface.strip_prefix("DEV").map_or_else(|| format!("{interface}_TAP"), |rest| format!("TAP{rest}"))
+}
+
+/// The network namespace that controls a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// Its name, as `ip netns` has it.
+    pub namespace: String,
+    /// The indices of the interfaces that have a TAP in it, of the same name.
+    pub taps: Vec<usize>,
+    /// The place of the entry.
+    pub span: Span,
 }
 
 /// A virtual interface.
@@ -239,6 +264,8 @@ pub struct VirtualInterface {
     pub tag: Tag,
     /// Its Ethernet address.
     pub mac: [u8; 6],
+    /// The addresses of its TAP, with the lengths of their networks.
+    pub addresses: Vec<(IpAddr, u8)>,
     /// The index in [`HostFile::links`] of the link that it is an end of.
     pub link: Option<usize>,
     /// The place of its name, or of its whole entry.

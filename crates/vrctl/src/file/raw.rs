@@ -46,8 +46,16 @@ pub(super) struct RawRouter {
     pub(super) limits: RawLimits,
     #[serde(default)]
     pub(super) variables: BTreeMap<Spanned<String>, Spanned<String>>,
+    pub(super) control: Option<Spanned<RawControl>>,
     #[serde(default)]
     pub(super) interface: Vec<Spanned<RawInterface>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawControl {
+    pub(super) namespace: Option<Spanned<String>>,
+    pub(super) interfaces: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -75,6 +83,7 @@ pub(super) struct RawInterface {
     pub(super) queue: Option<Spanned<i64>>,
     pub(super) whole: Option<Spanned<bool>>,
     pub(super) mac: Option<Spanned<String>>,
+    pub(super) addresses: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize)]

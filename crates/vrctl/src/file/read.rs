@@ -74,6 +74,7 @@ impl Reader<'_> {
         self.links(&mut host, &raw.link);
         self.defaults(&mut host, &ports);
         self.sockets(&host);
+        self.namespaces(&host.routers);
         self.devices(&host);
         self.claims(&host);
         self.direct(&host);
@@ -203,6 +204,7 @@ impl Reader<'_> {
             owner: raw.owner.as_ref().and_then(|owner| self.owner(owner)),
             limits: self.limits(&raw.limits),
             variables: self.variables(raw, &interfaces),
+            control: self.control(name.get_ref(), raw, &interfaces),
             interfaces,
             span: at(name),
             scheme_span: raw.scheme.as_ref().map(at),
@@ -323,7 +325,8 @@ impl Reader<'_> {
             }
             found
         });
-        VirtualInterface { name, port, tag: self.tag(raw), mac: [0; 6], link: None, span }
+        let addresses = self.addresses(raw);
+        VirtualInterface { name, port, tag: self.tag(raw), mac: [0; 6], addresses, link: None, span }
     }
 
     fn tag(&mut self, raw: &RawInterface) -> Tag {

@@ -15,6 +15,13 @@ pub(in crate::devices) fn burst(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Resul
     Ok(args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1))
 }
 
+/// Reads the `NETNS` argument: a network namespace, none for the router's own.
+pub(in crate::devices) fn namespace(args: &mut Args<'_>) -> Result<Option<String>, ArgError> {
+    let Some(name) = args.k::<String>("NETNS")?.filter(|name| !name.is_empty()) else { return Ok(None) };
+    netlink::Namespace::named(&name).map_err(|e| args.error(format!("NETNS: {e}")))?;
+    Ok(Some(name))
+}
+
 /// Reads the `IQUEUE` argument: how many packets may wait for the device.
 pub(in crate::devices) fn waiting_limit(
     args: &mut Args<'_>,

@@ -36,7 +36,7 @@ impl HostSlot {
         let place = Arc::<OnceLock<Arc<HostDevice>>>::default();
         let (hub, opened, settled) = (Arc::clone(cx.hub()), Arc::clone(&place), Arc::clone(&place));
         cx.before_start(move || {
-            let key = format!("host device {} {:?}", config.name, config.mode);
+            let key = format!("host device {} {:?} {:?}", config.name, config.mode, config.namespace);
             let device = hub.resource(&key, || {
                 let tun = Tun::attach(&config).map_err(|e| e.to_string())?;
                 let name = tun.name().to_owned();

@@ -45,6 +45,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
         config.address = Some((address.addr, u32::from(address.mask).count_ones() as u8));
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
         config.mtu = args.k("MTU")?;
+        config.namespace = arguments::namespace(args)?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         let burst = arguments::burst(args, cx)?;
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;

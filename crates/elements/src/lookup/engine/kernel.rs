@@ -110,6 +110,8 @@ struct Inner {
     /// The neighbors that elements have been given, and what they are still to be given; `None`: removed.
     entered: BTreeSet<NeighborKey>,
     to_enter: BTreeMap<NeighborKey, Option<[u8; 6]>>,
+    /// The addresses that elements with neighbors are still to be given.
+    to_address: BTreeMap<String, Ipv4Addr>,
     told_full: bool,
 }
 
@@ -158,6 +160,20 @@ impl Target {
         }
     }
 
+    /// The elements with neighbors ask with the first address of their interface.
+    fn addresses(&self, inner: &mut Inner, state: &State) {
+        let Some(Destination { plan, .. }) = &inner.destination else { return };
+        for address in state.addresses().iter().rev() {
+            let Some(link) = state.links().get(&address.interface) else { continue };
+            if let Some(element) = plan.neighbors.get(&link.name) {
+                inner.to_address.insert(element.clone(), address.address);
+            }
+        }
+        if !inner.to_address.is_empty() {
+            self.hub.ring();
+        }
+    }
+
     fn refused(&self, inner: &mut Inner, outcome: &Outcome) {
         inner.left_out.extend(outcome.refused.iter().map(|p| (*p, LeftOut::Full)));
         if !outcome.refused.is_empty() && !std::mem::replace(&mut inner.told_full, true) {
@@ -183,6 +199,7 @@ impl Target {
         inner.left_out = left_out;
         self.refused(inner, &outcome);
         self.neighbors(inner, state, None);
+        self.addresses(inner, state);
         outcome.changed
     }
 
@@ -217,6 +234,11 @@ impl Target {
         counts
     }
 
+    /// The addresses that elements are to be given, by element.
+    pub(in crate::lookup) fn take_addresses(&self) -> BTreeMap<String, Ipv4Addr> {
+        std::mem::take(&mut self.lock().to_address)
+    }
+
     /// The next changes of neighbors, at most `max`: element, address, Ethernet address.
     pub(in crate::lookup) fn take_neighbors(&self, max: usize) -> Vec<(NeighborKey, Option<[u8; 6]>)> {
         let inner = &mut *self.lock();
@@ -243,13 +265,16 @@ impl Consumer for Ear {
     fn changed(&mut self, state: &State, changes: Changes<'_>) -> u64 {
         match changes {
             Changes::All => self.0.bring_all(state),
-            Changes::Some { routes, neighbors, .. } => {
+            Changes::Some { routes, neighbors, links } => {
                 if !routes.is_empty() {
                     self.0.bring_some(state, routes);
                 }
                 if !neighbors.is_empty() {
                     let inner = &mut *self.0.lock();
                     self.0.neighbors(inner, state, Some(neighbors));
+                }
+                if links {
+                    self.0.addresses(&mut self.0.lock(), state);
                 }
                 0
             }

@@ -1,0 +1,282 @@
+"""Control planes of virtual routers: each has a network namespace with a TAP for each interface, and FRR in it."""
+
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+from typing import Any
+
+from frr import Frr, installed
+from harness import ICMP, IP, Ether, Plain, Router, Skip, case, check, equal, ping, raw, wait_for
+from lab import ROOT, Lab, Namespace, Process, sh, the_binary
+
+OSPF = """
+interface {device}
+ ip ospf hello-interval 1
+ ip ospf dead-interval 3
+ ip ospf network point-to-point
+router ospf
+ ospf router-id {address}
+ timers throttle spf 10 50 200
+ redistribute connected
+ {more}
+ network {network} area 0
+"""
+
+BGP = """
+router bgp {own}
+ bgp router-id {address}
+ no bgp ebgp-requires-policy
+ no bgp network import-check
+ neighbor {peer} remote-as {other}
+ neighbor {peer} timers connect 1
+ {more}
+"""
+
+
+def named(lab: Lab, short: str) -> Namespace:
+    """A namespace that somebody else makes; the lab removes it by its name."""
+    space: Namespace = object.__new__(Namespace)
+    space.lab, space.short, space.name = lab, short, f"{lab.name}-{short}"
+    return space
+
+
+class Host:
+    """`outside` -eth0- blue == red -eth1- `inside`: blue's namespace was there before, red's is made."""
+
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        self.gate, self.outside, self.inside = (lab.namespace(name) for name in "goi")
+        lab.veth(self.gate, "eth0", self.outside, "eth0")
+        lab.veth(self.gate, "eth1", self.inside, "eth0")
+        self.outside.ip("addr", "add", "10.1.0.2/24", "dev", "eth0")
+        self.outside.ip("addr", "add", "172.16.0.1/24", "dev", "lo")
+        self.inside.ip("addr", "add", "10.2.0.2/24", "dev", "eth0")
+        self.inside.ip("route", "add", "default", "via", "10.2.0.1")
+        self.blue, self.red = lab.namespace("b"), named(lab, "r")
+        self.blue.sh("sysctl", "-qw", "net.ipv4.ip_forward=1")
+        self.file, self.program = lab.dir / "edge.toml", lab.dir / "router.click"
+        self.program.write_text((ROOT / "conf" / "vr-frr.click").read_text())
+        self.write()
+        # Not `ip netns exec`, in which a namespace that is made is seen by nobody else.
+        inside = f"--net=/run/netns/{self.gate.name}"
+        self.process: Process = lab.popen("nsenter", inside, "--", the_binary(), "vr", "run", self.file, "--no-huge", log="vr.log")
+        wait_for("the host's socket", (lab.dir / "run" / "host.control").exists, 10)
+        wait_for("both routers", lambda: len(json.loads(self.vr("status", "--json"))["routers"]) == 2, 5)
+        for router in ("blue", "red"):
+            wait_for(f"{router} to be in step", lambda r=router: self.read(r, "kernel.state") == "in step", 5)
+
+    def write(self, *, red: str = '"10.2.0.1/24"') -> None:
+        self.file.write_text(f"""
+[host]
+cores = [0]
+directory = "{self.lab.dir}/run"
+[port.left]
+device = "eth0"
+[port.right]
+device = "eth1"
+[router.blue]
+program = "router.click"
+[router.blue.control]
+namespace = "{self.blue.name}"
+[[router.blue.interface]]
+port = "left"
+mac = "02:00:00:00:00:0b"
+addresses = ["10.1.0.1/24"]
+[[router.blue.interface]]
+addresses = ["10.12.0.1/30"]
+[router.red]
+program = "router.click"
+[router.red.control]
+namespace = "{self.red.name}"
+[[router.red.interface]]
+addresses = ["10.12.0.2/30", "2001:db8::2/64"]
+[[router.red.interface]]
+port = "right"
+addresses = [{red}]
+[[link]]
+ends = ["blue.DEV1", "red.DEV0"]
+""")
+
+    def vr(self, command: str, *args: str) -> str:
+        return self.gate.sh(the_binary(), "vr", command, self.file, *args)
+
+    def read(self, router: str, handler: str) -> str:
+        return self.gate.sh(the_binary(), "read", "--socket", self.lab.dir / "run" / f"{router}.sock", handler).strip()
+
+    def log(self) -> str:
+        return self.process.log.read_text()
+
+    def frr(self) -> dict[str, Frr]:
+        """OSPF on all three routers, and BGP between the outermost."""
+        if not installed():
+            raise Skip("FRR is not installed (apt install frr)")
+        def bgp(number: int, more: str) -> str:
+            return BGP.format(own=65000 + number, other=65003 - number, address=f"10.1.0.{number}", peer=f"10.1.0.{3 - number}", more=more)
+
+        blue = OSPF.format(device="DEV0", address="10.1.0.1", more="redistribute bgp", network="10.1.0.0/24")
+        blue += " network 10.12.0.0/30 area 0\ninterface DEV1\n ip ospf hello-interval 1\n ip ospf dead-interval 3\n ip ospf network point-to-point\n"
+        return {
+            "o": Frr(self.lab, self.outside, bgpd=bgp(2, "network 172.16.0.0/24"),
+                     ospfd=OSPF.format(device="eth0", address="10.1.0.2", more="", network="10.1.0.0/24").replace(" redistribute connected\n", "")),
+            "b": Frr(self.lab, self.blue, ospfd=blue, bgpd=bgp(1, "redistribute ospf")),
+            "r": Frr(self.lab, self.red, ospfd=OSPF.format(device="DEV0", address="10.12.0.2", more="", network="10.12.0.0/30")),
+        }
+
+
+def neighbors(frr: Frr) -> dict[str, Any]:
+    """The OSPF neighbors that are fully adjacent."""
+    known: dict[str, Any] = frr.show("ip ospf neighbor").get("neighbors", {})
+    return {router: all_of[0] for router, all_of in known.items() if all_of[0]["converged"] == "Full"}
+
+
+@case(Plain, seconds=90)
+def control_planes_route_with_frr(lab: Lab) -> None:
+    host = Host(lab)
+    link = json.loads(host.blue.ip("-json", "link", "show", "DEV0"))[0]
+    equal((link["address"], link["mtu"], "LOWER_UP" in link["flags"]), ("02:00:00:00:00:0b", 1500, True), "blue's TAP")
+    check("2001:db8::2" in host.red.ip("addr", "show", "DEV0"), "red's IPv6 address")
+    # Linux answers for the routers.
+    wait_for("a ping to blue", lambda: ping(host.outside, "10.1.0.1"), 5)
+    wait_for("a ping to red", lambda: ping(host.inside, "10.2.0.1"), 5)
+    frr = host.frr()
+    wait_for("OSPF between blue and red", lambda: len(neighbors(frr["b"])) == 2, 30)
+    wait_for("the way there", lambda: "172.16.0.0/24" in host.read("red", "rt.table"), 20)
+    wait_for("the way back", lambda: host.outside.ip("route", "show", "10.2.0.0/24"), 20)
+    equal(host.read("red", "rt.lookup 172.16.0.9"), "1 10.12.0.1", "red's route")
+    wait_for("a ping through both", lambda: ping(host.inside, "172.16.0.1"), 5)
+    route = host.inside.sh("traceroute", "-n", "-q", "1", "-w", "2", "172.16.0.1")
+    check([hop in route for hop in ("10.2.0.1", "10.12.0.1", "172.16.0.1")] == [True] * 3, route)
+    # What goes through does not touch Linux.
+    before = int(host.read("red", "if1/linux.count")), int(host.read("blue", "if0/linux.count"))
+    flow = host.inside.sh("ping", "-q", "-i", "0.002", "-c", "500", "172.16.0.1")
+    check(" 0% packet loss" in flow, flow)
+    after = int(host.read("red", "if1/linux.count")), int(host.read("blue", "if0/linux.count"))
+    check(sum(after) - sum(before) < 50, (before, after))
+    # An interface of the namespace that is switched off, and on again.
+    host.blue.ip("link", "set", "DEV1", "down")
+    wait_for("no way", lambda: "10.2.0.0/24" not in host.read("blue", "rt.table"), 10)
+    host.blue.ip("link", "set", "DEV1", "up")
+    wait_for("the way again", lambda: ping(host.inside, "172.16.0.1"), 30)
+    # A daemon that is killed; the next one removes what is left of its routes, and learns them again.
+    frr["b"].restart(signal.SIGKILL)
+    wait_for("OSPF again", lambda: len(neighbors(frr["b"])) == 2, 30)
+    wait_for("a ping again", lambda: ping(host.inside, "172.16.0.1"), 20)
+    for router in ("blue", "red"):
+        known = json.loads(host.read(router, "kernel.json"))
+        equal((known["drift"], known["lost"], known["state"]), (0, 0, "in step"), router)
+    # Another address of red's.
+    host.write(red='"10.2.0.1/24", "10.7.0.1/24"')
+    host.vr("apply")
+    wait_for("the new address", lambda: "10.7.0.0/24" in host.read("blue", "rt.table"), 20)
+    host.write()
+    host.vr("apply")
+    wait_for("no such address", lambda: "10.7.0.0/24" not in host.read("blue", "rt.table"), 20)
+    host.vr("down")
+    equal(host.process.wait(timeout=10), 0, "the exit status")
+    check("DEV0" not in host.blue.ip("link"), "blue's TAP is there still")
+    check(host.red.name not in sh("ip", "netns", "list"), "red's namespace is there still")
+
+
+class Flood:
+    """Frames from a host as fast as one process sends them."""
+
+    def __init__(self, space: Namespace, frames: list[bytes]):
+        with space.inside():
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            self.socket.bind(("eth0", 0))
+        self.frames, self.sent, self.on = frames, 0, True
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        while self.on:
+            for frame in self.frames:
+                try:
+                    self.socket.send(frame)
+                    self.sent += 1
+                except OSError:
+                    time.sleep(0.0001)
+
+    def end(self) -> int:
+        self.on = False
+        self.thread.join()
+        self.socket.close()
+        return self.sent
+
+
+def dropped(host: Host, policer: str) -> int:
+    words = host.read("blue", f"if0/host/{policer}.drops").split()
+    return sum(int(word) for word in words if word.isdigit())
+
+
+@case(Plain, seconds=90)
+def a_flood_for_the_router_itself_costs_no_hello(lab: Lab) -> None:
+    host = Host(lab)
+    frr = host.frr()
+    wait_for("OSPF on both sides", lambda: len(neighbors(frr["b"])) == 2, 30)
+    wait_for("the way", lambda: ping(host.inside, "172.16.0.1"), 30)
+    ether = Ether(src=host.outside.mac("eth0"), dst="02:00:00:00:00:0b")
+    flood = Flood(host.outside, [
+        raw(ether / IP(src="10.1.0.2", dst="10.1.0.1") / ICMP() / bytes(26)),
+        raw(ether / IP(src="10.1.0.2", dst="10.2.0.2", ttl=1) / ICMP() / bytes(26)),
+    ])
+    began = time.monotonic()
+    adjacent = []
+    while time.monotonic() < began + 8:
+        adjacent.append(len(neighbors(frr["b"])) == 2 and len(neighbors(frr["o"])) == 1)
+        time.sleep(0.2)
+    sent = flood.end()
+    check(all(adjacent), f"adjacent: {adjacent}")
+    # Both were policed, and nothing else.
+    check(sent > 30_000, f"{sent} packets in 8 s are no flood")
+    check(dropped(host, "icmp") > sent // 10 and dropped(host, "exception") > sent // 10, (sent, dropped(host, "icmp"), dropped(host, "exception")))
+    equal([dropped(host, name) for name in ("routing", "bgp", "neighbors", "other")], [0] * 4, "other packets dropped")
+    equal(host.read("blue", "kernel.drift"), "0", "drift")
+
+
+@case(Plain, seconds=60)
+def a_namespace_that_vanishes_stops_nobody(lab: Lab) -> None:
+    host = Host(lab)
+    wait_for("a ping to blue", lambda: ping(host.outside, "10.1.0.1"), 5)
+    sh("ip", "netns", "del", host.blue.name)
+    wait_for("no route", lambda: host.read("blue", "kernel.state") == "namespace gone", 5)
+    equal((host.read("blue", "kernel.count"), host.read("red", "kernel.state")), ("0", "in step"), "what is left")
+    check(f"network namespace '{host.blue.name}' is gone; its routes are removed" in host.log(), host.log())
+    check(ping(host.inside, "10.2.0.1"), "red does not answer")
+    # Its TAPs are made again with it.
+    host.vr("remove", "blue")
+    host.vr("add", "blue")
+    wait_for("a ping to blue", lambda: ping(host.outside, "10.1.0.1"), 5)
+    host.vr("remove", "blue")
+    check(host.blue.name not in sh("ip", "netns", "list"), "the namespace that was made")
+    # What is wrong is told, and nothing is left of it.
+    text = host.program.read_text()
+    host.program.write_text(text.replace("HOST 0", "HOST 99"))
+    done = subprocess.run([the_binary(), "vr", "add", host.file, "blue"], capture_output=True, text=True, check=False)
+    check(done.returncode == 1 and "bad OUTPUT 99" in done.stderr, done.stderr)
+    check(host.blue.name not in sh("ip", "netns", "list"), "a namespace is left")
+
+
+@case(Plain, seconds=60)
+def an_ordinary_router_has_a_control_plane_too(lab: Lab) -> None:
+    gate, left, right, space = (lab.namespace(name) for name in "glrs")
+    conf = ROOT / "conf" / "vr-frr.click"
+    for number, host in ((0, left), (1, right)):
+        lab.veth(gate, f"eth{number}", host, "eth0")
+        host.ip("addr", "add", f"10.{number}.0.2/24", "dev", "eth0")
+        host.ip("route", "add", "default", "via", f"10.{number}.0.1")
+    macs = [f"MAC{n}={gate.mac(f'eth{n}')}" for n in (0, 1)]
+    router = Router(lab, gate, pathlib.Path(conf), "DEV0=eth0", "DEV1=eth1", f"NETNS={space.name}", *macs)
+    space.sh("sysctl", "-qw", "net.ipv4.ip_forward=1")
+    for number in (0, 1):
+        space.ip("addr", "add", f"10.{number}.0.1/24", "dev", f"DEV{number}")
+    wait_for("a ping", lambda: ping(left, "10.1.0.2"), 5)
+    equal(router.read("if0/arp.ipaddr"), "10.0.0.1", "the address that it asks with")
+    check("10.0.0.1" in left.sh("traceroute", "-n", "-q", "1", "-w", "2", "10.1.0.2"), "the router's answer")
+    big = left.sh("ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1472", "10.1.0.2")
+    check(" 0% packet loss" in big, big)
+    equal(router.read("kernel.drift"), "0", "drift")
