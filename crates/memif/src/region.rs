@@ -83,7 +83,7 @@ impl Region {
         Self { base, layout, backing: Backing::Heap(memory) }.prepared()
     }
 
-    /// Empty rings; the peer has all buffers in which it is to send.
+    /// Empty rings.
     fn prepared(self) -> Arc<Self> {
         let this = Arc::new(self);
         let layout = this.layout;
@@ -93,7 +93,6 @@ impl Region {
                 place.u32_at(0).store(COOKIE, Ordering::Relaxed);
                 if direction == Direction::In {
                     place.u16_at(FLAGS).store(POLLED, Ordering::Relaxed);
-                    place.head().store(layout.slots() as u16, Ordering::Release);
                 }
                 for slot in 0..layout.slots() as u16 {
                     place.describe(slot, BUFFER as u32);

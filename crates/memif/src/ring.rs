@@ -94,10 +94,13 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The receiving end of a ring, by its number. `None`: there is no such ring. Only one may be in use.
+    /// The receiving end of a ring, by its number, once the peer is connected. `None`: there is no such ring.
+    /// Only one may be in use.
     #[must_use]
     pub fn new(region: &Arc<Region>, ring: usize) -> Option<Self> {
         let place = Place::new(region, Direction::In, ring)?;
+        // DPDK's driver sets all positions to zero when it connects.
+        place.head().store(place.slots(), Release);
         Some(Self { place, next: 0, end: 0, freed: 0, within: false, chained: 0 })
     }
 
