@@ -10,7 +10,7 @@
 //!    environment, buffers, packets, and the threads that handle them.
 //! 3. `claim`, `netdev`, `netns`, `ingress`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
 //!    interfaces, sockets, the rights of this process, link events.
-//! 4. `virtualport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
+//! 4. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
 //!    open.
 //! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
 //!    rights are given up.
@@ -29,6 +29,7 @@ mod fault;
 pub mod helper;
 mod ingress;
 mod log;
+mod memifport;
 mod mempool;
 mod needs;
 mod netdev;
@@ -74,6 +75,7 @@ pub use error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
 pub use log::{LogLevel, LogLine, recent_log, set_log_sink};
+pub use memifport::MemifPort;
 pub use mempool::Mempool;
 pub use needs::{Method, PortConfig};
 pub use netdev::{Interface, interface, interfaces};

@@ -10,11 +10,11 @@ mod opening;
 use crate::buffer::STANDARD_BUFFER;
 use crate::eal::Eal;
 use crate::error::Error;
+use crate::memifport::Deviceless;
 use crate::mempool;
 use crate::needs::PortConfig;
 use crate::spec::PortSpec;
 use crate::status::PortKind;
-use crate::virtualport;
 use interface::open_interface;
 use member::BusDevice;
 use opening::Opening;
@@ -62,7 +62,7 @@ fn open_device(opening: &mut Opening<'_>, id: u16, bus_device: Option<BusDevice>
 }
 
 fn open_virtual(opening: &Opening<'_>, name: &str) -> Result<Opened, Error> {
-    let Some(inner) = virtualport::find(name) else {
+    let Some(inner) = Deviceless::find(name) else {
         let error = opening.error("opening it", "there is no virtual interface of this name");
         return Err(
             error.with_fix("run the configuration as a virtual router (`valiant vr`), which makes them")
@@ -70,7 +70,7 @@ fn open_virtual(opening: &Opening<'_>, name: &str) -> Result<Opened, Error> {
     };
     Ok(Opened {
         kind: PortKind::Virtual,
-        choice: format!("{}: virtual interface", opening.spec),
+        choice: format!("{}: {}", opening.spec, inner.kind()),
         notes: Vec::new(),
         interface: None,
         members: Vec::new(),

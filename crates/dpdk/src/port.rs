@@ -12,6 +12,7 @@ use crate::buffer::DEFAULT_HEADROOM;
 use crate::claim::{self, Claim};
 use crate::error::{Error, errno_text};
 use crate::log::Mark;
+use crate::memifport::Deviceless;
 use crate::mempool::{Mempool, Reservation};
 use crate::needs::PortConfig;
 use crate::netdev::{Control, Interface};
@@ -20,7 +21,6 @@ use crate::open::{
 };
 use crate::spec::PortSpec;
 use crate::status::{Link, PortKind, PortState, PortStats};
-use crate::virtualport::Inner;
 use crate::watch::{self, State};
 use crate::xsk;
 
@@ -51,7 +51,7 @@ pub struct Port {
     members: Vec<Member>,
     /// Instead of DPDK ports.
     sockets: Option<Sockets>,
-    virtual_port: Option<Arc<Inner>>,
+    virtual_port: Option<Deviceless>,
     /// Undone, if need be, when the device is closed.
     changed: Mutex<Changed>,
     _reservation: Reservation,
@@ -147,9 +147,16 @@ impl Port {
             sources.extend(sockets.receiving().cloned().map(PortQueue::Socket));
             sinks.extend(sockets.all.iter().cloned().map(PortQueue::Socket));
         }
-        if let Some(inner) = &virtual_port {
-            sources.extend(inner.rx.iter().cloned().map(PortQueue::Virtual));
-            sinks.extend(inner.tx.iter().cloned().map(PortQueue::Virtual));
+        match &virtual_port {
+            Some(Deviceless::Virtual(inner)) => {
+                sources.extend(inner.rx.iter().cloned().map(PortQueue::Virtual));
+                sinks.extend(inner.tx.iter().cloned().map(PortQueue::Virtual));
+            }
+            Some(Deviceless::Memif(shared)) => {
+                sources.extend(shared.queues().map(PortQueue::Memif));
+                sinks.extend(shared.queues().map(PortQueue::Memif));
+            }
+            None => {}
         }
         let rx = queues_of(&sources, config.rx_queues);
         let tx: Vec<_> = (sinks.into_iter().take(config.tx_queues.into()))
@@ -176,7 +183,7 @@ impl Port {
         }
         let mtu = match (&interface, &virtual_port) {
             (Some(interface), _) => interface.mtu,
-            (None, Some(inner)) => inner.mtu,
+            (None, Some(inner)) => inner.mtu(),
             (None, None) => mtu.into(),
         };
         let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
@@ -196,13 +203,15 @@ impl Port {
             state,
             driver: match (&info, kind) {
                 (Some(info), _) => c_text(&info.driver),
-                (None, PortKind::Virtual) => "virtual interface".to_owned(),
+                (None, PortKind::Virtual) => {
+                    virtual_port.as_ref().map(Deviceless::kind).unwrap_or_default().to_owned()
+                }
                 (None, _) => "packet sockets".to_owned(),
             },
             mac: match (&interface, &info, &virtual_port) {
                 (Some(interface), ..) => interface.mac,
                 (None, Some(info), _) => info.mac,
-                (None, None, inner) => inner.as_ref().map_or([0; 6], |inner| inner.mac),
+                (None, None, inner) => inner.as_ref().map_or([0; 6], Deviceless::mac),
             },
             mtu: AtomicU32::new(mtu),
             numa_node: info.and_then(|info| usize::try_from(info.numa_node).ok()),
@@ -417,7 +426,7 @@ impl Port {
 
     /// Its counters.
     pub fn stats(&self) -> PortStats {
-        let mut sum = self.virtual_port.as_ref().map(|inner| inner.stats()).unwrap_or_default();
+        let mut sum = self.virtual_port.as_ref().map(Deviceless::stats).unwrap_or_default();
         if self.kind == PortKind::AfXdp {
             let sockets = self.rx.iter().flatten().filter_map(PortQueue::drivers_socket);
             let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();

@@ -85,6 +85,9 @@ impl RxQueue {
                 PortQueue::Virtual(queue) => {
                     queue.take(want, batch);
                 }
+                PortQueue::Memif(queue) => {
+                    queue.take(want, batch);
+                }
             }
         }
         if self.port.completes_checksums() {
@@ -157,7 +160,7 @@ impl RxQueue {
     /// Packets whose partial checksum was completed.
     pub fn completed_checksums(&self) -> u64 {
         let of_socket = |source: &PortQueue| match source {
-            PortQueue::Device(_) | PortQueue::Virtual(_) => 0,
+            PortQueue::Device(_) | PortQueue::Virtual(_) | PortQueue::Memif(_) => 0,
             PortQueue::Socket(socket) => socket.completed_checksums(),
         };
         self.completed + self.sources.iter().map(of_socket).sum::<u64>()
@@ -183,7 +186,7 @@ impl RxQueue {
                 let fd = unsafe { dpdk_sys::valiant_rx_fd(queue.port, queue.queue) };
                 (fd >= 0).then_some(fd)
             }),
-            PortQueue::Virtual(_) => None,
+            PortQueue::Virtual(_) | PortQueue::Memif(_) => None,
         };
         let awaited = self.sources.iter().filter(|source| !matches!(source, PortQueue::Virtual(_)));
         awaited.map(fd).collect()
@@ -321,6 +324,7 @@ impl TxQueue {
                 done - refused as usize
             }
             PortQueue::Virtual(queue) => queue.put(batch),
+            PortQueue::Memif(queue) => queue.put(batch),
             &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
             &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),
         }

@@ -190,13 +190,14 @@ const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "messages recommend it to the user";
 
 /// Files whose longer texts name classes of other sections.
-const NAMING: [(&str, &str); 8] = [
+const NAMING: [(&str, &str); 9] = [
     ("crates/clusterctl/src/split/analysis.rs", ADVISED),
     ("crates/clusterctl/src/split/write.rs", WRITTEN),
     ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
     ("bin/valiant/src/traffic/config.rs", WRITTEN),
     ("bin/valiant/src/run.rs", WRITTEN),
     ("crates/vrctl/src/setup.rs", WRITTEN),
+    ("crates/vrctl/src/hybrid.rs", WRITTEN),
     ("bin/valiant/src/cli.rs", "the help shows a configuration"),
     ("crates/launch/src/client.rs", "Click's greeting has the name"),
 ];

@@ -1,6 +1,7 @@
 //! `valiant vr check`.
 
 use crate::file::{HostFile, InterfaceId, Tag, VirtualInterface, VirtualRouter};
+use crate::hybrid::check_filter;
 use crate::machine::lacking;
 use crate::program::{CheckedProgram, check_program, source};
 use lang::{Diagnostic, Diagnostics};
@@ -44,6 +45,7 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
+            about_file.append(check_filter(registry, router));
         }
         about_file.sort();
         let lacking = host.as_ref().map(lacking).unwrap_or_default();

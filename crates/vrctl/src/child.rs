@@ -1,4 +1,4 @@
-//! The process of one router (the scheme `direct`): it opens the router's ports, gives up what it does not
+//! The process of one router (the schemes `direct` and `hybrid`): it opens the router's ports, gives up what it does not
 //! need any more, and only then loads the program and looks at packets.
 //!
 //! Standard input is a socket to the host. Each message is a line of JSON: first an [`Order`], then [`Word`]s
@@ -6,6 +6,7 @@
 
 use crate::confine::filter_system_calls;
 use crate::file::HostFile;
+use crate::hybrid::{on_its_own, process_ports};
 use crate::setup::{interfaces_value, ports, ports_value, router_setup};
 use dpdk::PortSpec;
 use dpdk::rights::{self, Capability, User};
@@ -45,6 +46,9 @@ pub(crate) struct Order {
     pub(crate) memory_mb: Option<usize>,
     pub(crate) hugepages: bool,
     pub(crate) eal: Option<String>,
+    /// With the scheme hybrid, the sockets on which it listens for its interfaces.
+    #[serde(default)]
+    pub(crate) memif: Vec<PathBuf>,
 }
 
 /// What the host says to the process.
@@ -120,13 +124,13 @@ fn confine(user: &str, hardware: bool) -> Result<String, String> {
     Ok(format!("user {}, {keep}", user.name))
 }
 
-fn status(host: &Host) -> Value {
+fn status(host: &Host, hybrid: bool) -> Value {
     let routers = host.status();
     let router = routers.first();
     json!({
         "cycles": router.map(|router| router.cycles),
         "interfaces": router.map(|router| interfaces_value(&router.interfaces)),
-        "ports": ports_value(host),
+        "ports": if hybrid { Vec::new() } else { ports_value(host) },
     })
 }
 
@@ -177,9 +181,18 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
     let mine = |port: usize| router.interfaces.iter().any(|interface| interface.port == Some(port));
-    let ports = ports(&file, mine);
+    let hybrid = !order.memif.is_empty();
+    let ports = if hybrid {
+        process_ports(router, &order.memif).map_err(|e| e.to_string())?
+    } else {
+        ports(&file, mine)
+    };
     dpdk::claim_interfaces(&format!("the virtual router {} of the host {}", router.name, file.name));
-    let mut host = Host::start(&ports, options, &eal, enter, false).map_err(|errors| errors.join("\n"))?;
+    // Root alone connects to what listens here.
+    let before = umask(Mode::from_bits_truncate(0o077));
+    let host = Host::start(&ports, options, &eal, enter, false);
+    umask(before);
+    let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
 
     let path = file.socket(router);
@@ -201,7 +214,10 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let kept = confine(&order.user, hardware)?;
 
     let (name, text) = &order.program;
-    let setup = router_setup(registry, &file, router, Source::new(name, text.as_str()));
+    let mut setup = router_setup(registry, &file, router, Source::new(name, text.as_str()));
+    if hybrid {
+        on_its_own(&mut setup);
+    }
     host.add(setup.clone())?;
     say(socket, &Answer::Ready(kept));
     let end = std::cell::Cell::new(None);
@@ -212,7 +228,7 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
             while let Ok(word) = words.try_recv() {
                 match word {
                     Word::End => end.set(Some(ExitCode::SUCCESS)),
-                    Word::Status => say(socket, &Answer::Status(status(host))),
+                    Word::Status => say(socket, &Answer::Status(status(host, hybrid))),
                     Word::Program(name, text) => {
                         let mut setup = setup.clone();
                         if let Some(first) = setup.sources.first_mut() {

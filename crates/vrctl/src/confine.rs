@@ -151,6 +151,7 @@ const ALLOWED_HERE: &[i64] = &[
     libc::SYS_pipe,
     libc::SYS_poll,
     libc::SYS_select,
+    libc::SYS_epoll_create,
     libc::SYS_epoll_wait,
     libc::SYS_time,
     libc::SYS_getrlimit,

@@ -1,10 +1,11 @@
-//! Routers in processes of their own (the scheme `direct`), as the host sees them.
+//! Routers in processes of their own (the schemes `direct` and `hybrid`), as the host sees them.
 
 use crate::cgroup::{self, Allowance, Groups};
 use crate::child::{Answer, Order, Word};
 use crate::cleaner::{Cleaner, Remains, remove_socket};
 use crate::confine::isolate;
-use crate::file::{HostFile, Owner, VirtualRouter};
+use crate::file::{HostFile, Owner, Scheme, VirtualRouter};
+use crate::hybrid::{self, Passages};
 use crate::setup::give_to_owner;
 use lang::Source;
 use locks::IgnorePoison;
@@ -84,8 +85,9 @@ impl DirectSetup {
             share: router.share,
             memory_bytes: router.limits.memory_bytes,
         };
-        let ports: BTreeSet<usize> =
-            router.interfaces.iter().filter_map(|interface| interface.port).collect();
+        let hybrid = router.scheme == Scheme::Hybrid;
+        let ports = router.interfaces.iter().filter(|_| !hybrid);
+        let ports: BTreeSet<usize> = ports.filter_map(|interface| interface.port).collect();
         let interfaces = router.interfaces.iter().enumerate().map(|(number, i)| {
             let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
             let id = crate::file::InterfaceId { router: at, interface: number };
@@ -108,6 +110,7 @@ impl DirectSetup {
         let fixed = format!(
             "{:?}",
             (
+                router.scheme,
                 &allowance,
                 &user,
                 &router.owner,
@@ -125,6 +128,7 @@ impl DirectSetup {
             memory_mb: options.memory_mb,
             hugepages: options.hugepages,
             eal: options.eal.clone(),
+            memif: if hybrid { hybrid::sockets(file, router) } else { Vec::new() },
         };
         let socket = file.socket(router);
         Self { router: router.clone(), order, allowance, socket, ports, fixed }
@@ -161,6 +165,8 @@ struct Process {
 struct Direct {
     setup: DirectSetup,
     file: HostFile,
+    /// Where its packets pass; none in the scheme direct.
+    passages: Arc<Passages>,
     state: State,
     process: Option<Process>,
     /// Ends when the process has ended and has been collected.
@@ -255,14 +261,17 @@ impl Directs {
             groups.weigh(direct, self.shared);
             remains.groups = groups.directories(self.all.keys().map(String::as_str));
         }
-        remains.sockets.extend(self.all.values().map(|direct| direct.setup.socket.clone()));
+        for direct in self.all.values() {
+            remains.sockets.push(direct.setup.socket.clone());
+            remains.sockets.extend_from_slice(direct.passages.sockets());
+        }
         if let Some(cleaner) = &mut self.cleaner {
             cleaner.tell(remains);
         }
     }
 
     /// Starts a process for a router. Whether that works is seen later: see [`Directs::busy`].
-    pub(crate) fn add(&mut self, file: &HostFile, setup: DirectSetup) {
+    pub(crate) fn add(&mut self, file: &HostFile, setup: DirectSetup, passages: Passages) {
         if self.cleaner.is_none() {
             let started = std::env::current_exe().and_then(|program| Cleaner::start(&program));
             match started {
@@ -282,6 +291,7 @@ impl Directs {
         let direct = Direct {
             setup,
             file: file.clone(),
+            passages: Arc::new(passages),
             state: State::Starting,
             process: None,
             keeper: None,
@@ -314,6 +324,7 @@ impl Directs {
         let order = serde_json::to_string(&direct.setup.order).unwrap_or_default();
         let (number, sender, ring) = (self.next, self.sender.clone(), Arc::clone(&self.ring));
         let (router, log) = (name.to_owned(), self.options.log.clone());
+        let passages = Arc::clone(&direct.passages);
         let tell = move |event: Event| {
             // Nobody listens when the host ends.
             let _ = sender.send((router.clone(), number, event));
@@ -321,7 +332,7 @@ impl Directs {
         };
         // The thread lives as long as the process, which ends with the thread that has started it.
         let keeper = std::thread::Builder::new().name("valiant-direct".to_owned());
-        match keeper.spawn(move || keep(&order, &log, &groups, &tell)) {
+        match keeper.spawn(move || keep(&order, &log, &groups, &passages, &tell)) {
             Ok(keeper) => direct.keeper = Some(keeper),
             Err(e) => {
                 let how = format!("no thread: {}", launch::reason(&e));
@@ -349,7 +360,7 @@ impl Directs {
                     direct.process = Some(Process { id, socket, process });
                     failed
                         .into_iter()
-                        .for_each(|text| self.warn(format!("routers with the scheme direct: {text}")));
+                        .for_each(|text| self.warn(format!("routers in processes of their own: {text}")));
                 }
                 Event::Said(answer) => direct.hear(answer, now),
                 Event::Gone(how) => {
@@ -366,6 +377,9 @@ impl Directs {
                 State::Waiting(at) if at <= now => due.push(name.clone()),
                 State::Starting if now.duration_since(direct.since) > STARTING => {
                     direct.kill("it takes too long to start");
+                }
+                State::Running if let Some(broken) = direct.passages.broken() => {
+                    direct.kill(&format!("its process has written {broken} into its memif ring"));
                 }
                 State::Running if silent => direct.kill("it does not answer"),
                 State::Running if direct.asked.is_none() && now.duration_since(direct.status_at) > PULSE => {
@@ -606,7 +620,8 @@ fn processor_seconds(process: u32) -> Option<f64> {
 }
 
 /// Starts the process of a router, passes on what it says, and collects it when it has ended.
-fn keep(order: &str, log: &[String], groups: &[PathBuf], tell: &dyn Fn(Event)) {
+fn keep(order: &str, log: &[String], groups: &[PathBuf], passages: &Passages, tell: &dyn Fn(Event)) {
+    passages.clean();
     let mut failed = isolate();
     let started = spawn(order, log, groups, &mut failed);
     let (ours, process) = match started {
@@ -627,11 +642,19 @@ fn keep(order: &str, log: &[String], groups: &[PathBuf], tell: &dyn Fn(Event)) {
             _ => break,
         }
         match serde_json::from_str(&line) {
+            Ok(answer @ Answer::Ready(_)) => match passages.connect() {
+                Ok(()) => tell(Event::Said(answer)),
+                Err(e) => {
+                    tell(Event::Said(Answer::Failed(e)));
+                    drop(process.lock().ignore_poison().kill());
+                }
+            },
             Ok(answer) => tell(Event::Said(answer)),
             // Whatever runs there is not what was started.
             Err(_) => drop(process.lock().ignore_poison().kill()),
         }
     }
+    passages.disconnect();
     // It closes the socket when it ends.
     let began = Instant::now();
     loop {

@@ -8,8 +8,8 @@
 //!    check
 //! 3. `socket`, `setup`, `control`, `cgroup`, `confine`: requests to a running host; from the file to what
 //!    runs; namespaces and TAPs of control planes; what the process of a router may have and do
-//! 4. `cleaner`, `child`, `direct`: processes of routers: what removes them if the host is killed, what runs
-//!    in them, how the host sees them
+//! 4. `cleaner`, `hybrid`, `child`, `direct`: processes of routers: what removes them if the host is killed,
+//!    how packets pass to them, what runs in them, how the host sees them
 //! 5. `check`, `run`, `commands`: the commands
 //!
 //! Read `file/model.rs` first. This crate forwards no packets and knows no element class.
@@ -25,6 +25,7 @@ mod confine;
 mod control;
 mod direct;
 mod file;
+mod hybrid;
 mod machine;
 mod program;
 mod run;

@@ -4,6 +4,7 @@ use crate::args::RunHost;
 use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
 use crate::file::{HostFile, Scheme, Sharing, VirtualInterface, VirtualRouter};
+use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
 use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs};
@@ -94,7 +95,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     }
     let names: Vec<String> = serving.direct.names();
     while names.iter().any(|name| serving.direct.busy(name)) && !stop.wanted() {
-        serving.turn(&host);
+        serving.turn(&mut host);
         host.turn();
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -171,10 +172,12 @@ enum For {
     Status(Instant),
 }
 
-/// A router of either scheme, ready to be run.
+/// A router of any scheme, ready to be run.
 enum Setup {
     Shared(Box<RouterSetup>),
     Direct(Box<DirectSetup>),
+    /// The part in the common process, and the process of its own.
+    Hybrid(Box<RouterSetup>, Box<DirectSetup>),
 }
 
 impl Serving {
@@ -190,7 +193,8 @@ impl Serving {
             Request::Apply => self.apply(host, &mut awaited),
             Request::Add(name) => self.add_by_name(host, name, &mut awaited),
             Request::Remove(name) => {
-                if host.remove(name) || !self.direct.remove(std::slice::from_ref(name)).is_empty() {
+                let (shared, own) = (host.remove(name), self.direct.remove(std::slice::from_ref(name)));
+                if shared || !own.is_empty() {
                     self.controls.release(name);
                     self.beside(host);
                     Ok(json!({"ok": true, "removed": [name]}))
@@ -208,10 +212,12 @@ impl Serving {
     }
 
     /// What processes have done meanwhile, and the answers that have waited for it.
-    fn turn(&mut self, host: &Host) {
+    fn turn(&mut self, host: &mut Host) {
         for (name, reason) in self.direct.turn() {
             let reason = format!("router {name}: {reason}");
             Failure::from(reason.clone()).report();
+            // Its part in the common process.
+            host.remove(&name);
             self.lost.insert(name, reason);
         }
         let waiting = std::mem::take(&mut self.waiting);
@@ -253,13 +259,21 @@ impl Serving {
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
         runs(file, router)?;
         let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
-        let direct = router.scheme == Scheme::Direct;
-        let cores = if direct { file.processors_of(router) } else { file.processors() };
+        let shared = router.scheme == Scheme::Shared;
+        let cores = if shared { file.processors() } else { file.processors_of(router) };
         check_program(&self.registry, router, program.clone(), cores.len())?;
-        Ok(if direct {
-            Setup::Direct(Box::new(DirectSetup::new(file, router, &program, self.direct.options())))
-        } else {
-            Setup::Shared(Box::new(router_setup(&self.registry, file, router, program)))
+        let mut wrong = check_filter(&self.registry, router);
+        if wrong.has_errors() {
+            wrong.set_sources(file.sources.clone());
+            return Err(wrong.into());
+        }
+        let own = || Box::new(DirectSetup::new(file, router, &program, self.direct.options()));
+        Ok(match router.scheme {
+            Scheme::Shared => {
+                Setup::Shared(Box::new(router_setup(&self.registry, file, router, program.clone())))
+            }
+            Scheme::Direct => Setup::Direct(own()),
+            Scheme::Hybrid => Setup::Hybrid(Box::new(relay_setup(&self.registry, file, router)), own()),
         })
     }
 
@@ -267,19 +281,21 @@ impl Serving {
     fn add(&mut self, host: &mut Host, router: &VirtualRouter, setup: Setup) -> Result<(), Failure> {
         match setup {
             Setup::Shared(setup) => {
-                for port in router.interfaces.iter().filter_map(|interface| interface.port) {
-                    if let Some(other) = self.direct.user_of(port) {
-                        let port = &self.file.ports[port].name;
-                        return Err(format!("the running router {other} has the port {port} alone").into());
-                    }
-                    host.set_open(port, true)?;
-                }
+                self.open_ports(host, router)?;
                 self.controls.provide(router, |interface| mtu(host, &self.file, interface))?;
                 if let Err(e) = host.add(*setup) {
                     self.controls.release(&router.name);
                     return Err(e.into());
                 }
                 give_to_owner(&self.file, router);
+            }
+            Setup::Hybrid(relay, own) => {
+                self.open_ports(host, router)?;
+                let rings = self.file.processors_of(router).len();
+                let passages = Passages::new(&self.file, router, host.threads(), rings);
+                let passages = passages.map_err(|e| e.to_string())?;
+                host.add(*relay)?;
+                self.direct.add(&self.file, *own, passages);
             }
             Setup::Direct(setup) => {
                 for port in setup.ports.iter().copied() {
@@ -290,10 +306,22 @@ impl Serving {
                     // The process opens it.
                     host.set_open(port, false)?;
                 }
-                self.direct.add(&self.file, *setup);
+                self.direct.add(&self.file, *setup, Passages::default());
             }
         }
         self.beside(host);
+        Ok(())
+    }
+
+    /// Opens the ports of a router that the common process receives for.
+    fn open_ports(&self, host: &mut Host, router: &VirtualRouter) -> Result<(), Failure> {
+        for port in router.interfaces.iter().filter_map(|interface| interface.port) {
+            if let Some(other) = self.direct.user_of(port) {
+                let port = &self.file.ports[port].name;
+                return Err(format!("the running router {other} has the port {port} alone").into());
+            }
+            host.set_open(port, true)?;
+        }
         Ok(())
     }
 
@@ -331,7 +359,8 @@ impl Serving {
     /// The names of all routers that are there.
     fn running(&self, host: &Host) -> Vec<String> {
         let shared = host.status().into_iter().map(|router| router.name);
-        shared.chain(self.direct.names()).collect()
+        // One with the scheme hybrid is in both.
+        shared.chain(self.direct.names()).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Ports and processors stay what they were at the start.
@@ -371,6 +400,10 @@ impl Serving {
             let only_program = match &setup {
                 Setup::Shared(setup) => host.only_program_differs(setup),
                 Setup::Direct(setup) => self.direct.only_program_differs(setup),
+                Setup::Hybrid(relay, own) => {
+                    let both = host.only_program_differs(relay).zip(self.direct.only_program_differs(own));
+                    both.map(|(relay, own)| relay && own)
+                }
             };
             if !running.contains(&router.name) {
                 added.push(router.name.clone());
@@ -396,6 +429,10 @@ impl Serving {
                     host.change_program(*setup)?
                 }
                 Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
+                Setup::Hybrid(relay, own) => {
+                    let filter = host.change_program(*relay)?;
+                    self.direct.change_program(&self.file, *own) || filter
+                }
             };
             if differs {
                 awaited.insert(router.name.clone());
@@ -416,7 +453,10 @@ impl Serving {
     }
 
     fn status(&self, host: &Host) -> Value {
-        let shared = host.status().into_iter().map(|router| {
+        let own = self.direct.names();
+        let (relays, shared): (Vec<_>, Vec<_>) =
+            host.status().into_iter().partition(|router| own.contains(&router.name));
+        let shared = shared.into_iter().map(|router| {
             let known = self.file.routers.iter().find(|known| known.name == router.name);
             json!({
                 "name": router.name,
@@ -432,6 +472,21 @@ impl Serving {
             })
         });
         let mut routers: Vec<Value> = shared.chain(self.direct.status()).collect();
+        for relay in relays {
+            // What the common process does for it, and loses for it.
+            let Some(router) = routers.iter_mut().find(|router| router["name"] == relay.name) else {
+                continue;
+            };
+            router["passing_cycles"] = relay.cycles.into();
+            let interfaces = router["interfaces"].as_array_mut().into_iter().flatten();
+            for (interface, there) in interfaces.zip(&relay.interfaces) {
+                let mut add = |key: &str, n: u64| {
+                    interface[key] = (interface[key].as_u64().unwrap_or_default() + n).into();
+                };
+                add("lost_queue_full", there.stats.rx_missed);
+                add("not_sent", there.stats.tx_errors);
+            }
+        }
         routers.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
         let mut ports = ports_value(host);
         ports.extend(self.direct.ports());

@@ -10,16 +10,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
 
-/// What runs so far: the schemes `shared` and `direct` with the ways `software` and `software-queued`.
+/// What runs so far: all schemes, with the ways `software` and `software-queued`.
 pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
     let mut diags = Diagnostics::new();
     diags.set_sources(file.sources.clone());
-    if router.scheme == Scheme::Hybrid {
-        let text = format!("the scheme {} does not run yet: use \"shared\" or \"direct\"", router.scheme);
-        diags.error(router.scheme_span.unwrap_or(router.span), text);
-    }
-    if let (Some(control), Scheme::Direct) = (&router.control, router.scheme) {
-        diags.error(control.span, "a control plane does not run yet with the scheme direct: use \"shared\"");
+    if let (Some(control), Scheme::Direct | Scheme::Hybrid) = (&router.control, router.scheme) {
+        let text =
+            format!("a control plane does not run yet with the scheme {}: use \"shared\"", router.scheme);
+        diags.error(control.span, text);
     }
     for interface in &router.interfaces {
         if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
@@ -38,7 +36,7 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
 
 /// The limits of a router that have no effect so far.
 pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
-    let works = |name: &str| name == "queue" || (name == "memory" && router.scheme == Scheme::Direct);
+    let works = |name: &str| name == "queue" || (name == "memory" && router.scheme != Scheme::Shared);
     router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()
 }
 

@@ -9,6 +9,7 @@ use dpdk_sys::valiant_port_info;
 use locks::IgnorePoison;
 
 use crate::ingress::Ingress;
+use crate::memifport::MemifQueue;
 use crate::mempool::{self, Mempool};
 use crate::packetsocket::PacketSocket;
 use crate::virtualport::VirtualQueue;
@@ -32,6 +33,7 @@ pub(crate) enum PortQueue {
     Device(DeviceQueue),
     Socket(Arc<PacketSocket>),
     Virtual(Arc<VirtualQueue>),
+    Memif(Arc<MemifQueue>),
 }
 
 impl PortQueue {
@@ -40,13 +42,14 @@ impl PortQueue {
         match self {
             PortQueue::Device(queue) => queue.socket.is_some(),
             PortQueue::Socket(_) | PortQueue::Virtual(_) => true,
+            PortQueue::Memif(_) => false,
         }
     }
 
     /// The packet socket, when it is one.
     pub(crate) fn socket(&self) -> Option<&PacketSocket> {
         match self {
-            PortQueue::Device(_) | PortQueue::Virtual(_) => None,
+            PortQueue::Device(_) | PortQueue::Virtual(_) | PortQueue::Memif(_) => None,
             PortQueue::Socket(socket) => Some(socket),
         }
     }
@@ -55,7 +58,7 @@ impl PortQueue {
     pub(crate) fn drivers_socket(&self) -> Option<RawFd> {
         match self {
             PortQueue::Device(queue) => queue.socket,
-            PortQueue::Socket(_) | PortQueue::Virtual(_) => None,
+            PortQueue::Socket(_) | PortQueue::Virtual(_) | PortQueue::Memif(_) => None,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! A DPDK device is plugged in, configured as far as its driver supports it, and started.
 
 use std::ffi::CString;
-use std::sync::Arc;
 
 use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valiant_port_config};
 
@@ -12,13 +11,13 @@ use crate::buffer::DEFAULT_HEADROOM;
 use crate::eal::Eal;
 use crate::error::{Error, errno_text};
 use crate::log::Mark;
+use crate::memifport::Deviceless;
 use crate::mempool::{Mempool, Reservation};
 use crate::needs::PortConfig;
 use crate::netdev::Interface;
 use crate::rights::{self, Capability};
 use crate::spec::PortSpec;
 use crate::status::PortKind;
-use crate::virtualport::Inner;
 use crate::watch;
 
 /// What was being done when a receive queue could not be set up.
@@ -43,7 +42,7 @@ pub(crate) struct Opened {
     /// Instead of DPDK ports.
     pub(crate) sockets: Option<Sockets>,
     /// Instead of both.
-    pub(crate) virtual_port: Option<Arc<Inner>>,
+    pub(crate) virtual_port: Option<Deviceless>,
     pub(crate) changed: Changed,
     pub(crate) reservation: Reservation,
 }

@@ -125,6 +125,21 @@ impl Reader<'_> {
                 let message = "the path of the router's control socket is longer than 107 bytes";
                 self.diags.error_with_help(router.span, message, "choose a shorter `directory` under [host]");
             }
+            for (number, interface) in router.interfaces.iter().enumerate() {
+                let socket = host.memif_socket(router, number);
+                if router.scheme != Scheme::Hybrid {
+                    continue;
+                }
+                if socket.as_os_str().len() > 107 {
+                    let message = "the path of the interface's memif socket is longer than 107 bytes";
+                    let help = "choose a shorter `directory` under [host]";
+                    self.diags.error_with_help(interface.span, message, help);
+                } else if socket.to_str().is_none_or(|path| path.contains([',', '=', '[', ']', '"', '\\'])) {
+                    let message = "the path of the interface's memif socket cannot be told to DPDK";
+                    let help = "choose a `directory` under [host] without commas, brackets, quotes and '='";
+                    self.diags.error_with_help(interface.span, message, help);
+                }
+            }
         }
     }
 

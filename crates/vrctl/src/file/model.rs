@@ -189,6 +189,8 @@ pub struct VirtualRouter {
     /// The processors on each of which one of its workers runs, if it has a process of its own; empty: those
     /// of the host.
     pub cores: Vec<usize>,
+    /// Rules for packets that pass to its process, with their places; empty: all pass.
+    pub filter: Vec<(String, Span)>,
     /// Variables of the program that the file defines, without those of the interfaces; see
     /// [`VirtualRouter::defines`].
     pub variables: Vec<(String, String)>,
@@ -370,6 +372,12 @@ impl HostFile {
     #[must_use]
     pub fn socket(&self, router: &VirtualRouter) -> PathBuf {
         self.directory.join(format!("{}.sock", router.name))
+    }
+
+    /// The socket on which the process of a router with the scheme hybrid listens for an interface.
+    pub(crate) fn memif_socket(&self, router: &VirtualRouter, interface: usize) -> PathBuf {
+        let name = router.interfaces.get(interface).map_or("", |interface| interface.name.as_str());
+        self.directory.join(format!("{}.{name}.memif", router.name))
     }
 
     /// The processors that the workers of a router in a process of its own run on.

@@ -42,6 +42,7 @@ pub(super) struct RawRouter {
     pub(super) share: Option<Spanned<i64>>,
     pub(super) owner: Option<Spanned<String>>,
     pub(super) cores: Option<Spanned<Vec<Spanned<i64>>>>,
+    pub(super) filter: Option<Spanned<Vec<Spanned<String>>>>,
     #[serde(default)]
     pub(super) limits: RawLimits,
     #[serde(default)]

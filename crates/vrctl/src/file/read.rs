@@ -194,12 +194,21 @@ impl Reader<'_> {
             let warning = Diagnostic::warning(at(list), "`cores` is without effect in the scheme shared");
             self.diags.push(warning.with_help("routers of this scheme run on the cores of [host]"));
         }
+        if let Some(rules) = raw.filter.as_ref().filter(|_| scheme != Scheme::Hybrid) {
+            let warning =
+                Diagnostic::warning(at(rules), format!("`filter` is without effect in the scheme {scheme}"));
+            self.diags
+                .push(warning.with_help("the scheme hybrid filters what passes to the router's process"));
+        }
+        let filter = raw.filter.iter().filter(|_| scheme == Scheme::Hybrid).flat_map(|rules| rules.get_ref());
+        let filter = filter.map(|rule| (rule.get_ref().clone(), at(rule))).collect();
         let share = raw.share.as_ref();
         let share = share.and_then(|s| self.number(s, "share", 1..=MAX_SHARE, "a share is a weight"));
         VirtualRouter {
             program: self.dir.join(raw.program.get_ref()),
             scheme,
             cores,
+            filter,
             share: share.unwrap_or(1),
             owner: raw.owner.as_ref().and_then(|owner| self.owner(owner)),
             limits: self.limits(&raw.limits),
