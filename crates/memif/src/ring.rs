@@ -349,7 +349,7 @@ mod tests {
     fn wrong_lengths_and_chains_are_not_received() {
         let region = Region::on_heap(Layout::new(1, 4));
         let (mut receiver, mut peer) = (Receiver::new(&region, 0).unwrap(), Peer::new(&region, 0));
-        let chained = |peer: &Peer, slot| region.corrupt(peer.taken_from_descriptor(slot), NEXT);
+        let chained = |peer: &Peer, slot| region.corrupt(peer.descriptor(slot), NEXT);
         for (slot, frame) in [&b"one"[..], b"two", b"three", b"", b"four"].into_iter().enumerate() {
             assert!(peer.send(frame));
             if (1..2).contains(&slot) {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     impl Peer {
-        fn taken_from_descriptor(&self, slot: u16) -> usize {
+        fn descriptor(&self, slot: u16) -> usize {
             use crate::layout::{DESCRIPTOR, DESCRIPTORS};
             Layout::new(1, 4).ring(Direction::In, 0) + DESCRIPTORS + DESCRIPTOR * usize::from(slot)
         }

@@ -49,7 +49,7 @@ Examples:
     #[command(after_help = "\
 Routers whose program is wrong do not run; the others do. Each router has a control socket in the host's directory, DIRECTORY/ROUTER.sock, which belongs to the router's owner.
 
-A router with the scheme `direct` runs in a process of its own, as its owner or as `nobody`, with its ports alone. If this process fails, it is started again after a pause.
+A router with the scheme `direct` runs in a process of its own, as its owner or as `nobody`, with its ports alone; one with the scheme `hybrid` too, to which packets pass by memif. If this process fails, it is started again after a pause.
 
 Examples:
   valiant vr run conf/virtual-routers.toml

@@ -208,3 +208,116 @@ impl Passages {
 fn port_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Checked;
+    use std::path::Path;
+    use std::process::ExitCode;
+
+    fn file(scheme: &str, keys: &str) -> Result<HostFile, String> {
+        let text = format!(
+            "[host]\ndirectory = \"/run/x\"\n[port.p]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\nscheme = \"{scheme}\"\n{keys}\n\
+             [[router.blue.interface]]\nport = \"p\"\nvlan = 7\n[[router.blue.interface]]\nname = \"LAN\"\nport = \"p\"\n"
+        );
+        HostFile::parse("edge.toml", &text, Path::new("/conf")).map_err(|d| d.render_plain(d.sources()))
+    }
+
+    fn wrong(filter: &str) -> String {
+        let host = file("hybrid", &format!("filter = {filter}")).unwrap();
+        let mut errors = check_filter(&Arc::new(elements::registry()), &host.routers[0]);
+        errors.set_sources(host.sources.clone());
+        errors.render_plain(errors.sources())
+    }
+
+    #[test]
+    fn a_filter_has_the_rules_of_ipfilter() {
+        for good in [
+            "[]",
+            "[\"allow tcp\", \"deny all\"]",
+            "[\"deny (src net 10.0.0.0/8 or dst host 192.0.2.1) && dst port 80\", \"allow all\"]",
+            "[\"allow icmp type echo\", \"drop ip frag\"]",
+        ] {
+            assert_eq!(wrong(good), "", "{good}");
+        }
+        let told = wrong("[\"allow tcp\", \"allow nonsense\"]");
+        assert!(
+            told.contains("edge.toml:8: ")
+                && told.contains("the filter of router blue")
+                && told.contains("nonsense"),
+            "{told}"
+        );
+        assert_eq!(told.matches("error").count(), 1, "{told}");
+    }
+
+    /// A rule ends where its string ends.
+    #[test]
+    fn a_rule_is_nothing_else() {
+        for (filter, reason) in [
+            ("[\"allow all) -> Discard; Idle -> IPFilter(allow all\"]", "')' in a rule"),
+            ("[\"allow all; Idle\"]", "';' in a rule"),
+            ("[\"allow tcp // deny all\"]", "'//' in a rule"),
+            ("[\"allow (tcp\"]", "'(' without ')' in a rule"),
+            ("[\"allow tcp, allow udp\"]", "',' in a rule"),
+            ("[\"allow $DEV0\"]", "'$' in a rule"),
+            ("[\"\"]", "is empty"),
+        ] {
+            let told = wrong(filter);
+            assert!(told.contains(reason), "{filter}: {told}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_said() {
+        for scheme in ["shared", "direct"] {
+            let host = file(scheme, "filter = [\"allow all\"]").unwrap();
+            let told = host.warnings.render_plain(host.warnings.sources());
+            assert!(told.contains(&format!("`filter` is without effect in the scheme {scheme}")), "{told}");
+            assert!(host.routers[0].filter.is_empty());
+        }
+        let host = file("hybrid", "cores = [0]\nfilter = [\"allow all\"]").unwrap();
+        assert_eq!(host.warnings.render_plain(host.warnings.sources()), "");
+        assert_eq!(
+            sockets(&host, &host.routers[0]),
+            [Path::new("/run/x/blue.DEV0.memif"), Path::new("/run/x/blue.LAN.memif")]
+        );
+    }
+
+    #[test]
+    fn its_ports_are_those_of_the_driver_for_memif() {
+        let host = file("hybrid", "").unwrap();
+        let router = &host.routers[0];
+        let ports = process_ports(router, &sockets(&host, router)).unwrap();
+        let text: Vec<String> = ports.iter().map(|port| port.spec.to_string()).collect();
+        assert!(
+            text[0].starts_with("net_memif0,role=server,") && text[1].starts_with("net_memif1,"),
+            "{text:?}"
+        );
+        assert!(text[1].contains("socket=/run/x/blue.LAN.memif,"), "{text:?}");
+        let mut setup = router_setup(&Arc::new(elements::registry()), &host, router, Source::new("p", ""));
+        on_its_own(&mut setup);
+        assert!(setup.interfaces.iter().enumerate().all(|(at, i)| i.below == Below::WholePort(at)));
+        let odd = "[host]\ndirectory = \"/run/a,b\"\n[port.p]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\n\
+                   scheme = \"hybrid\"\n[[router.blue.interface]]\nport = \"p\"\n";
+        let told = HostFile::parse("edge.toml", odd, Path::new("/conf")).unwrap_err();
+        assert!(told.render_plain(told.sources()).contains("cannot be told to DPDK"));
+    }
+
+    #[test]
+    fn check_takes_the_filter_too() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("p.click"), "FromDevice($DEV0) -> ToDevice($DEV0);").unwrap();
+        let check = |filter: &str| {
+            let text = format!(
+                "[port.p]\ndevice = \"eth0\"\n[router.blue]\nprogram = \"p.click\"\nscheme = \"hybrid\"\nfilter = [\"{filter}\"]\n\
+                 [[router.blue.interface]]\nport = \"p\"\n"
+            );
+            let path = dir.path().join("edge.toml");
+            std::fs::write(&path, text).unwrap();
+            Checked::new(&Arc::new(elements::registry()), &path).show(true)
+        };
+        assert_eq!(check("allow tcp"), ExitCode::SUCCESS);
+        assert_eq!(check("allow tpc"), ExitCode::FAILURE);
+    }
+}
