@@ -133,7 +133,7 @@ def neighbors(frr: Frr) -> dict[str, Any]:
     return {router: all_of[0] for router, all_of in known.items() if all_of[0]["converged"] == "Full"}
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=180)
 def control_planes_route_with_frr(lab: Lab) -> None:
     host = Host(lab)
     link = json.loads(host.blue.ip("-json", "link", "show", "DEV0"))[0]
