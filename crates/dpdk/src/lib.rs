@@ -8,7 +8,7 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `claim`, `netdev`, `netns`, `ingress`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
+//! 3. `claim`, `netdev`, `netns`, `bpf`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
 //!    interfaces, sockets, the rights of this process, link events.
 //! 4. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are
 //!    open.
@@ -19,10 +19,12 @@
 mod anno;
 mod batch;
 mod bell;
+mod bpf;
 mod buffer;
 mod claim;
 pub mod crash;
 pub mod crypto;
+pub mod division;
 mod eal;
 mod error;
 mod fault;

@@ -8,7 +8,7 @@
 //! quick succession are one change. The state is kept once, so memory is bounded by what the kernel has.
 //!
 //! **What it must not know.** Routers, elements, DPDK. Whoever follows changes nothing in the kernel; only
-//! `provide`, which makes namespaces and sets addresses, does.
+//! `provide` and `pair`, which make namespaces and interfaces and set addresses, do.
 //!
 //! **Read first.** `follow.rs`, the thread; then `state.rs`, which route the kernel would use.
 //!
@@ -21,12 +21,14 @@
 //!    has changed.
 //! 3. `socket`: network namespaces, and netlink sockets in them.
 //! 4. `follow`, `provide`: the thread; namespaces and addresses that are set up.
+//! 5. `pair`: pairs of interfaces that are set up.
 #![forbid(unsafe_code)]
 
 mod error;
 mod follow;
 mod message;
 mod model;
+mod pair;
 mod provide;
 mod socket;
 mod state;
@@ -34,5 +36,6 @@ mod state;
 pub use error::Error;
 pub use follow::{Changes, Consumer, Follower, Health, Options, Status};
 pub use model::{Address, Gateway, Hop, Kind, Link, Neighbor, Prefix, Resolved};
+pub use pair::{make_pair, remove_pair, take_all_frames};
 pub use socket::Namespace;
 pub use state::State;

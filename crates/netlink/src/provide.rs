@@ -148,7 +148,7 @@ fn names() -> io::Result<()> {
 }
 
 /// The number of an interface in the calling thread's namespace.
-fn number(interface: &str) -> io::Result<u32> {
+pub(crate) fn number(interface: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(interface)?)
 }
 
@@ -162,10 +162,10 @@ fn link(number: u32, up: u32) -> Vec<u8> {
 }
 
 /// A message to the kernel.
-struct Request(Vec<u8>);
+pub(crate) struct Request(Vec<u8>);
 
 impl Request {
-    fn new(kind: u16, flags: u16, body: &[u8]) -> Self {
+    pub(crate) fn new(kind: u16, flags: u16, body: &[u8]) -> Self {
         let mut message = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
         message.extend((REQUEST_WITH_ACK | flags).to_ne_bytes());
@@ -196,7 +196,7 @@ impl Request {
     }
 
     /// Sends it in the calling thread's namespace, and waits for the kernel's answer.
-    fn send(&self) -> io::Result<()> {
+    pub(crate) fn send(&self) -> io::Result<()> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;

@@ -5,9 +5,10 @@
 //! from the host; to the host, [`Answer`]s.
 
 use crate::confine::filter_system_calls;
+use crate::division;
 use crate::file::HostFile;
 use crate::hybrid::{on_its_own, process_ports};
-use crate::setup::{interfaces_value, ports, ports_value, router_setup};
+use crate::setup::{interfaces_value, ports_value, router_setup};
 use dpdk::PortSpec;
 use dpdk::rights::{self, Capability, User};
 use lang::Source;
@@ -180,12 +181,11 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     };
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
-    let mine = |port: usize| router.interfaces.iter().any(|interface| interface.port == Some(port));
     let hybrid = !order.memif.is_empty();
     let ports = if hybrid {
         process_ports(router, &order.memif).map_err(|e| e.to_string())?
     } else {
-        ports(&file, mine)
+        division::process_ports(&file, router, None)
     };
     dpdk::claim_interfaces(&format!("the virtual router {} of the host {}", router.name, file.name));
     // Root alone connects to what listens here.
@@ -217,6 +217,8 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let mut setup = router_setup(registry, &file, router, Source::new(name, text.as_str()));
     if hybrid {
         on_its_own(&mut setup);
+    } else {
+        division::process_ports(&file, router, Some(&mut setup));
     }
     host.add(setup.clone())?;
     say(socket, &Answer::Ready(kept));

@@ -15,6 +15,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 pub(crate) struct Remains {
     pub(crate) groups: Vec<PathBuf>,
     pub(crate) sockets: Vec<PathBuf>,
+    /// One end of each pair.
+    #[serde(default)]
+    pub(crate) interfaces: Vec<String>,
 }
 
 /// The process, as the host sees it.
@@ -67,6 +70,7 @@ pub(crate) fn run() -> ExitCode {
         remains = serde_json::from_str(&line).unwrap_or(remains);
     }
     remains.groups.iter().for_each(|group| cgroup::clear(group));
+    remains.interfaces.iter().for_each(|interface| drop(netlink::remove_pair(interface)));
     remains.sockets.iter().for_each(|socket| remove_socket(socket));
     ExitCode::SUCCESS
 }

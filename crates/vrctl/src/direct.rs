@@ -4,6 +4,7 @@ use crate::cgroup::{self, Allowance, Groups};
 use crate::child::{Answer, Order, Word};
 use crate::cleaner::{Cleaner, Remains, remove_socket};
 use crate::confine::isolate;
+use crate::division::has_pair;
 use crate::file::{HostFile, Owner, Scheme, VirtualRouter};
 use crate::hybrid::{self, Passages};
 use crate::setup::give_to_owner;
@@ -87,7 +88,8 @@ impl DirectSetup {
         };
         let hybrid = router.scheme == Scheme::Hybrid;
         let ports = router.interfaces.iter().filter(|_| !hybrid);
-        let ports: BTreeSet<usize> = ports.filter_map(|interface| interface.port).collect();
+        let alone = ports.filter(|interface| !has_pair(file, router, interface));
+        let ports: BTreeSet<usize> = alone.filter_map(|interface| interface.port).collect();
         let interfaces = router.interfaces.iter().enumerate().map(|(number, i)| {
             let at = file.routers.iter().position(|one| one.name == router.name).unwrap_or_default();
             let id = crate::file::InterfaceId { router: at, interface: number };
@@ -206,6 +208,7 @@ pub(crate) struct Directs {
     shared: u32,
     /// Sockets of the common process, for the cleaner.
     sockets: Vec<PathBuf>,
+    interfaces: Vec<String>,
 }
 
 impl Directs {
@@ -224,6 +227,7 @@ impl Directs {
             warned: BTreeSet::new(),
             shared: 0,
             sockets: Vec::new(),
+            interfaces: Vec::new(),
         }
     }
 
@@ -247,16 +251,21 @@ impl Directs {
         }
     }
 
-    /// What there is of routers in the common process: the sum of their shares, their sockets.
-    pub(crate) fn beside(&mut self, shared: u32, sockets: Vec<PathBuf>) {
-        (self.shared, self.sockets) = (shared, sockets);
+    /// What there is of routers in the common process: the sum of their shares, their sockets, and the
+    /// interfaces that the host has made.
+    pub(crate) fn beside(&mut self, shared: u32, sockets: Vec<PathBuf>, interfaces: Vec<String>) {
+        (self.shared, self.sockets, self.interfaces) = (shared, sockets, interfaces);
         self.settle();
     }
 
     /// Weights and what is to be cleaned up follow the routers that there are.
     fn settle(&mut self) {
         let direct: u32 = self.all.values().map(|direct| direct.setup.router.share).sum();
-        let mut remains = Remains { groups: Vec::new(), sockets: self.sockets.clone() };
+        let mut remains = Remains {
+            groups: Vec::new(),
+            sockets: self.sockets.clone(),
+            interfaces: self.interfaces.clone(),
+        };
         if let Some(groups) = &self.groups {
             groups.weigh(direct, self.shared);
             remains.groups = groups.directories(self.all.keys().map(String::as_str));

@@ -3,11 +3,12 @@
 use crate::args::RunHost;
 use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
+use crate::division::{self, Divisions, common_ports};
 use crate::file::{HostFile, Scheme, Sharing, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
-use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports, ports_value, router_setup, runs};
+use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs};
 use crate::socket::{Request, Server, ask};
 use launch::logging::LogArgs;
 use launch::progress::waiting;
@@ -45,6 +46,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     let (eal, enter) = (options.eal.clone(), options.enter);
     for router in &file.routers {
         runs(&file, router)?;
+        division::check(&file, router)?;
         let idle = idle_limits(router);
         if !idle.is_empty() {
             tracing::warn!(target: "vr", "router {}: limits without effect so far: {}", router.name, idle.join(", "));
@@ -61,9 +63,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     dpdk::claim_interfaces(&format!("the virtual routers' host {}", file.name));
     let stop = StopSignals::watch();
     // The processes of those routers that have one open their ports themselves.
-    let own = |port: usize| file.users_of(port).any(|router| router.scheme == Scheme::Direct);
-    let ports = ports(&file, |port| !own(port));
-    let fair = file.ports.iter().any(|port| port.sharing == Sharing::SoftwareQueued);
+    let divisions = Divisions::start(&file)?;
+    let ports = common_ports(&file);
+    let fair = file.ports.iter().any(|port| port.sharing != Sharing::Software);
     let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter, fair));
     let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
@@ -79,6 +81,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
         path: args.file.clone(),
         direct: Directs::new(&file.name, child, host.ringer()),
         controls: Controls::default(),
+        divisions,
         waiting: Vec::new(),
         lost: BTreeMap::new(),
         file,
@@ -152,6 +155,7 @@ struct Serving {
     direct: Directs,
     /// Dropped when no router runs any more.
     controls: Controls,
+    divisions: Divisions,
     /// Answers that wait for processes.
     waiting: Vec<Waiting>,
     /// Why routers in processes of their own have failed at their first start.
@@ -258,6 +262,7 @@ impl Serving {
     /// Everything that is needed to run a router; its program is checked.
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
         runs(file, router)?;
+        division::check(file, router)?;
         let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
         let shared = router.scheme == Scheme::Shared;
         let cores = if shared { file.processors() } else { file.processors_of(router) };
@@ -306,6 +311,7 @@ impl Serving {
                     // The process opens it.
                     host.set_open(port, false)?;
                 }
+                self.divisions.add(&self.file, router)?;
                 self.direct.add(&self.file, *setup, Passages::default());
             }
         }
@@ -332,7 +338,9 @@ impl Serving {
         let of = |name: &str| self.file.directory.join(format!("{name}.sock"));
         let mut sockets: Vec<PathBuf> = running.iter().map(|router| of(&router.name)).collect();
         sockets.push(host_socket(&self.file));
-        self.direct.beside(shares, sockets);
+        let own = self.direct.names();
+        self.divisions.keep(&own);
+        self.direct.beside(shares, sockets, self.divisions.interfaces());
     }
 
     fn add_by_name(

@@ -1,6 +1,6 @@
 //! From the host file to what runs: a router's program with its variables and interfaces.
 
-use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
+use crate::file::{HostFile, InterfaceId, Owner, Scheme, Tag, VirtualRouter};
 use crate::program::load_options;
 use lang::{Diagnostics, Source};
 use launch::Failure;
@@ -25,10 +25,6 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
                 interface.span,
                 format!("{} does not run yet: use a VLAN or an address", interface.tag),
             );
-        }
-        let Some(port) = interface.port.and_then(|port| file.ports.get(port)) else { continue };
-        if port.sharing == Sharing::Hardware {
-            diags.error(port.span, "the sharing \"hardware\" does not run yet: use \"software\"");
         }
     }
     if diags.has_errors() { Err(diags.into()) } else { Ok(()) }

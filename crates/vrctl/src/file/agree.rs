@@ -1,6 +1,6 @@
 //! Consistency of a host file: who has which frames of a port, links, sockets.
 
-use super::model::{HostFile, InterfaceId, Link, Scheme, Tag};
+use super::model::{HostFile, InterfaceId, Link, Scheme, Sharing, Tag};
 use super::raw::{RawLink, RawPort};
 use super::reader::Reader;
 use dpdk::PortSpec;
@@ -240,7 +240,9 @@ impl Reader<'_> {
                 continue;
             }
             let name = host.name_of(id);
-            if let Some(port) = interface.port {
+            // The kernel divides such a port.
+            let divided = |port: &usize| host.ports[*port].sharing == Sharing::Hardware;
+            if let Some(port) = interface.port.filter(|port| !divided(port)) {
                 let other =
                     host.interfaces().find(|(other, i)| i.port == Some(port) && other.router != id.router);
                 if let Some((other, first)) = other {
@@ -250,7 +252,7 @@ impl Reader<'_> {
                         host.name_of(other)
                     );
                     let help = format!(
-                        "give {} the whole port and {} another one, or use the scheme hybrid",
+                        "give {} the whole port and {} another one, or use the scheme hybrid; or sharing = \"hardware\" for the port",
                         router.name, host.routers[other.router].name
                     );
                     self.diags.push(
