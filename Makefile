@@ -1,6 +1,6 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build tuned demo demo-router test bench bench-first bench-lookup install uninstall deb clean
+.PHONY: help bootstrap build tuned demo demo-router demo-vr test bench bench-first bench-lookup install uninstall deb clean
 
 PREFIX ?= /usr/local
 
@@ -8,6 +8,7 @@ help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
+	@echo "make demo-vr         three virtual routers on one server, isolated from each other in three ways (half a minute)"
 	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
@@ -34,6 +35,9 @@ demo: build
 
 demo-router: build
 	@scripts/demo-router
+
+demo-vr: build
+	@scripts/demo-vr
 
 .PHONY: site
 site: bootstrap

@@ -1,5 +1,5 @@
-//! Division of a Linux interface: the kernel gives the frames of each VLAN or Ethernet address to an interface of
-//! their own, and what that one sends leaves by the divided one with the tag.
+//! Division of a Linux interface: the kernel gives the frames of each VLAN or Ethernet address to an
+//! interface of their own, and what that one sends leaves by the divided one with the tag.
 //!
 //! Two BPF programs do this: one on the ingress of the divided interface, and one on the near end of each
 //! pair of interfaces, behind whose other end a port is opened. Where many frames are for one port, that

@@ -1,5 +1,5 @@
-//! The process of one router (the schemes `direct` and `hybrid`): it opens the router's ports, gives up what it does not
-//! need any more, and only then loads the program and looks at packets.
+//! The process of one router (the schemes `direct` and `hybrid`): it opens the router's ports, gives up what
+//! it does not need any more, and only then loads the program and looks at packets.
 //!
 //! Standard input is a socket to the host. Each message is a line of JSON: first an [`Order`], then [`Word`]s
 //! from the host; to the host, [`Answer`]s.

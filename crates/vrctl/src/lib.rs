@@ -6,8 +6,9 @@
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
 //! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
 //!    check
-//! 3. `socket`, `setup`, `division`, `control`, `cgroup`, `confine`: requests to a running host; from the file to
-//!    what runs; interfaces that the kernel divides; namespaces and TAPs of control planes; what the process of a router may have and do
+//! 3. `socket`, `setup`, `division`, `control`, `cgroup`, `confine`: requests to a running host; from the
+//!    file to what runs; interfaces that the kernel divides; namespaces and TAPs of control planes; what the
+//!    process of a router may have and do
 //! 4. `cleaner`, `hybrid`, `child`, `direct`: processes of routers: what removes them if the host is killed,
 //!    how packets pass to them, what runs in them, how the host sees them
 //! 5. `check`, `run`, `commands`: the commands
