@@ -212,3 +212,30 @@ def a_program_gets_no_more_than_its_user(lab: Lab) -> None:
     host.program.write_text(good)
     host.vr("add", "blue")
     wait_for("blue", host.blue, 5)
+
+
+@case(Plain, seconds=60)
+def a_program_that_its_process_refuses_is_refused_each_time(lab: Lab) -> None:
+    host = Host(lab)
+    wait_for("blue", host.blue, 5)
+    process = host.routers()["blue"]["process"]
+    good = host.program.read_text()
+    # The host's administrator may read it, and the process may not.
+    capture = lab.dir / "secret.pcap"
+    capture.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    capture.chmod(0o600)
+    host.program.write_text(f'{good}\nFromDump("{capture}") -> Discard;\n')
+    for _ in range(2):
+        said = host.fails("apply")
+        check("secret.pcap" in said, said)
+    # What cannot be done in its process is an error and no end of it.
+    host.program.write_text(f'{good}\nControlSocket(unix, "{lab.dir}/mine");\n')
+    said = host.fails("apply")
+    check("blue" in said and "ended" not in said, said)
+    # It goes on with the program that it has, also after it was started again.
+    equal(host.routers()["blue"]["process"], process, "the process")
+    check(host.blue(), "blue forwards")
+    os.kill(process, signal.SIGKILL)
+    wait_for("blue again", host.blue, 10)
+    host.program.write_text(good)
+    equal(host.vr("apply"), "nothing has changed\n", "the program of before")

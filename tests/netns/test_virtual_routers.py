@@ -129,3 +129,34 @@ def apply_does_the_difference_or_nothing(lab: Lab) -> None:
     equal(host.process.wait(timeout=10), 0, "the exit status")
     equal(list((lab.dir / "run").iterdir()), [], "what is left")
     check("no host runs" in host.fails("status"), "a host that has ended")
+
+
+@case(Plain, seconds=60)
+def an_apply_that_fails_leaves_everything_as_it_was(lab: Lab) -> None:
+    host = Host(lab)
+    wait_for("blue", lambda: ping(host.left, "10.2.0.2"), 5)
+    wait_for("red", lambda: ping(host.left, "10.4.0.2"), 5)
+    # Green passes the check and cannot start; red goes, and blue gets another share.
+    (lab.dir / "green.click").write_text('Idle -> Discard; ControlSocket(unix, "/nothing/here");')
+    good = host.program.read_text()
+    host.write(("blue", 1), extra='[router.green]\nprogram = "green.click"\n')
+    host.file.write_text(host.file.read_text().replace("[router.blue]\n", "[router.blue]\nshare = 7\n"))
+    host.program.write_text(good.replace("rt[3] -> Discard;", "rt[3] -> other :: Counter -> Discard;"))
+    said = host.fails("apply")
+    check("router green: " in said and "/nothing/here" in said and "nothing has changed" in said, said)
+    equal([(r["name"], r["share"], r["running"]) for r in host.status()["routers"]], [("blue", 1, True), ("red", 1, True)], "the routers")
+    wait_for("blue as before", lambda: ping(host.left, "10.2.0.2"), 3)
+    wait_for("red as before", lambda: ping(host.left, "10.4.0.2"), 3)
+    check("other.count" not in host.handler("blue", "list"), "the program of before")
+
+    # A changed limit, and an owner who is one no more.
+    host.program.write_text(good)
+    host.write(("blue", 1), ("red", 3))
+    before = host.file.read_text()
+    host.file.write_text(before.replace("[router.blue]\n", '[router.blue]\nowner = "daemon"\nlimits = { queue = 64 }\n'))
+    check("blue: " in host.vr("apply"), "a changed limit")
+    socket = lab.dir / "run" / "blue.sock"
+    equal(socket.owner(), "daemon", "the owner of the socket")
+    host.file.write_text(before)
+    host.vr("apply")
+    equal((socket.owner(), socket.group()), ("root", "root"), "the owner of the socket")

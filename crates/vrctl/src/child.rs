@@ -100,10 +100,7 @@ pub(crate) fn run(registry: &Arc<Registry>) -> Result<ExitCode, Failure> {
 /// A control socket that root alone may use, until it is given to the router's owner.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     crate::cleaner::remove_socket(path);
-    let before = umask(Mode::from_bits_truncate(0o177));
-    let listener = UnixListener::bind(path);
-    umask(before);
-    listener
+    crate::socket::bind(path)
 }
 
 /// Gives up, in all threads, what the process does not need once its ports are open. Returns what it has

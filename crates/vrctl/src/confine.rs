@@ -133,6 +133,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getrusage,
     libc::SYS_times,
     libc::SYS_sysinfo,
+    libc::SYS_umask,
     libc::SYS_uname,
 ];
 

@@ -118,7 +118,6 @@ impl DirectSetup {
                 &router.owner,
                 router.limits.queue,
                 router.defines(),
-                &router.program,
                 interfaces
             )
         );
@@ -188,6 +187,8 @@ struct Direct {
     /// What is wrong, as the process has said.
     told: Option<String>,
     program_asked: bool,
+    /// What it is to be once its process has taken another program.
+    wanted: Option<(DirectSetup, HostFile)>,
     outcome: Option<Result<bool, String>>,
 }
 
@@ -315,6 +316,7 @@ impl Directs {
             cycles: 0,
             told: None,
             program_asked: false,
+            wanted: None,
             outcome: None,
         };
         self.all.insert(name.clone(), direct);
@@ -421,6 +423,7 @@ impl Directs {
         if memory && let Some(limit) = direct.setup.allowance.memory_bytes {
             how = format!("it has needed more than its limit of {} MB of memory", limit / 1_000_000);
         }
+        direct.wanted = None;
         if direct.program_asked {
             direct.program_asked = false;
             direct.outcome = Some(Err(how.clone()));
@@ -452,6 +455,11 @@ impl Directs {
             .for_each(Direct::ask_status);
     }
 
+    /// What a router is.
+    pub(crate) fn setup(&self, name: &str) -> Option<&DirectSetup> {
+        self.all.get(name).map(|direct| &direct.setup)
+    }
+
     /// Whether a process has not said its state yet.
     pub(crate) fn asked(&self) -> bool {
         self.all.values().any(|direct| direct.asked.is_some())
@@ -466,12 +474,19 @@ impl Directs {
     pub(crate) fn change_program(&mut self, file: &HostFile, setup: DirectSetup) -> bool {
         let Some(direct) = self.all.get_mut(setup.name()) else { return false };
         let differs = direct.setup.order.program.1 != setup.order.program.1;
-        let (name, text) = setup.order.program.clone();
-        (direct.setup, direct.file) = (setup, file.clone());
-        if differs && matches!(direct.state, State::Running) {
-            direct.program_asked = true;
-            direct.outcome = None;
-            direct.say(&Word::Program(name, text));
+        match direct.state {
+            // The process may refuse it, and then goes on with the one that it has.
+            State::Running | State::Starting if differs => {
+                (direct.program_asked, direct.outcome) = (true, None);
+                direct.wanted = Some((setup, file.clone()));
+                if matches!(direct.state, State::Running) {
+                    direct.ask_for_program();
+                }
+            }
+            _ => {
+                (direct.program_asked, direct.wanted) = (false, None);
+                (direct.setup, direct.file) = (setup, file.clone());
+            }
         }
         differs
     }
@@ -551,15 +566,26 @@ impl Direct {
                 info!(target: "vr", "router '{name}' runs {again}in process {id}: {kept} ({took} ms)");
                 (self.state, self.has_run, self.status_at) = (State::Running, true, now);
                 self.since = now;
+                self.ask_for_program();
                 self.ask_status();
             }
             Answer::Status(status) => (self.status, self.status_at, self.asked) = (status, now, None),
             Answer::Program(outcome) => {
                 self.program_asked = false;
+                if let Some((setup, file)) = self.wanted.take().filter(|_| outcome.is_ok()) {
+                    (self.setup, self.file) = (setup, file);
+                }
                 self.outcome = Some(outcome);
             }
             Answer::Ended => self.state = State::Ended,
             Answer::Failed(reason) => self.told = Some(reason),
+        }
+    }
+
+    fn ask_for_program(&mut self) {
+        if let Some((setup, _)) = &self.wanted {
+            let (name, text) = setup.order.program.clone();
+            self.say(&Word::Program(name, text));
         }
     }
 

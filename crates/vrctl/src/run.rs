@@ -1,6 +1,7 @@
 //! `valiant vr run`: the host in the foreground.
 
 use crate::args::RunHost;
+use crate::cleaner::remove_socket;
 use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
 use crate::division::{self, Divisions, common_ports};
@@ -123,12 +124,12 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     launch::service::stopping();
     let names = serving.direct.names();
     serving.direct.remove(&names);
-    for router in &serving.file.routers {
-        // A router's socket is removed by itself if it ran to its end.
-        let _ = std::fs::remove_file(serving.file.socket(router));
-    }
     // Before the namespaces of their control planes.
     drop(host);
+    for router in &serving.file.routers {
+        // A router's socket is removed by itself if it ran to its end.
+        remove_socket(&serving.file.socket(router));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -287,10 +288,10 @@ impl Serving {
         match setup {
             Setup::Shared(setup) => {
                 self.open_ports(host, router)?;
-                self.controls.provide(router, |interface| mtu(host, &self.file, interface))?;
-                if let Err(e) = host.add(*setup) {
+                let provided = self.controls.provide(router, |interface| mtu(host, &self.file, interface));
+                if let Err(e) = provided.map_err(Failure::from).and_then(|()| Ok(host.add(*setup)?)) {
                     self.controls.release(&router.name);
-                    return Err(e.into());
+                    return Err(e);
                 }
                 give_to_owner(&self.file, router);
             }
@@ -396,7 +397,7 @@ impl Serving {
             setups.push((router.clone(), self.setup(&new, router)?));
         }
         let running = self.running(host);
-        let (mut added, mut removed, mut swapped, mut restarted) = (vec![], vec![], vec![], vec![]);
+        let (mut added, mut removed, mut restarted) = (vec![], vec![], vec![]);
         let mut ending: Vec<String> = Vec::new();
         for name in running.iter().filter(|name| !new.routers.iter().any(|router| router.name == **name)) {
             ending.push(name.clone());
@@ -424,12 +425,81 @@ impl Serving {
                 starting.push((router, setup));
             }
         }
+        let begun: Vec<String> = starting.iter().map(|(router, _)| router.name.clone()).collect();
+        let before = self.as_it_is(host, &ending, &changing);
+        let old = std::mem::replace(&mut self.file, new);
         // First all ports become free that others are to have.
-        for name in &ending {
+        self.end(host, &ending);
+        let swapped = match self.change(host, changing, starting) {
+            Ok(swapped) => swapped,
+            Err(e) => {
+                self.file = old;
+                self.end(host, &begun);
+                let (changed, ended) = before;
+                let told = match self.change(host, changed, ended) {
+                    Ok(_) => "nothing has changed".to_owned(),
+                    Err(also) => format!("not all is as it was: {}", also.text()),
+                };
+                self.settle(host);
+                return Err(format!("{}\n{told}", e.text()).into());
+            }
+        };
+        awaited.extend(swapped.iter().chain(&begun).cloned());
+        self.settle(host);
+        Ok(
+            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "restarted": restarted}),
+        )
+    }
+
+    /// What is beside the routers follows those that run.
+    fn settle(&mut self, host: &Host) {
+        let running = self.running(host);
+        self.controls.keep(&running);
+        self.beside(host);
+    }
+
+    /// What has to be given to [`Serving::change`] so that routers are again what they are now: those that go
+    /// on, and those that end.
+    fn as_it_is(
+        &self,
+        host: &Host,
+        ending: &[String],
+        changing: &[(VirtualRouter, Setup)],
+    ) -> (Vec<(VirtualRouter, Setup)>, Vec<(VirtualRouter, Setup)>) {
+        let one = |name: &str| {
+            let router = self.file.routers.iter().find(|router| router.name == name)?;
+            let common = || host.setup(name).cloned().map(Box::new);
+            let own = || self.direct.setup(name).cloned().map(Box::new);
+            let setup = match router.scheme {
+                Scheme::Shared => Setup::Shared(common()?),
+                Scheme::Direct => Setup::Direct(own()?),
+                Scheme::Hybrid => Setup::Hybrid(common()?, own()?),
+            };
+            Some((router.clone(), setup))
+        };
+        let changed = changing.iter().filter_map(|(router, _)| one(&router.name)).collect();
+        (changed, ending.iter().filter_map(|name| one(name)).collect())
+    }
+
+    /// Ends those of these routers that run.
+    fn end(&mut self, host: &mut Host, names: &[String]) {
+        for name in names {
             host.remove(name);
         }
-        self.direct.remove(&ending);
-        self.file = new;
+        self.direct.remove(names);
+        let own = self.direct.names();
+        self.divisions.keep(&own);
+    }
+
+    /// Gives running routers other programs, and starts others. Returns those whose program differs from what
+    /// it was.
+    fn change(
+        &mut self,
+        host: &mut Host,
+        changing: Vec<(VirtualRouter, Setup)>,
+        starting: Vec<(VirtualRouter, Setup)>,
+    ) -> Result<Vec<String>, Failure> {
+        let mut swapped = Vec::new();
         for (router, setup) in changing {
             let differs = match setup {
                 Setup::Shared(setup) => {
@@ -443,21 +513,15 @@ impl Serving {
                 }
             };
             if differs {
-                awaited.insert(router.name.clone());
                 swapped.push(router.name.clone());
             }
             give_to_owner(&self.file, &router);
         }
         for (router, setup) in starting {
-            self.add(host, &router, setup)?;
-            awaited.insert(router.name);
+            let named = |e: Failure| Failure::from(format!("router {}: {}", router.name, e.text()));
+            self.add(host, &router, setup).map_err(named)?;
         }
-        let running = self.running(host);
-        self.controls.keep(&running);
-        self.beside(host);
-        Ok(
-            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "restarted": restarted}),
-        )
+        Ok(swapped)
     }
 
     fn status(&self, host: &Host) -> Value {

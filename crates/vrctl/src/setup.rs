@@ -4,7 +4,7 @@ use crate::file::{HostFile, InterfaceId, Owner, Scheme, Tag, VirtualRouter};
 use crate::program::load_options;
 use lang::{Diagnostics, Source};
 use launch::Failure;
-use nix::unistd::{Group, User};
+use nix::unistd::{Group, User, getegid, geteuid};
 use runtime::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -102,16 +102,20 @@ fn connection(file: &HostFile, id: InterfaceId) -> Connection {
 /// The control socket of a router belongs to its owner.
 pub(crate) fn give_to_owner(file: &HostFile, router: &VirtualRouter) {
     let socket = file.socket(router);
-    let (user, group, mode) = match &router.owner {
-        None => (None, None, 0o600),
+    // Both are set in any case: a former owner is one no more.
+    let (mut user, mut group, mut mode) = (geteuid().as_raw(), getegid().as_raw(), 0o600);
+    match &router.owner {
+        None => {}
         Some(Owner::User(name)) => {
-            (User::from_name(name).ok().flatten().map(|user| user.uid.as_raw()), None, 0o600)
+            user = User::from_name(name).ok().flatten().map_or(user, |known| known.uid.as_raw());
         }
         Some(Owner::Group(name)) => {
-            (None, Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw()), 0o660)
+            if let Some(known) = Group::from_name(name).ok().flatten() {
+                (group, mode) = (known.gid.as_raw(), 0o660);
+            }
         }
-    };
-    let given = std::os::unix::fs::chown(&socket, user, group)
+    }
+    let given = std::os::unix::fs::chown(&socket, Some(user), Some(group))
         .and_then(|()| std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(mode)));
     if let Err(e) = given {
         tracing::warn!(target: "vr", "{}: {}", socket.display(), launch::reason(&e));

@@ -1,9 +1,9 @@
 //! The control socket of a host: a request is a line of JSON, and so is the answer.
 
+use nix::sys::stat::{Mode, umask};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -40,6 +40,14 @@ pub(crate) struct Server {
     path: PathBuf,
 }
 
+/// A socket that nobody but this user can connect to, from the moment when it is there.
+pub(crate) fn bind(path: &Path) -> io::Result<UnixListener> {
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(path);
+    umask(before);
+    listener
+}
+
 impl Server {
     /// Listens; requests come out of the receiver, and `ring` is called for each.
     ///
@@ -63,8 +71,7 @@ impl Server {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(told(e)),
             _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(told)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(told)?;
+        let listener = bind(path).map_err(told)?;
         let (ask, asked) = channel();
         let serve = move || {
             for client in listener.incoming() {

@@ -316,12 +316,19 @@ impl Host {
         move || ring(&bell)
     }
 
+    /// What a router is.
+    #[must_use]
+    pub fn setup(&self, name: &str) -> Option<&RouterSetup> {
+        self.routers.get(name).map(|hosted| &hosted.setup)
+    }
+
     /// Whether a router that is there differs from `setup` in its program at most; `None`: it is not there.
     #[must_use]
     pub fn only_program_differs(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;
         Some(
             known.share == setup.share
+                && known.queue == setup.queue
                 && known.load.defines == setup.load.defines
                 && known.interfaces == setup.interfaces,
         )
