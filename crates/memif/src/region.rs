@@ -207,6 +207,13 @@ impl Place {
         self.u32_at(self.descriptor(slot) + LENGTH).load(Ordering::Relaxed)
     }
 
+    /// Writes the length in a slot's descriptor. The rest stays as it was made: a peer that changes it harms
+    /// itself.
+    #[inline]
+    pub(crate) fn set_length(&self, slot: u16, length: u32) {
+        self.u32_at(self.descriptor(slot) + LENGTH).store(length, Ordering::Relaxed);
+    }
+
     /// Writes a slot's descriptor: its buffer, with this length.
     #[inline]
     pub(crate) fn describe(&self, slot: u16, length: u32) {

@@ -8,6 +8,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// How many slots ahead the memory is asked for.
 const AHEAD: u16 = 4;
+/// The peer learns of free buffers when they are such a part of the ring, and it is sent packets when so many
+/// slots are free. Else a ring that is full would be filled packet by packet, and both sides would spend
+/// their time on small batches.
+const FREED: u16 = 4;
+const ROOM: u16 = 8;
 
 /// What a peer has written that no peer may. The ring is of no use from then on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +49,7 @@ impl Sender {
         Some(Self { place: Place::new(region, Direction::Out, ring)?, head: 0, tail: 0 })
     }
 
-    /// For how many frames there is room.
+    /// For how many frames there is room; none, if it is for a few only.
     ///
     /// # Errors
     /// The peer has taken what was not there.
@@ -56,7 +61,8 @@ impl Sender {
             return Err(Broken::Position);
         }
         self.tail = tail;
-        Ok(usize::from(self.place.slots() - waiting))
+        let room = self.place.slots() - waiting;
+        Ok(if room < self.place.slots() / ROOM { 0 } else { usize::from(room) })
     }
 
     /// Puts a frame in; the peer sees it after [`Sender::publish`]. False: there is no room, or it is longer
@@ -66,7 +72,7 @@ impl Sender {
         if self.head.wrapping_sub(self.tail) >= self.place.slots() || !self.place.write(self.head, frame) {
             return false;
         }
-        self.place.describe(self.head, frame.len() as u32);
+        self.place.set_length(self.head, frame.len() as u32);
         self.head = self.head.wrapping_add(1);
         true
     }
@@ -169,14 +175,15 @@ impl Receiver {
 
     #[inline]
     fn pass(&mut self) {
-        self.place.describe(self.next, BUFFER as u32);
+        self.place.set_length(self.next, BUFFER as u32);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Has the peer know which buffers are free again.
+    /// Has the peer know which buffers are free again, if they are many or nothing waits.
     #[inline]
     pub fn release(&mut self) {
-        if self.freed != self.next {
+        let free = self.next.wrapping_sub(self.freed);
+        if free > 0 && (self.next == self.end || free >= self.place.slots() / FREED) {
             self.freed = self.next;
             self.place.head().store(self.next.wrapping_add(self.place.slots()), Release);
         }
@@ -340,9 +347,17 @@ mod tests {
         assert_eq!(receiver.waiting(), Err(Broken::Position));
         peer.from.tail().store(16, Release);
         assert_eq!(receiver.waiting(), Ok(15));
-        receiver.release();
-        peer.from.tail().store(17, Release);
+        let freed = |receiver: &mut Receiver| {
+            receiver.release();
+            peer.from.head().load(Acquire) - 16
+        };
+        assert_eq!(freed(&mut receiver), 0, "a few");
+        (0..3).for_each(|_| receiver.skip());
+        assert_eq!(freed(&mut receiver), 4);
+        peer.from.tail().store(20, Release);
         assert_eq!(receiver.waiting(), Ok(16));
+        (0..16).for_each(|_| receiver.skip());
+        assert_eq!(freed(&mut receiver), 20);
     }
 
     #[test]

@@ -248,7 +248,7 @@ mod tests {
                 && told.contains("nonsense"),
             "{told}"
         );
-        assert_eq!(told.matches("error").count(), 1, "{told}");
+        assert_eq!(told.matches("the filter of").count(), 1, "{told}");
     }
 
     /// A rule ends where its string ends.
