@@ -33,6 +33,7 @@ mod state;
 
 pub use error::Error;
 pub use follow::{Changes, Consumer, Follower, Health, Options, Status};
-pub use model::{Address, Gateway, Hop, Kind, Link, Neighbor, Prefix, Resolved};
+pub use model::{Address, Gateway, Hop, Kind, Link, Neighbor, Resolved};
 pub use socket::Namespace;
 pub use state::State;
+pub use tables::Prefix;
