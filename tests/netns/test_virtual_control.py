@@ -3,9 +3,7 @@
 import json
 import pathlib
 import signal
-import socket
 import subprocess
-import threading
 import time
 from typing import Any
 
@@ -193,31 +191,12 @@ def control_planes_route_with_frr(lab: Lab) -> None:
     check(host.red.name not in sh("ip", "netns", "list"), "red's namespace is there still")
 
 
-class Flood:
-    """Frames from a host as fast as one process sends them."""
-
-    def __init__(self, space: Namespace, frames: list[bytes]):
-        with space.inside():
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            self.socket.bind(("eth0", 0))
-        self.frames, self.sent, self.on = frames, 0, True
-        self.thread = threading.Thread(target=self.run)
-        self.thread.start()
-
-    def run(self) -> None:
-        while self.on:
-            for frame in self.frames:
-                try:
-                    self.socket.send(frame)
-                    self.sent += 1
-                except OSError:
-                    time.sleep(0.0001)
-
-    def end(self) -> int:
-        self.on = False
-        self.thread.join()
-        self.socket.close()
-        return self.sent
+def flood(space: Namespace, frames: list[bytes]) -> Process:
+    """Frames from a host, as many as a router sends."""
+    conf = space.lab.dir / "flood.click"
+    sources = "".join(f"InfiniteSource(DATA \\<{frame.hex()}>) -> q;\n" for frame in frames)
+    conf.write_text(f"q :: Queue(1000) -> ToDevice(eth0);\n{sources}")
+    return space.popen(the_binary(), "run", "--no-huge", conf, log="flood.log")
 
 
 def dropped(host: Host, policer: str) -> int:
@@ -232,16 +211,18 @@ def a_flood_for_the_router_itself_costs_no_hello(lab: Lab) -> None:
     wait_for("OSPF on both sides", lambda: len(neighbors(frr["b"])) == 2, 30)
     wait_for("the way", lambda: ping(host.inside, "172.16.0.1"), 30)
     ether = Ether(src=host.outside.mac("eth0"), dst="02:00:00:00:00:0b")
-    flood = Flood(host.outside, [
+    process = flood(host.outside, [
         raw(ether / IP(src="10.1.0.2", dst="10.1.0.1") / ICMP() / bytes(26)),
         raw(ether / IP(src="10.1.0.2", dst="10.2.0.2", ttl=1) / ICMP() / bytes(26)),
     ])
-    began = time.monotonic()
     adjacent = []
+    began = time.monotonic()
     while time.monotonic() < began + 8:
         adjacent.append(len(neighbors(frr["b"])) == 2 and len(neighbors(frr["o"])) == 1)
         time.sleep(0.2)
-    sent = flood.end()
+    check(process.poll() is None, process.log.read_text())
+    lab.stop(process)
+    sent = json.loads(host.vr("status", "--json"))["ports"][0]["received"]
     check(all(adjacent), f"adjacent: {adjacent}")
     # Both were policed, and nothing else.
     check(sent > 30_000, f"{sent} packets in 8 s are no flood")

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::message::{Event, List, Message, messages};
-use crate::model::Prefix;
 use crate::socket::{Heard, Home, Namespace, Sockets, wait};
 use crate::state::State;
 use locks::IgnorePoison;
@@ -16,6 +15,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tables::Prefix;
 
 /// What is followed, and how.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

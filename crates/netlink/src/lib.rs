@@ -35,7 +35,8 @@ mod state;
 
 pub use error::Error;
 pub use follow::{Changes, Consumer, Follower, Health, Options, Status};
-pub use model::{Address, Gateway, Hop, Kind, Link, Neighbor, Prefix, Resolved};
+pub use model::{Address, Gateway, Hop, Kind, Link, Neighbor, Resolved};
 pub use pair::{make_pair, remove_pair, take_all_frames};
 pub use socket::Namespace;
 pub use state::State;
+pub use tables::Prefix;

@@ -4,7 +4,7 @@
 //! parsed here, attribute by attribute: the library does not have the latter, and gives up an interface's
 //! message if it does not know one of a hundred attributes, of which three are wanted.
 
-use crate::model::{Address, Gateway, Hop, Kind, Link, Neighbor, Object, Prefix, Route, Via};
+use crate::model::{Address, Gateway, Hop, Kind, Link, Neighbor, Object, Route, Via};
 use netlink_packet_core::{
     DecodeError, NLM_F_APPEND, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REPLACE, NLM_F_REQUEST, NLMSG_DONE,
     NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NlasIterator, Parseable, parse_u16, parse_u32,
@@ -17,6 +17,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
+use tables::Prefix;
 
 /// Message types: linux/rtnetlink.h.
 mod kind {
@@ -278,7 +279,7 @@ fn route(body: &[u8]) -> Result<Option<(Prefix, Route)>, DecodeError> {
         RouteType::Multicast => return Ok(None),
         _ => Kind::Other,
     };
-    let prefix = Prefix::new(destination, header.destination_prefix_length)
+    let prefix = Prefix::new(destination.to_bits(), header.destination_prefix_length)
         .ok_or_else(|| DecodeError::from("a prefix length above 32"))?;
     let via = match (object, many) {
         (Some(id), _) => Via::Object(id),

@@ -1,43 +1,6 @@
 //! Routes, next hops, interfaces and neighbors as the kernel has them.
 
-use std::fmt;
 use std::net::Ipv4Addr;
-
-/// An IPv4 network.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Prefix {
-    address: u32,
-    length: u8,
-}
-
-impl Prefix {
-    /// A network of an address in it and a length of at most 32; the bits behind the length are cleared.
-    #[must_use]
-    pub fn new(address: Ipv4Addr, length: u8) -> Option<Self> {
-        let mask = match length {
-            0 => 0,
-            1..=32 => u32::MAX << (32 - length),
-            _ => return None,
-        };
-        Some(Self { address: address.to_bits() & mask, length })
-    }
-    /// The first address.
-    #[must_use]
-    pub fn first(self) -> Ipv4Addr {
-        self.address.into()
-    }
-    /// The length, 0 to 32.
-    #[must_use]
-    pub fn length(self) -> u8 {
-        self.length
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.first(), self.length)
-    }
-}
 
 /// What a route does with packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,17 +132,4 @@ pub struct Resolved {
     pub protocol: u8,
     /// The next hops that can be used; those of a group one by one.
     pub hops: Vec<Hop>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_has_no_bits_behind_its_length() {
-        let prefix = |length| Prefix::new(Ipv4Addr::new(10, 1, 2, 3), length).map(|p| p.to_string());
-        let want = ["0.0.0.0/0", "10.0.0.0/8", "10.1.2.2/31", "10.1.2.3/32"];
-        assert_eq!([0, 8, 31, 32].map(|l| prefix(l).unwrap()), want);
-        assert_eq!(prefix(33), None);
-    }
 }

@@ -1,10 +1,11 @@
 //! Everything that is known of a namespace, and which route the kernel would use for a network.
 
 use crate::message::{Event, Place};
-use crate::model::{Address, Hop, Kind, Link, Neighbor, Object, Prefix, Resolved, Route, Via};
+use crate::model::{Address, Hop, Kind, Link, Neighbor, Object, Resolved, Route, Via};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
+use tables::Prefix;
 
 /// The routes of a network, the one to use first at the front. Nearly all networks have one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -479,7 +480,8 @@ mod tests {
 
     fn prefix(text: &str) -> Prefix {
         let (address, length) = text.split_once('/').unwrap();
-        Prefix::new(address.parse().unwrap(), length.parse().unwrap()).unwrap()
+        let address: Ipv4Addr = address.parse().unwrap();
+        Prefix::new(address.to_bits(), length.parse().unwrap()).unwrap()
     }
     fn hop(interface: u32, last: u8) -> Hop {
         Hop { gateway: Gateway::V4([10, 0, 0, last].into()), interface, weight: 1 }

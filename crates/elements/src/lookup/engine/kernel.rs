@@ -60,11 +60,11 @@ impl Plan {
     }
 
     /// Where a route of the kernel leads in the table; `Ok(None)` for one that no router needs.
-    fn way(&self, state: &State, prefix: netlink::Prefix, route: &Resolved) -> Result<Option<Way>, LeftOut> {
+    fn way(&self, state: &State, prefix: Prefix, route: &Resolved) -> Result<Option<Way>, LeftOut> {
         let to = |port| Ok(Some(Way::One(NextHop { gateway: None, port })));
         match route.kind {
             // The host's addresses for itself alone.
-            Kind::Local | Kind::Broadcast if prefix.first().is_loopback() => Ok(None),
+            Kind::Local | Kind::Broadcast if Ipv4Addr::from(prefix.first()).is_loopback() => Ok(None),
             Kind::Local | Kind::Broadcast => self.host.map_or(Err(LeftOut::Host), to),
             Kind::Blackhole | Kind::Other => to(DISCARD),
             Kind::Unreachable => to(self.unreachable.unwrap_or(DISCARD)),
@@ -88,10 +88,6 @@ impl Plan {
             }
         }
     }
-}
-
-fn table_prefix(prefix: netlink::Prefix) -> Option<Prefix> {
-    Prefix::new(prefix.first().to_bits(), prefix.length())
 }
 
 /// Where the routes go at present.
@@ -188,11 +184,11 @@ impl Target {
         let Some(Destination { routes, plan }) = &inner.destination else { return 0 };
         let (mut wanted, mut left_out) = (HashMap::with_capacity(state.len()), HashMap::new());
         for prefix in state.prefixes() {
-            let (Some(route), Some(key)) = (state.resolve(prefix), table_prefix(prefix)) else { continue };
+            let Some(route) = state.resolve(prefix) else { continue };
             match plan.way(state, prefix, &route) {
-                Ok(Some(way)) => drop(wanted.insert(key, way)),
+                Ok(Some(way)) => drop(wanted.insert(prefix, way)),
                 Ok(None) => {}
-                Err(why) => drop(left_out.insert(key, why)),
+                Err(why) => drop(left_out.insert(prefix, why)),
             }
         }
         let outcome = routes.learn_all(self.learner, &wanted);
@@ -203,22 +199,21 @@ impl Target {
         outcome.changed
     }
 
-    fn bring_some(&self, state: &State, some: &[netlink::Prefix]) {
+    fn bring_some(&self, state: &State, some: &[Prefix]) {
         let inner = &mut *self.lock();
         let Some(Destination { routes, plan }) = &inner.destination else { return };
         let mut wanted = Vec::with_capacity(some.len());
-        for prefix in some {
-            let Some(key) = table_prefix(*prefix) else { continue };
-            inner.left_out.remove(&key);
-            let way = match state.resolve(*prefix).map(|route| plan.way(state, *prefix, &route)) {
+        for &prefix in some {
+            inner.left_out.remove(&prefix);
+            let way = match state.resolve(prefix).map(|route| plan.way(state, prefix, &route)) {
                 Some(Ok(way)) => way,
                 Some(Err(why)) => {
-                    inner.left_out.insert(key, why);
+                    inner.left_out.insert(prefix, why);
                     None
                 }
                 None => None,
             };
-            wanted.push((key, way));
+            wanted.push((prefix, way));
         }
         let wanted: Vec<_> = wanted.iter().map(|(prefix, way)| (*prefix, way.as_ref())).collect();
         let outcome = routes.learn(self.learner, &wanted);
@@ -377,7 +372,7 @@ impl Feed {
                         let _ = write!(text, " weight {}", hop.weight);
                     }
                 }
-                if let Some(why) = table_prefix(prefix).and_then(|p| inner.left_out.get(&p)) {
+                if let Some(why) = inner.left_out.get(&prefix) {
                     let _ = write!(text, "\t{}", why.text());
                 }
                 text.push('\n');
