@@ -8,18 +8,20 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `claim`, `netdev`, `netns`, `bpf`, `ingress`, `division`, `steering`, `packetsocket`, `rights`,
-//!    `watch`, `xsk`: the kernel's side: interfaces, sockets, the rights of this process, link events.
-//! 4. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
+//! 3. `bpf`, `bpfmap`, `ingress`, `division`, `fanout`: BPF programs in the kernel, for what an interface receives.
+//! 4. `claim`, `netdev`, `netns`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
+//!    interfaces, sockets, the rights of this process, link events.
+//! 5. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
 //!    all that are open.
-//! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
+//! 6. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
 //!    rights are given up.
-//! 6. `topology`, `probe`, `crash`: what the machine offers; crash reports.
+//! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
 mod batch;
 mod bell;
 mod bpf;
+mod bpfmap;
 mod buffer;
 mod claim;
 pub mod crash;
@@ -27,6 +29,7 @@ pub mod crypto;
 pub mod division;
 mod eal;
 mod error;
+mod fanout;
 mod fault;
 pub mod helper;
 mod ingress;
@@ -74,6 +77,7 @@ pub use eal::{
     set_worker_cpus,
 };
 pub use error::Error;
+pub use fanout::{SteerRule, SteerTag};
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
 pub use log::{LogLevel, LogLine, recent_log, set_log_sink};

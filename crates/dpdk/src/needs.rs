@@ -23,6 +23,9 @@ pub struct PortConfig {
     pub rx_queues: u16,
     /// The number of transmit queues without specific numbers; the device may have fewer.
     pub tx_queues: u16,
+    /// Groups of receive queues besides the first, for packets that are given to them by their tags
+    /// ([`crate::Port::steer`]); the receive queues are distributed over all groups. 0: by the hash of flows.
+    pub steered: u16,
     /// Receive queues with specific numbers, in addition.
     pub rx_numbers: Vec<u16>,
     /// Transmit queues with specific numbers, in addition.
@@ -61,6 +64,7 @@ impl PortConfig {
             numbers.sort_unstable();
             numbers.dedup();
         }
+        self.steered = self.steered.max(other.steered);
         self.rx_desc = self.rx_desc.max(other.rx_desc);
         self.tx_desc = self.tx_desc.max(other.tx_desc);
         self.mtu = self.mtu.max(other.mtu);

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use locks::IgnorePoison;
 
 use crate::batch::Batch;
+use crate::fanout::Fanout;
 use crate::mempool::Mempool;
 use crate::packet::Packet;
 use crate::status::PortStats;
@@ -47,6 +48,7 @@ const SEND_BYTES: c_int = 8 << 20;
 const PACKET_COPY_THRESH: c_int = 7;
 const PACKET_VERSION: c_int = 10;
 const PACKET_VNET_HDR: c_int = 15;
+const PACKET_FANOUT_DATA: c_int = 22;
 const TPACKET_V2: c_int = 1;
 
 /// The settings of a packet socket that receives.
@@ -127,9 +129,10 @@ impl PacketSocket {
         self.socket.bind(self.if_index, libc::ETH_P_ALL as u16)
     }
 
-    /// Makes the sockets of an interface share its frames by flow: all frames of a connection reach one.
-    pub(crate) fn share(sockets: &[Arc<PacketSocket>]) -> io::Result<()> {
-        let kind = libc::PACKET_FANOUT_HASH;
+    /// Makes the sockets of an interface share its frames by flow, so that all frames of a connection reach
+    /// one, or as a program says.
+    pub(crate) fn share(sockets: &[Arc<PacketSocket>], fanout: Option<&Fanout>) -> io::Result<()> {
+        let kind = if fanout.is_some() { libc::PACKET_FANOUT_EBPF } else { libc::PACKET_FANOUT_HASH };
         let [first, others @ ..] = sockets else { return Ok(()) };
         if others.is_empty() {
             return Ok(());
@@ -145,7 +148,13 @@ impl PacketSocket {
             join(first, 0, unique)?;
         }
         let id = first.socket.get(libc::SOL_PACKET, libc::PACKET_FANOUT)? & 0xffff;
-        others.iter().try_for_each(|socket| join(socket, id, flags))
+        others.iter().try_for_each(|socket| join(socket, id, flags))?;
+        // The kernel numbers them in the order in which they have joined. An interface that was switched off
+        // lets them join again in the order in which they were made, which is the same.
+        match fanout {
+            Some(fanout) => first.socket.set(libc::SOL_PACKET, PACKET_FANOUT_DATA, &fanout.program()),
+            None => Ok(()),
+        }
     }
 
     /// Whether frames to other addresses are received. It ends with the socket.
@@ -172,6 +181,11 @@ impl PacketSocket {
     /// Readable while frames wait.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.socket.number()
+    }
+
+    /// Whether a frame waits.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.receiving.as_ref().is_some_and(|receiving| receiving.lock().ignore_poison().has_waiting())
     }
 
     /// Adds its counters to those of the port.

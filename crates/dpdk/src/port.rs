@@ -11,6 +11,7 @@ use locks::IgnorePoison;
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::claim::{self, Claim};
 use crate::error::{Error, errno_text};
+use crate::fanout::{Fanout, SteerRule};
 use crate::log::Mark;
 use crate::memifport::Deviceless;
 use crate::mempool::{Mempool, Reservation};
@@ -300,6 +301,27 @@ impl Port {
             PortKind::AfPacket => sources.iter().filter_map(PortQueue::socket).map(|s| s.lost()).sum(),
         };
         lost - known.swap(lost, Ordering::Relaxed).min(lost)
+    }
+
+    /// How many groups of receive queues packets are given to by their tags; 0: the port cannot do that.
+    #[must_use]
+    pub fn steered_groups(&self) -> u16 {
+        let fanout = self.sockets.as_ref().and_then(|sockets| sockets.fanout.as_ref());
+        fanout.map_or(0, Fanout::groups)
+    }
+
+    /// Says which packets are given to which group of receive queues: group G, for one of T threads, is the
+    /// queue G * T and those after it. What no rule is about goes to the first group. Replaces all rules.
+    ///
+    /// # Errors
+    /// The port cannot do it, or the kernel refuses.
+    pub fn steer(&self, rules: &[SteerRule]) -> Result<(), Error> {
+        const DOING: &str = "giving packets to queues by their tags";
+        // A NIC's flow rules (rte_flow) have their place here.
+        let Some(fanout) = self.sockets.as_ref().and_then(|sockets| sockets.fanout.as_ref()) else {
+            return Err(Error::port(&self.name, DOING, "this port cannot do that"));
+        };
+        fanout.set(rules).map_err(|e| Error::port(&self.name, DOING, crate::error::reason(&e)))
     }
 
     pub(crate) fn give_back_rx(&self, queue: u16) {

@@ -192,6 +192,12 @@ impl RxQueue {
         awaited.map(fd).collect()
     }
 
+    /// Whether packets may wait here: where that is not known without receiving, they may.
+    #[inline]
+    pub fn may_have_waiting(&self) -> bool {
+        self.sources.iter().any(|source| source.socket().is_none_or(PacketSocket::has_waiting))
+    }
+
     /// Packets that were lost before the queue, because they were not taken in time, since the last call.
     /// Only AF_XDP, where it costs a system call, and AF_PACKET report them.
     pub fn newly_lost(&self) -> u64 {

@@ -163,6 +163,13 @@ impl VirtualPort {
         batch.clear();
     }
 
+    /// Counts packets for the router's worker that were lost before they were given to it.
+    pub fn count_lost(&self, worker: usize, packets: u64) {
+        if let Some(queue) = self.0.rx.get(worker).filter(|_| packets > 0) {
+            queue.lost.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
     /// Counts packets that the router's worker has sent and that went nowhere.
     pub fn count_unsent(&self, worker: usize, packets: usize) {
         if let Some(queue) = self.0.tx.get(worker).filter(|_| packets > 0) {

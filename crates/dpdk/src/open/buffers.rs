@@ -31,12 +31,16 @@ pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, us
     };
     let mtu = config.mtu.or(interface.as_ref().map(|interface| interface.mtu)).unwrap_or(1500) as usize;
     // What the caches of more than a few workers hold is beyond the spare buffers.
-    let caches = usize::from(config.rx_queues).saturating_sub(1) * mempool::cache();
+    // What the kernel has put into rings is not in buffers of the pool.
+    let receiving = config.rx_queues / (config.steered + 1);
+    let caches = usize::from(receiving).saturating_sub(1) * mempool::cache();
     let queues = caches
-        + usize::from(config.rx_queues.max(1)) * usize::from(config.rx_descriptors())
+        + usize::from(receiving.max(1)) * usize::from(config.rx_descriptors())
         + usize::from(config.tx_queues.max(1)) * usize::from(config.tx_descriptors());
     match interface {
-        Some(interface) if config.method != Method::AfPacket && config.rx_queues > 0 => {
+        Some(interface)
+            if config.method != Method::AfPacket && config.rx_queues > 0 && config.steered == 0 =>
+        {
             let rings = usize::from(interface.rx_queues.min(XDP_QUEUES_MAX)) * XDP_RING;
             (rings.max(queues) + config.extra_buffers, xdp_buffer(&interface, mtu))
         }

@@ -13,6 +13,7 @@ use super::opening::{Opened, Opening, RX_SETUP, count};
 use crate::buffer::{DEFAULT_HEADROOM, PAGE_BUFFER};
 use crate::eal::other_cpus;
 use crate::error::{Error, reason};
+use crate::fanout::Fanout;
 use crate::ingress::Ingress;
 use crate::mempool;
 use crate::needs::{Method, PortConfig};
@@ -28,6 +29,8 @@ use crate::xsk;
 const XDP_FRAME_MAX: usize = PAGE_BUFFER - DEFAULT_HEADROOM - XDP_HEADROOM;
 /// Packets that the kernel may process in one busy poll, as DPDK's driver has it by default.
 const BUSY_BUDGET: u32 = 64;
+/// The most sockets of a fanout group.
+const FANOUT_MAX: u16 = 256;
 /// How long the kernel takes to release a queue after that.
 const XDP_RELEASE: Duration = Duration::from_millis(100);
 
@@ -157,7 +160,8 @@ fn open_af_packet(
 ) -> Result<Opened, Error> {
     let config = opening.config;
     let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
-    let receiving = usize::from(config.rx_queues.min(XDP_QUEUES_MAX));
+    let most = if config.steered > 0 { FANOUT_MAX } else { XDP_QUEUES_MAX };
+    let receiving = usize::from(config.rx_queues.min(most));
     let queues = receiving.max(config.tx_queues.clamp(1, XDP_QUEUES_MAX).into());
     let (buffers, _) =
         buffers_wanted(opening.spec, &PortConfig { method: Method::AfPacket, ..config.clone() });
@@ -191,7 +195,16 @@ fn open_af_packet(
     let all = all.map_err(failed)?;
     let shared = &all[..receiving];
     shared.iter().try_for_each(|socket| socket.start()).map_err(failed)?;
-    PacketSocket::share(shared).map_err(failed)?;
+    let fanout = (config.steered > 0).then(|| {
+        let groups = config.steered + 1;
+        Fanout::new(groups, receiving as u16 / groups)
+    });
+    let fanout = fanout.transpose().map_err(|error| {
+        let wrong =
+            opening.error("loading the program that gives packets to queues by their tags", reason(&error));
+        wrong.with_fix("run it as root, or with CAP_BPF")
+    })?;
+    PacketSocket::share(shared, fanout.as_ref()).map_err(failed)?;
     if receiving > 0 {
         opening.notes.extend(match &ingress {
             None => Some("the kernel processes the packets too".to_owned()),
@@ -210,7 +223,7 @@ fn open_af_packet(
         notes: Vec::new(),
         interface: None,
         members: Vec::new(),
-        sockets: Some(Sockets { all, receiving, _ingress: ingress.and_then(Result::ok) }),
+        sockets: Some(Sockets { all, receiving, fanout, _ingress: ingress.and_then(Result::ok) }),
         virtual_port: None,
         changed: Changed::default(),
         reservation,
@@ -265,6 +278,9 @@ pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(O
         Method::AfPacket => {
             let why = "the router has given up what AF_XDP needs";
             open_af_packet(opening, &interface, ingress(), why)?
+        }
+        Method::Auto if opening.config.steered > 0 => {
+            open_af_packet(opening, &interface, ingress(), "packets are given to queues by their tags")?
         }
         Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
             opening,

@@ -8,6 +8,7 @@ use std::time::Instant;
 use dpdk_sys::valiant_port_info;
 use locks::IgnorePoison;
 
+use crate::fanout::Fanout;
 use crate::ingress::Ingress;
 use crate::memifport::MemifQueue;
 use crate::mempool::{self, Mempool};
@@ -69,6 +70,8 @@ pub(crate) struct Sockets {
     /// The first of them receive.
     pub(crate) all: Vec<Arc<PacketSocket>>,
     pub(super) receiving: usize,
+    /// What chooses the socket that gets a frame by the frame's tag.
+    pub(crate) fanout: Option<Fanout>,
     /// What keeps the kernel from the packets, if anything does.
     pub(super) _ingress: Option<Ingress>,
 }

@@ -91,6 +91,10 @@ enum Taken {
 }
 
 impl Receiving {
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.rest.is_empty() || self.ring.next().is_some()
+    }
+
     pub(super) fn receive(
         &mut self,
         socket: &Descriptor,
