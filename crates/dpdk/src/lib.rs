@@ -8,8 +8,8 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `bpf`, `bpfmap`, `ingress`, `division`, `fanout`: BPF programs in the kernel, for what an interface receives.
-//! 4. `claim`, `netdev`, `netns`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
+//! 3. `bpf`, `bpfmap`, `fanout`: BPF programs in the kernel, for what an interface receives.
+//! 4. `claim`, `netdev`, `netns`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
 //!    interfaces, sockets, the rights of this process, link events.
 //! 5. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
 //!    all that are open.

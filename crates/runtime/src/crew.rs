@@ -50,6 +50,9 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
+    /// Takes what has come for a router alone, in receive queues of its own; it is the router's turn. Appends
+    /// the numbers of other routers that have got some packets to `woken`.
+    fn fetch(&mut self, _router: u32, _woken: &mut Vec<u32>) {}
     /// Takes what a router has sent; appends the numbers of other routers that have got some of it to
     /// `woken`.
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>);
@@ -484,6 +487,7 @@ impl CrewThread {
         guest.ready = false;
         self.pass = self.pass.max(guest.pass);
         let before = dpdk::cycles();
+        self.front.fetch(router, &mut self.woken);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             guest.worker.read_pending_mail();
             guest.worker.running && guest.worker.round(runs)

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use vrhost::Host;
+use vrhost::{Host, PortSetup};
 
 /// After so long without a round a worker is stuck.
 const STUCK: Duration = Duration::from_secs(launch::WATCHDOG_SECONDS as u64);
@@ -179,10 +179,12 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
     let hybrid = !order.memif.is_empty();
-    let ports = if hybrid {
+    let ports: Vec<PortSetup> = if hybrid {
         process_ports(router, &order.memif).map_err(|e| e.to_string())?
     } else {
-        division::process_ports(&file, router, None)
+        // All packets are the router's.
+        let all = division::process_ports(&file, router, None).into_iter();
+        all.map(|port| PortSetup { own_queues: 0, ..port }).collect()
     };
     dpdk::claim_interfaces(&format!("the virtual router {} of the host {}", router.name, file.name));
     // Root alone connects to what listens here.

@@ -132,7 +132,13 @@ pub(crate) fn process_ports(
             memif::BUFFER,
             interface.address()
         );
-        Ok(PortSetup { name: interface.name.clone(), spec: PortSpec::parse(&spec)?, mtu: None, open: true })
+        Ok(PortSetup {
+            name: interface.name.clone(),
+            spec: PortSpec::parse(&spec)?,
+            mtu: None,
+            own_queues: 0,
+            open: true,
+        })
     };
     router.interfaces.iter().zip(sockets).enumerate().map(port).collect()
 }

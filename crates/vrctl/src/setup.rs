@@ -1,6 +1,6 @@
 //! From the host file to what runs: a router's program with its variables and interfaces.
 
-use crate::file::{HostFile, InterfaceId, Owner, Scheme, Tag, VirtualRouter};
+use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
 use crate::program::load_options;
 use lang::{Diagnostics, Source};
 use launch::Failure;
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
 
-/// What runs so far: all schemes, with the ways `software` and `software-queued`.
+/// What runs so far: all schemes, without tags by VNI and queue.
 pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
     let mut diags = Diagnostics::new();
     diags.set_sources(file.sources.clone());
@@ -42,6 +42,7 @@ pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSe
         name: port.name.clone(),
         spec: port.device.clone(),
         mtu: None,
+        own_queues: if port.sharing == Sharing::Hardware { port.queues } else { 0 },
         open: open(number),
     };
     file.ports.iter().enumerate().map(port).collect()
@@ -133,6 +134,7 @@ pub(crate) fn interfaces_value(interfaces: &[vrhost::InterfaceStatus]) -> serde_
             "sent_bytes": interface.stats.tx_bytes,
             "lost_queue_full": interface.stats.rx_missed,
             "not_sent": interface.stats.tx_errors,
+            "own_queue": interface.own_queue,
         })
     };
     interfaces.iter().map(one).collect()

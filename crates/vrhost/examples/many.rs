@@ -70,6 +70,7 @@ fn main() {
             name: name.into(),
             spec: PortSpec::parse(&spec).expect("a port"),
             mtu: None,
+            own_queues: 0,
             open: true,
         });
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };

@@ -31,6 +31,8 @@ pub(crate) enum Below {
 pub(crate) enum Change {
     /// The owner number of its frames, and the interface.
     Add(u32, Interface),
+    /// A port's receive queue, by their numbers, is for a router alone from now on, or for none.
+    Queue(usize, usize, Option<u32>),
     /// All interfaces of a router.
     Remove(u32),
     /// A physical port, by its number, is open from now on.

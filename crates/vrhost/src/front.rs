@@ -1,7 +1,7 @@
 //! What receives and sends for the virtual routers of one thread.
 
 use crate::board::{Below, Board, Change, Interface};
-use crate::side::{BURST, Side};
+use crate::side::{BURST, OwnQueue, Side};
 use dpdk::{Batch, Packet};
 use runtime::Flushed;
 use std::collections::HashMap;
@@ -21,12 +21,61 @@ pub(crate) struct SharedPorts {
     /// The owner numbers at the ends of each virtual link.
     links: HashMap<u32, [Option<u32>; 2]>,
     sent: Batch,
+    /// Whether any port has queues for one router each.
+    has_own_queues: bool,
+    /// When these were looked at, in cycles.
+    looked: u64,
+}
+
+/// How often queues for one router each are looked at for what they have lost, in cycles: about 0.1 s.
+const LOOK: u64 = 1 << 28;
+
+/// Counts what the port has lost before a router's own queue, at the router's first interface on it.
+#[cold]
+fn count_losses(
+    own: &OwnQueue,
+    port: usize,
+    of_router: &[Vec<u32>],
+    interfaces: &[Option<Interface>],
+    thread: usize,
+) {
+    let lost = own.newly_lost();
+    let Some(owners) = own.router.and_then(|router| of_router.get(router as usize)) else { return };
+    let all = owners.iter().filter_map(|owner| interfaces.get(*owner as usize)?.as_ref());
+    let mut here = all.filter(|one| matches!(one.below, Below::Port(at, _) if at == port));
+    if let Some(interface) = here.next() {
+        interface.port.count_lost(thread, lost);
+    }
+}
+
+fn has_own_queues(sides: &[Option<Side>]) -> bool {
+    sides.iter().flatten().any(|side| !side.own.is_empty())
+}
+
+/// The most packets that are taken for one turn of a router from its own receive queue.
+const FETCHED: usize = 3 * BURST;
+
+/// Gives what was received to the virtual interfaces.
+fn distribute(side: &mut Side, interfaces: &[Option<Interface>], thread: usize, woken: &mut Vec<u32>) {
+    side.reader.split(&mut side.received, &mut side.sorted);
+    for (owner, batch) in side.sorted.iter_mut() {
+        // Whoever has just been removed gets nothing more.
+        if let Some(Some(interface)) = interfaces.get(owner as usize) {
+            interface.port.put(thread, batch);
+            interface.port.lose(thread, batch);
+            woken.push(interface.router);
+        }
+    }
+    side.sorted.clear();
 }
 
 impl SharedPorts {
     pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>) -> Self {
+        let has_own_queues = has_own_queues(&sides);
         Self {
             thread,
+            has_own_queues,
+            looked: dpdk::cycles(),
             sides,
             board,
             interfaces: Vec::new(),
@@ -59,6 +108,13 @@ impl SharedPorts {
                     if let Some(place) = self.sides.get_mut(port) {
                         *place = Some(*side);
                     }
+                    self.has_own_queues = has_own_queues(&self.sides);
+                }
+                Change::Queue(port, queue, router) => {
+                    let side = self.sides.get_mut(port).and_then(Option::as_mut);
+                    if let Some(own) = side.and_then(|side| side.own.get_mut(queue)) {
+                        own.router = router;
+                    }
                 }
                 Change::Close(port) => {
                     // What waits to be sent may still go.
@@ -90,26 +146,65 @@ impl runtime::Front for SharedPorts {
             self.change(news);
         }
         let mut received = 0;
-        for side in self.sides.iter_mut().flatten() {
-            let n = side.receive();
+        let now = dpdk::cycles();
+        let look = self.has_own_queues && now.wrapping_sub(self.looked) > LOOK;
+        if look {
+            self.looked = now;
+        }
+        for (number, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
+            let mut n = side.receive();
+            for queue in 0..side.own.len() {
+                let own = &side.own[queue];
+                if look {
+                    count_losses(own, number, &self.of_router, &self.interfaces, self.thread);
+                }
+                match own.router {
+                    // It takes its packets itself, when it is its turn.
+                    Some(router) if own.may_have_waiting() => woken.push(router),
+                    // An empty ring is looked at, so that one that the kernel does not fill any more is
+                    // renewed.
+                    Some(_) if look => n += side.receive_own(queue, BURST),
+                    Some(_) => {}
+                    // What is left of a router that has gone.
+                    None if look => n += side.receive_own(queue, BURST),
+                    None => {}
+                }
+            }
             if n == 0 {
                 // Whoever changes the table keeps the old one until all have seen the new one.
                 side.reader.refresh();
                 continue;
             }
             received += n;
-            side.reader.split(&mut side.received, &mut side.sorted);
-            for (owner, batch) in side.sorted.iter_mut() {
-                // Whoever has just been removed gets nothing more.
-                if let Some(Some(interface)) = self.interfaces.get(owner as usize) {
-                    interface.port.put(self.thread, batch);
-                    interface.port.lose(self.thread, batch);
-                    woken.push(interface.router);
-                }
-            }
-            side.sorted.clear();
+            distribute(side, &self.interfaces, self.thread, woken);
         }
         received
+    }
+
+    fn fetch(&mut self, router: u32, woken: &mut Vec<u32>) {
+        if !self.has_own_queues {
+            return;
+        }
+        let Some(owners) = self.of_router.get(router as usize) else { return };
+        let ports = || owners.iter().filter_map(|owner| self.interfaces.get(*owner as usize)?.as_ref());
+        let waiting: usize = ports().map(|interface| interface.port.waiting(self.thread)).sum();
+        let mut room = FETCHED.saturating_sub(waiting);
+        for side in self.sides.iter_mut().flatten() {
+            for queue in 0..side.own.len() {
+                if side.own[queue].router != Some(router) {
+                    continue;
+                }
+                let n = side.receive_own(queue, room);
+                if n > 0 {
+                    room = room.saturating_sub(n);
+                    // What another router's frames were in it for, for a moment, goes to that one.
+                    distribute(side, &self.interfaces, self.thread, woken);
+                }
+            }
+        }
+        // It runs now in any case.
+        woken.retain(|woken| *woken != router);
     }
 
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>) {

@@ -1,10 +1,11 @@
 //! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
 
+use crate::allot::Allotment;
 use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
-use crate::side::{Losses, Side};
+use crate::side::{Losses, OwnQueue, Side};
 use demux::{Claim, Encap, Table, Tag};
-use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, VirtualPort};
+use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
 use runtime::{Crew, Front, Options, Registry, Router, ThreadSetup, Usage};
@@ -25,6 +26,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// How long a router that has failed waits before it starts again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often receive queues are distributed by what has come.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Descriptors of receive queues for one router each.
+const OWN_DESCRIPTORS: u16 = 1024;
 /// After so long without a failure the pauses begin anew.
 const RECOVERED: Duration = Duration::from_secs(120);
 
@@ -37,6 +42,9 @@ pub struct PortSetup {
     pub spec: PortSpec,
     /// Largest network packet, in bytes; `None`: as it is.
     pub mtu: Option<u32>,
+    /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
+    /// the port has common queues.
+    pub own_queues: u16,
     /// Whether this process opens it; if not, another one may have it.
     pub open: bool,
 }
@@ -93,6 +101,8 @@ pub struct InterfaceStatus {
     pub name: String,
     /// What it has received, sent and lost.
     pub stats: PortStats,
+    /// Whether its packets have receive queues of their own on their port.
+    pub own_queue: bool,
 }
 
 /// A virtual router as it is now.
@@ -159,6 +169,8 @@ struct HostPort {
     port: Arc<Port>,
     table: Table,
     losses: Arc<Losses>,
+    /// The receive queues for one router each, if the port has some.
+    own: Allotment,
 }
 
 /// Ports, threads and virtual routers.
@@ -177,6 +189,8 @@ pub struct Host {
     owners: Vec<bool>,
     bell: Arc<(Mutex<bool>, Condvar)>,
     started: Instant,
+    /// When receive queues are distributed again by what has come.
+    distribute_at: Instant,
 }
 
 impl Host {
@@ -218,6 +232,7 @@ impl Host {
             owners: Vec::new(),
             bell: Arc::default(),
             started: Instant::now(),
+            distribute_at: Instant::now(),
         })
     }
 
@@ -375,6 +390,7 @@ impl Host {
             setup,
         };
         self.routers.insert(hosted.setup.name.clone(), hosted);
+        self.distribute_queues(false);
         Ok(())
     }
 
@@ -382,6 +398,7 @@ impl Host {
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(mut hosted) = self.routers.remove(name) else { return false };
         hosted.running.take().into_iter().for_each(|running| self.end(running));
+        self.distribute_queues(false);
         true
     }
 
@@ -478,6 +495,8 @@ impl Host {
             }
         }
         self.boards.iter().for_each(|board| board.post(Change::Remove(number)));
+        // Before the number means another router.
+        self.take_queues_from(number);
         drop(router);
         // Its threads have let it go, so that its number means another router from here on.
         if let Some(used) = self.numbers.get_mut(number as usize) {
@@ -491,6 +510,82 @@ impl Host {
         }
     }
 
+    /// Whether an interface's packets have receive queues of their own.
+    fn has_own_queue(&self, interface: &InterfaceSetup, router: u32) -> bool {
+        let port = interface.port().and_then(|port| self.ports.get(port)?.as_ref());
+        port.is_some_and(|port| port.own.of(router).is_some())
+    }
+
+    /// Distributes the receive queues of ports that have some for one router each, and tells ports which
+    /// frames are put into which; `period`: one has passed. Whatever queue a frame is in, it reaches its
+    /// router.
+    fn distribute_queues(&mut self, period: bool) {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            let Some(port) = port.as_mut().filter(|port| !port.own.queues().is_empty()) else { continue };
+            let (mut packets, mut owners, mut rest) = (Vec::new(), BTreeMap::new(), None);
+            for hosted in self.routers.values() {
+                let Some(running) = &hosted.running else { continue };
+                let both = hosted.setup.interfaces.iter().zip(&running.interfaces);
+                let mut here = both.filter(|(setup, _)| setup.port() == Some(number)).peekable();
+                if here.peek().is_none() {
+                    continue;
+                }
+                let mut sum = 0;
+                for (setup, (interface, owner)) in here {
+                    let stats = interface.stats();
+                    sum += stats.rx_packets + stats.rx_missed;
+                    owners.insert(*owner, running.number);
+                    if setup.default || matches!(setup.below, Connection::WholePort(_)) {
+                        rest = Some(running.number);
+                    }
+                }
+                packets.push((running.number, sum));
+            }
+            if period {
+                // Asks the kernel what the queues have lost.
+                let _ = port.port.stats();
+            }
+            let before = port.own.queues().to_vec();
+            port.own.distribute(&packets, period);
+            for (queue, (had, has)) in before.iter().zip(port.own.queues()).enumerate() {
+                if had != has {
+                    self.boards.iter().for_each(|board| board.post(Change::Queue(number, queue, *has)));
+                }
+            }
+            if period && before == port.own.queues() {
+                continue;
+            }
+            let group = |router: u32| port.own.of(router).map_or(0, |queue| queue as u16 + 1);
+            let claims = port.table.claims();
+            let mut rules: Vec<SteerRule> = (claims.chunk_by(|a, b| a.0.tag == b.0.tag))
+                .flat_map(|same| {
+                    // An owner alone gets all frames with its tag.
+                    let alone = same.iter().all(|(_, owner)| *owner == same[0].1);
+                    same.iter().filter_map(move |(claim, owner)| {
+                        Some((steer_tag(claim.tag)?, claim.mac.filter(|_| !alone), *owner))
+                    })
+                })
+                .filter_map(|(tag, mac, owner)| {
+                    Some(SteerRule { tag, mac, group: group(*owners.get(&owner)?) })
+                })
+                .collect();
+            let rest = rest.map(|router| SteerRule { tag: SteerTag::Rest, mac: None, group: group(router) });
+            rules.extend(rest);
+            if let Err(e) = port.port.steer(&rules) {
+                warn!(target: "vr", "{}: {e}", port.name);
+            }
+        }
+        self.crew.wake();
+    }
+
+    /// A router that ends has no receive queues any more.
+    fn take_queues_from(&mut self, router: u32) {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            let Some(queue) = port.as_mut().and_then(|port| port.own.take_from(router)) else { continue };
+            self.boards.iter().for_each(|board| board.post(Change::Queue(number, queue, None)));
+        }
+    }
+
     /// The routers as they are now, by name.
     #[must_use]
     pub fn status(&self) -> Vec<RouterStatus> {
@@ -498,7 +593,12 @@ impl Host {
             let running = hosted.running.as_ref();
             let stats = |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|(port, _)| port.stats());
             let interfaces = hosted.setup.interfaces.iter().enumerate().map(|(at, interface)| {
-                InterfaceStatus { name: interface.name.clone(), stats: stats(at).unwrap_or_default() }
+                let own_queue = running.is_some_and(|running| self.has_own_queue(interface, running.number));
+                InterfaceStatus {
+                    name: interface.name.clone(),
+                    stats: stats(at).unwrap_or_default(),
+                    own_queue,
+                }
             });
             RouterStatus {
                 name: name.clone(),
@@ -557,6 +657,12 @@ impl Host {
             info!(target: "vr", "router '{name}' has ended");
             let ending = self.routers.get_mut(&name).and_then(|hosted| hosted.running.take());
             ending.into_iter().for_each(|running| self.end(running));
+            self.distribute_queues(false);
+        }
+        if self.distribute_at <= now && self.ports.iter().flatten().any(|port| !port.own.queues().is_empty())
+        {
+            self.distribute_at = now + PERIOD;
+            self.distribute_queues(true);
         }
         let due = |hosted: &Hosted| hosted.running.is_none() && hosted.again.is_some_and(|at| at <= now);
         let due: Vec<String> =
@@ -577,6 +683,7 @@ impl Host {
         hosted.again = Some(now + pause);
         error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", pause.as_millis());
         self.end(running);
+        self.distribute_queues(false);
     }
 
     fn start_again(&mut self, name: &str, now: Instant) {
@@ -587,6 +694,7 @@ impl Host {
             Ok(running) => {
                 (hosted.running, hosted.again) = (Some(running), None);
                 info!(target: "vr", "router '{name}' runs again");
+                self.distribute_queues(false);
             }
             Err(e) => {
                 hosted.again = Some(now + hosted.pauses.next(Duration::ZERO));
@@ -601,6 +709,27 @@ impl Drop for Host {
         for (_, hosted) in std::mem::take(&mut self.routers) {
             hosted.running.into_iter().for_each(|running| self.end(running));
         }
+    }
+}
+
+impl InterfaceSetup {
+    /// The number of its physical port.
+    fn port(&self) -> Option<usize> {
+        match self.below {
+            Connection::Port(port, _) | Connection::WholePort(port) => Some(port),
+            Connection::Link(..) | Connection::Nothing => None,
+        }
+    }
+}
+
+/// A tag as ports know it; none: they cannot tell it.
+fn steer_tag(tag: Tag) -> Option<SteerTag> {
+    match tag {
+        Tag::None => Some(SteerTag::Untagged),
+        Tag::Vlan(id) => Some(SteerTag::Vlan(id)),
+        Tag::Qinq(outer, inner) => Some(SteerTag::Qinq(outer, inner)),
+        Tag::Mpls(label) => Some(SteerTag::Mpls(label)),
+        Tag::Vni(_) => None,
     }
 }
 
@@ -634,15 +763,28 @@ fn message(text: String) -> Diagnostics {
 /// threads only, and its transmit queues are shared.
 fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> {
     let (rx, tx) = (usize::from(port.port.rx_queues()), usize::from(port.port.tx_queues()));
-    if rx < threads || tx < threads {
+    let own = port.own.queues().len();
+    if own > 0 && usize::from(port.port.steered_groups()) != own + 1 {
+        return Err(format!(
+            "{}: the sharing \"hardware\": this port ({}) cannot give packets to queues by their tags; \
+             a Linux interface can; use \"software-queued\"",
+            port.name,
+            port.port.name()
+        ));
+    }
+    if rx < threads * (own + 1) || tx < threads {
         return Err(format!(
             "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers: use fewer cores",
             port.name
         ));
     }
+    let own = (1..=own)
+        .map(|queue| port.port.rx_queue((queue * threads + thread) as u16).map(OwnQueue::new))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| e.to_string())?;
     let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
-    Ok(Side::new(rx, tx, port.table.reader(), Arc::clone(&port.losses)))
+    Ok(Side::new(rx, own, tx, port.table.reader(), Arc::clone(&port.losses)))
 }
 
 /// Opens those ports that this process is to open.
@@ -655,8 +797,10 @@ fn open_ports(
     for port in ports.iter().filter(|port| port.open) {
         let queues = threads as u16;
         let needs = PortConfig {
-            rx_queues: queues,
+            rx_queues: queues * (port.own_queues + 1),
             tx_queues: queues,
+            steered: port.own_queues,
+            rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
             mtu: port.mtu,
             promisc: true,
             extra_buffers: 2 * ROOM * threads,
@@ -667,8 +811,9 @@ fn open_ports(
     opening.start_all(eal).map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let opened = ports.iter().map(|port| {
         let open = opening.get(&port.spec).filter(|_| port.open)?;
+        let own = Allotment::new(port.own_queues.into());
         let (name, port) = (port.name.clone(), Arc::clone(open));
-        Some(HostPort { name, port, table: Table::new(), losses: Arc::default() })
+        Some(HostPort { name, port, table: Table::new(), losses: Arc::default(), own })
     });
     Ok(opened.collect())
 }

@@ -19,9 +19,33 @@ pub(crate) struct Losses {
     pub(crate) transmit_queue_full: AtomicU64,
 }
 
+/// A receive queue into which the port puts the packets of one router.
+pub(crate) struct OwnQueue {
+    rx: RxQueue,
+    /// The router, by its number; none: what is still in it is for anybody.
+    pub(crate) router: Option<u32>,
+}
+
+impl OwnQueue {
+    pub(crate) fn new(rx: RxQueue) -> Self {
+        Self { rx, router: None }
+    }
+
+    pub(crate) fn may_have_waiting(&self) -> bool {
+        self.rx.may_have_waiting()
+    }
+
+    /// Packets that the port has lost before this queue since the last call.
+    pub(crate) fn newly_lost(&self) -> u64 {
+        self.rx.newly_lost()
+    }
+}
+
 /// One physical port on one thread.
 pub(crate) struct Side {
-    pub(crate) rx: RxQueue,
+    rx: RxQueue,
+    /// Queues for one router each.
+    pub(crate) own: Vec<OwnQueue>,
     tx: TxQueue,
     /// Who gets which frames.
     pub(crate) reader: Reader,
@@ -34,9 +58,20 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    pub(crate) fn new(rx: RxQueue, tx: TxQueue, reader: Reader, losses: Arc<Losses>) -> Self {
+    pub(crate) fn new(
+        rx: RxQueue,
+        own: Vec<OwnQueue>,
+        tx: TxQueue,
+        reader: Reader,
+        losses: Arc<Losses>,
+    ) -> Self {
         let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(ROOM));
-        Self { rx, tx, reader, sorted: Sorted::new(), received, out, losses }
+        Self { rx, own, tx, reader, sorted: Sorted::new(), received, out, losses }
+    }
+
+    /// Receives from one of the queues for one router each; returns how many packets came.
+    pub(crate) fn receive_own(&mut self, queue: usize, most: usize) -> usize {
+        self.own.get_mut(queue).map_or(0, |own| own.rx.rx_burst(most, &mut self.received))
     }
 
     /// Polls once; returns how many packets came.
@@ -71,6 +106,9 @@ impl Side {
 
     /// The descriptors that are readable when packets have come, if all queues have some.
     pub(crate) fn descriptors(&self) -> Option<Vec<RawFd>> {
-        if self.rx.has_sockets() { self.rx.wake_fds() } else { None }
+        let all = std::iter::once(&self.rx).chain(self.own.iter().map(|own| &own.rx));
+        let each: Option<Vec<_>> =
+            all.map(|rx| if rx.has_sockets() { rx.wake_fds() } else { None }).collect();
+        each.map(|each| each.concat())
     }
 }

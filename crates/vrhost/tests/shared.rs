@@ -172,6 +172,7 @@ impl Bench {
             name: name.into(),
             spec: PortSpec::parse(&spec).unwrap(),
             mtu: None,
+            own_queues: 0,
             open: true,
         });
         let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };

@@ -42,6 +42,8 @@ pub struct HostPort {
     pub device: PortSpec,
     /// How virtual routers share it.
     pub sharing: Sharing,
+    /// With [`Sharing::Hardware`]: how many routers at most have a queue of their own.
+    pub queues: u16,
     /// The interface that gets frames for no interface; none: they are dropped.
     pub default: Option<InterfaceId>,
     /// The place of its name.

@@ -31,6 +31,7 @@ pub(super) struct RawHost {
 pub(super) struct RawPort {
     pub(super) device: Spanned<String>,
     pub(super) sharing: Option<Spanned<String>>,
+    pub(super) queues: Option<Spanned<i64>>,
     pub(super) default: Option<Spanned<String>>,
 }
 

@@ -23,6 +23,10 @@ const MAX_CORE: i64 = 8191;
 const MAX_SHARE: i64 = 65_535;
 /// More than any limit that makes a difference.
 const MAX_LIMIT: i64 = 1_000_000_000_000;
+/// The most routers with receive queues of their own on a port, and how many that are if the file does not
+/// say.
+const MAX_QUEUES: i64 = 255;
+const DEFAULT_QUEUES: u16 = 15;
 
 /// The entries of a table in the order of the file.
 fn in_order<T>(table: BTreeMap<Spanned<String>, T>) -> Vec<(Spanned<String>, T)> {
@@ -143,10 +147,19 @@ impl Reader<'_> {
             let help = "a [[link]] joins interfaces of two virtual routers";
             self.diags.error_with_help(at(&raw.device), message, help);
         }
+        let sharing = self.word(raw.sharing.as_ref(), "a way to share a port", &Sharing::ALL);
+        let queues = (raw.queues.as_ref())
+            .and_then(|n| self.number(n, "queues", 1..=MAX_QUEUES, "receive queues for one router each"));
+        if let (Some(given), true) = (&raw.queues, sharing != Sharing::Hardware) {
+            let help = "it says how many routers at most have a receive queue of their own";
+            self.diags.error_with_help(at(given), "queues are for the sharing \"hardware\"", help);
+        }
+        let queues = queues.unwrap_or(DEFAULT_QUEUES);
         HostPort {
             name: name.get_ref().clone(),
             device,
-            sharing: self.word(raw.sharing.as_ref(), "a way to share a port", &Sharing::ALL),
+            sharing,
+            queues,
             default: None,
             span: at(name),
             device_span: at(&raw.device),

@@ -214,6 +214,13 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
             "net_null0 is the device of two ports, wan and lan",
             "device = \"net_null0,",
         ),
+        ("\"hardware\"", "\"hardware\"\nqueues = 0", "queues = 0 is out of range", "queues = "),
+        (
+            "\"software-queued\"",
+            "\"software-queued\"\nqueues = 4",
+            "queues are for the sharing \"hardware\"",
+            "queues = ",
+        ),
         ("\"hardware\"", "\"hard\"", "'hard' is not a way to share a port", "sharing = \"hard\""),
         ("\"red.DEV0\"", "\"red.DEV9\"", "the router red has no interface 'DEV9'", "default = "),
         ("\"red.DEV0\"", "\"reed.DEV0\"", "the router 'red' has a similar name", "default = "),
