@@ -8,12 +8,12 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `claim`, `netdev`, `netns`, `bpf`, `ingress`, `division`, `steering`, `packetsocket`, `rights`,
-//!    `watch`, `xsk`: the kernel's side: interfaces, sockets, the rights of this process, link events.
+//! 3. `claim`, `netdev`, `bpf`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`:
+//!    the kernel's side: interfaces, sockets, the rights of this process, link events.
 //! 4. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
 //!    all that are open.
-//! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
-//!    rights are given up.
+//! 5. `netns`, `crypto`, `tundevice`, `helper`, `tun`: work in another network namespace; crypto devices;
+//!    TUN and TAP devices, opened by the helper if rights are given up.
 //! 6. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
