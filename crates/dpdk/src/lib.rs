@@ -30,6 +30,7 @@ mod error;
 mod fault;
 pub mod helper;
 mod ingress;
+mod lent;
 mod log;
 mod memifport;
 mod mempool;
