@@ -8,7 +8,18 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::batch::Batch;
 use crate::packet::Packet;
-use crate::queue::{RxQueue, TxQueue};
+
+/// What a worker receives by.
+pub trait Source: std::fmt::Debug + Send {
+    /// Appends up to `max` packets that have arrived, and returns how many.
+    fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize;
+}
+
+/// What a worker sends by.
+pub trait Sink: std::fmt::Debug + Send {
+    /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
+    fn tx_burst(&mut self, batch: &mut Batch) -> usize;
+}
 
 /// The place of a queue that is lent.
 ///
@@ -60,7 +71,7 @@ fn bytes(packets: &[Packet]) -> usize {
     packets.iter().map(Packet::len).sum()
 }
 
-impl Lent<RxQueue> {
+impl Lent<Box<dyn Source>> {
     /// Appends up to `most` packets that have arrived; `None`: no queue is lent.
     #[inline]
     pub(crate) fn receive(&self, most: usize, batch: &mut Batch) -> Option<Passed> {
@@ -70,7 +81,7 @@ impl Lent<RxQueue> {
     }
 }
 
-impl Lent<TxQueue> {
+impl Lent<Box<dyn Sink>> {
     /// Sends from the front of the batch; `None`: no queue is lent.
     #[inline]
     pub(crate) fn send(&self, batch: &mut Batch) -> Option<Passed> {

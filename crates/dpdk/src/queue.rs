@@ -12,6 +12,7 @@ use crate::batch::Batch;
 use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::lent::{Sink, Source};
 use crate::open::{DeviceQueue, PortQueue};
 use crate::packet::Packet;
 use crate::packetsocket::PacketSocket;
@@ -249,6 +250,18 @@ unsafe fn joined(mbuf: NonNull<dpdk_sys::rte_mbuf>) -> Option<Packet> {
         }
     }
     Some(packet)
+}
+
+impl Source for RxQueue {
+    fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
+        RxQueue::rx_burst(self, max, batch)
+    }
+}
+
+impl Sink for TxQueue {
+    fn tx_burst(&mut self, batch: &mut Batch) -> usize {
+        TxQueue::tx_burst(self, batch)
+    }
 }
 
 impl Drop for RxQueue {

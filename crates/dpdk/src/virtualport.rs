@@ -13,9 +13,8 @@ use locks::IgnorePoison;
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::lent::{Lent, Passed};
+use crate::lent::{Lent, Passed, Sink, Source};
 use crate::packet::Packet;
-use crate::queue::{RxQueue, TxQueue};
 use crate::spec::PortSpec;
 use crate::status::PortStats;
 
@@ -25,6 +24,9 @@ static ALL: Mutex<Option<HashMap<String, Weak<Inner>>>> = Mutex::new(None);
 fn all() -> MutexGuard<'static, Option<HashMap<String, Weak<Inner>>>> {
     ALL.lock().ignore_poison()
 }
+
+/// The queues of a physical port that are lent to a virtual one.
+pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 
 /// Packets on their way between a router and whoever runs it, in one direction, for one worker.
 ///
@@ -39,8 +41,8 @@ pub(crate) struct VirtualQueue {
     passed_bytes: AtomicU64,
     lost: AtomicU64,
     /// A physical port's queue, which the router uses itself.
-    lent_rx: Lent<RxQueue>,
-    lent_tx: Lent<TxQueue>,
+    lent_rx: Lent<Box<dyn Source>>,
+    lent_tx: Lent<Box<dyn Sink>>,
 }
 
 impl VirtualQueue {
@@ -217,7 +219,7 @@ impl VirtualPort {
     /// what it has received and sent is counted here all the same. Whoever lends them does not use them
     /// until it has taken them back, and wakes the worker when packets may have come. If there is no such
     /// worker, or it has some, they are returned.
-    pub fn lend(&self, worker: usize, rx: RxQueue, tx: TxQueue) -> Option<(RxQueue, TxQueue)> {
+    pub fn lend(&self, worker: usize, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
         let (Some(from), Some(to)) = (self.0.rx.get(worker), self.0.tx.get(worker)) else {
             return Some((rx, tx));
         };
@@ -230,7 +232,7 @@ impl VirtualPort {
     }
 
     /// Takes the queues back that were lent to the router's worker.
-    pub fn take_back(&self, worker: usize) -> Option<(RxQueue, TxQueue)> {
+    pub fn take_back(&self, worker: usize) -> Option<Queues> {
         let (from, to) = (self.0.rx.get(worker)?, self.0.tx.get(worker)?);
         from.lent_rx.set(None).zip(to.lent_tx.set(None))
     }

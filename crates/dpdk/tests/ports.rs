@@ -729,7 +729,9 @@ fn a_virtual_port_receives_and_sends_by_queues_that_are_lent() {
     let router = open(&spec("virtual:lent/DEV0"), &needs(1, 1)).unwrap();
     let (mut rx, mut tx) = (router.rx_queue(0).unwrap(), router.tx_queue(0).unwrap());
     port.put(0, &mut batch(0..2));
-    assert!(port.lend(0, below.rx_queue(0).unwrap(), below.tx_queue(0).unwrap()).is_none());
+    assert!(
+        port.lend(0, Box::new(below.rx_queue(0).unwrap()), Box::new(below.tx_queue(0).unwrap())).is_none()
+    );
     outer.put(0, &mut batch(2..5));
     let mut got = Batch::new();
     assert_eq!((rx.rx_burst(4, &mut got), rx.is_drained()), (4, false), "more may come at any time");
@@ -749,5 +751,5 @@ fn a_virtual_port_receives_and_sends_by_queues_that_are_lent() {
     assert_eq!((rx.rx_burst(4, &mut got), rx.is_drained()), (0, true));
     assert_eq!((tx.tx_burst(&mut more), port.take(0, 9, &mut sent)), (1, 1));
     let queues = (below.rx_queue(0).unwrap(), below.tx_queue(0).unwrap());
-    assert!(port.lend(1, queues.0, queues.1).is_some(), "there is no such worker");
+    assert!(port.lend(1, Box::new(queues.0), Box::new(queues.1)).is_some(), "there is no such worker");
 }

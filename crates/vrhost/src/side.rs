@@ -1,7 +1,7 @@
 //! One physical port on one thread.
 
 use demux::{Reader, Sorted};
-use dpdk::{Batch, Port, PortState, RxQueue, TxQueue, VirtualPort};
+use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualPort};
 use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct Losses {
 /// One physical port on one thread.
 pub(crate) struct Side {
     /// None while they are lent to a router that has the whole port.
-    queues: Option<(RxQueue, TxQueue)>,
+    queues: Option<Queues>,
     /// To whom they are lent: the owner number.
     pub(crate) lent: Option<u32>,
     port: Arc<Port>,
@@ -43,7 +43,7 @@ impl Side {
         let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(ROOM));
         let port = Arc::clone(rx.port());
         let descriptors = if rx.has_sockets() { rx.wake_fds() } else { None };
-        let (queues, sorted) = (Some((rx, tx)), Sorted::new());
+        let (queues, sorted): (Option<Queues>, _) = (Some((Box::new(rx), Box::new(tx))), Sorted::new());
         Self { queues, lent: None, port, descriptors, reader, sorted, received, out, losses }
     }
 
