@@ -10,8 +10,8 @@
 //!    environment, buffers, packets, and the threads that handle them.
 //! 3. `claim`, `netdev`, `bpf`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`:
 //!    the kernel's side: interfaces, sockets, the rights of this process, link events.
-//! 4. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
-//!    all that are open.
+//! 4. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
+//!    table of all that are open.
 //! 5. `netns`, `crypto`, `tundevice`, `helper`, `tun`: work in another network namespace; crypto devices;
 //!    TUN and TAP devices, opened by the helper if rights are given up.
 //! 6. `topology`, `probe`, `crash`: what the machine offers; crash reports.
@@ -30,6 +30,7 @@ mod error;
 mod fault;
 pub mod helper;
 mod ingress;
+mod lent;
 mod log;
 mod memifport;
 mod mempool;
@@ -76,6 +77,7 @@ pub use eal::{
 pub use error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
+pub use lent::{Sink, Source};
 pub use log::{LogLevel, LogLine, recent_log, set_log_sink};
 pub use memifport::MemifPort;
 pub use mempool::Mempool;
@@ -92,5 +94,5 @@ pub use topology::{Seat, Topology};
 pub use tsc::cycles;
 pub use tun::{Tun, TunStats};
 pub use tundevice::{TunConfig, TunMode};
-pub use virtualport::VirtualPort;
+pub use virtualport::{Queues, VirtualPort};
 pub use worker::WorkerThread;

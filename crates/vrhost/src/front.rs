@@ -21,12 +21,15 @@ pub(crate) struct SharedPorts {
     /// The owner numbers at the ends of each virtual link.
     links: HashMap<u32, [Option<u32>; 2]>,
     sent: Batch,
+    /// Whether a router that has a whole port gets the port's queues themselves.
+    lends: bool,
 }
 
 impl SharedPorts {
-    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>) -> Self {
+    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>, lends: bool) -> Self {
         Self {
             thread,
+            lends,
             sides,
             board,
             interfaces: Vec::new(),
@@ -71,6 +74,13 @@ impl SharedPorts {
                         self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
                     {
                         let gone = self.interfaces[owner as usize].take();
+                        if let Some(gone) = &gone
+                            && let Below::Whole(number) = gone.below
+                            && let Some(side) = self.sides.get_mut(number).and_then(Option::as_mut)
+                            && side.lent == Some(owner)
+                        {
+                            side.take_back(&gone.port, self.thread);
+                        }
                         if let Some(Below::Link(link, end)) = gone.map(|gone| gone.below)
                             && let Some(ends) = self.links.get_mut(&link)
                         {
@@ -83,6 +93,30 @@ impl SharedPorts {
     }
 }
 
+/// An interface, by its number.
+#[inline]
+fn known(interfaces: &[Option<Interface>], owner: u32) -> Option<&Interface> {
+    interfaces.get(owner as usize)?.as_ref()
+}
+
+/// Lends a port's queues to the router that has the whole port, from its next run on; takes them back if
+/// somebody else claims a part of it.
+fn lend(interfaces: &[Option<Interface>], thread: usize, number: usize, side: &mut Side) {
+    let whole = side.reader.whole();
+    if side.lent == whole {
+        return;
+    }
+    if let Some(before) = side.lent.and_then(|owner| known(interfaces, owner)) {
+        side.take_back(&before.port, thread);
+    }
+    if let Some(owner) = whole
+        && let Some(interface) = known(interfaces, owner)
+        && matches!(interface.below, Below::Whole(port) if port == number)
+    {
+        side.lend(owner, &interface.port, thread);
+    }
+}
+
 impl runtime::Front for SharedPorts {
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize {
         let news = self.board.news();
@@ -90,11 +124,20 @@ impl runtime::Front for SharedPorts {
             self.change(news);
         }
         let mut received = 0;
-        for side in self.sides.iter_mut().flatten() {
+        for (number, side) in self.sides.iter_mut().enumerate() {
+            let Some(side) = side else { continue };
+            // Whoever changes the table keeps the old one until all have seen the new one.
+            side.reader.refresh();
+            if self.lends && (side.lent.is_some() || side.reader.whole().is_some()) {
+                lend(&self.interfaces, self.thread, number, side);
+            }
+            if let Some(owner) = side.lent {
+                // It looks for packets itself.
+                woken.extend(known(&self.interfaces, owner).map(|interface| interface.router));
+                continue;
+            }
             let n = side.receive();
             if n == 0 {
-                // Whoever changes the table keeps the old one until all have seen the new one.
-                side.reader.refresh();
                 continue;
             }
             received += n;
@@ -122,6 +165,11 @@ impl runtime::Front for SharedPorts {
                         let given = self.sent.len();
                         encap.put_on(&mut self.sent);
                         interface.port.count_unsent(self.thread, given - self.sent.len());
+                        if let Some(Some(side)) = self.sides.get_mut(*side) {
+                            side.send(&mut self.sent);
+                        }
+                    }
+                    Below::Whole(side) => {
                         if let Some(Some(side)) = self.sides.get_mut(*side) {
                             side.send(&mut self.sent);
                         }
