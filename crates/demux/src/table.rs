@@ -184,6 +184,14 @@ impl Reader {
         self.claims = self.shared.newest.lock().ignore_poison().clone();
     }
 
+    /// The one who gets all frames, since nobody claims any: then there is nothing to look up. As of the last
+    /// [`Reader::refresh`].
+    #[inline]
+    pub fn whole(&self) -> Option<u32> {
+        let place = self.claims.whole?;
+        self.claims.owners.get(place as usize).copied()
+    }
+
     #[inline(always)]
     pub(crate) fn claims(&self) -> &Snapshot {
         &self.claims

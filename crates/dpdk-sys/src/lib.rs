@@ -27,4 +27,7 @@ pub use bindings::*;
 
 /// The drivers of ports and crypto devices that are in this binary, as `net_null`, separated by spaces;
 /// empty: EAL loads those that are installed when it starts.
-pub const LINKED_DRIVERS: &str = env!("VALIANT_DPDK_DRIVERS");
+pub const LINKED_DRIVERS: &str = match option_env!("VALIANT_DPDK_DRIVERS") {
+    Some(drivers) => drivers,
+    None => "",
+};

@@ -9,12 +9,12 @@
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
 //! 3. `bpf`, `bpfmap`, `fanout`: BPF programs in the kernel, for what an interface receives.
-//! 4. `claim`, `netdev`, `netns`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the kernel's side:
-//!    interfaces, sockets, the rights of this process, link events.
-//! 5. `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the table of
-//!    all that are open.
-//! 6. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
-//!    rights are given up.
+//! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
+//!    kernel's side: interfaces, sockets, the rights of this process, link events.
+//! 5. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
+//!    table of all that are open.
+//! 6. `netns`, `crypto`, `tundevice`, `helper`, `tun`: work in another network namespace; crypto devices;
+//!    TUN and TAP devices, opened by the helper if rights are given up.
 //! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
@@ -33,6 +33,7 @@ mod fanout;
 mod fault;
 pub mod helper;
 mod ingress;
+mod lent;
 mod log;
 mod memifport;
 mod mempool;
@@ -80,6 +81,7 @@ pub use error::Error;
 pub use fanout::{SteerRule, SteerTag};
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
+pub use lent::{Sink, Source};
 pub use log::{LogLevel, LogLine, recent_log, set_log_sink};
 pub use memifport::MemifPort;
 pub use mempool::Mempool;
@@ -96,5 +98,5 @@ pub use topology::{Seat, Topology};
 pub use tsc::cycles;
 pub use tun::{Tun, TunStats};
 pub use tundevice::{TunConfig, TunMode};
-pub use virtualport::VirtualPort;
+pub use virtualport::{Queues, VirtualPort};
 pub use worker::WorkerThread;

@@ -12,6 +12,7 @@ use crate::batch::Batch;
 use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::lent::{Sink, Source};
 use crate::open::{DeviceQueue, PortQueue};
 use crate::packet::Packet;
 use crate::packetsocket::PacketSocket;
@@ -82,9 +83,7 @@ impl RxQueue {
                 PortQueue::Socket(socket) => {
                     socket.receive(want, batch);
                 }
-                PortQueue::Virtual(queue) => {
-                    queue.take(want, batch);
-                }
+                PortQueue::Virtual(queue) => queue.receive(want, batch),
                 PortQueue::Memif(queue) => {
                     queue.take(want, batch);
                 }
@@ -204,11 +203,11 @@ impl RxQueue {
         self.port.newly_lost(self.index)
     }
 
-    /// Whether it is certain that nothing waits here: of virtual ports, whoever puts packets in runs the
-    /// worker afterwards.
+    /// Whether it is certain that nothing waits here: of virtual ports without a queue that is lent, whoever
+    /// puts packets in runs the worker afterwards.
     #[inline]
     pub fn is_drained(&self) -> bool {
-        self.sources.iter().all(|source| matches!(source, PortQueue::Virtual(queue) if queue.len() == 0))
+        self.sources.iter().all(|source| matches!(source, PortQueue::Virtual(queue) if queue.is_drained()))
     }
 
     /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets
@@ -257,6 +256,18 @@ unsafe fn joined(mbuf: NonNull<dpdk_sys::rte_mbuf>) -> Option<Packet> {
         }
     }
     Some(packet)
+}
+
+impl Source for RxQueue {
+    fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
+        RxQueue::rx_burst(self, max, batch)
+    }
+}
+
+impl Sink for TxQueue {
+    fn tx_burst(&mut self, batch: &mut Batch) -> usize {
+        TxQueue::tx_burst(self, batch)
+    }
 }
 
 impl Drop for RxQueue {
@@ -329,7 +340,7 @@ impl TxQueue {
                 self.refused += refused;
                 done - refused as usize
             }
-            PortQueue::Virtual(queue) => queue.put(batch),
+            PortQueue::Virtual(queue) => queue.send(batch),
             PortQueue::Memif(queue) => queue.put(batch),
             &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
             &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),

@@ -13,6 +13,7 @@ use locks::IgnorePoison;
 
 use crate::batch::Batch;
 use crate::error::Error;
+use crate::lent::{Lent, Passed, Sink, Source};
 use crate::packet::Packet;
 use crate::spec::PortSpec;
 use crate::status::PortStats;
@@ -23,6 +24,9 @@ static ALL: Mutex<Option<HashMap<String, Weak<Inner>>>> = Mutex::new(None);
 fn all() -> MutexGuard<'static, Option<HashMap<String, Weak<Inner>>>> {
     ALL.lock().ignore_poison()
 }
+
+/// The queues of a physical port that are lent to a virtual one.
+pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 
 /// Packets on their way between a router and whoever runs it, in one direction, for one worker.
 ///
@@ -36,6 +40,9 @@ pub(crate) struct VirtualQueue {
     passed: AtomicU64,
     passed_bytes: AtomicU64,
     lost: AtomicU64,
+    /// A physical port's queue, which the router uses itself.
+    lent_rx: Lent<Box<dyn Source>>,
+    lent_tx: Lent<Box<dyn Sink>>,
 }
 
 impl VirtualQueue {
@@ -47,6 +54,8 @@ impl VirtualQueue {
             passed: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            lent_rx: Lent::default(),
+            lent_tx: Lent::default(),
         })
     }
 
@@ -65,13 +74,44 @@ impl VirtualQueue {
             packets.packets_mut().extend(batch.drain(..taken));
         }
         self.len.store(packets.len(), Ordering::Relaxed);
+        self.count(Passed { packets: taken, bytes, lost: 0 });
+        taken
+    }
+
+    #[inline]
+    fn count(&self, passed: Passed) {
         // One thread at a time puts packets in.
         let add = |counter: &AtomicU64, n: usize| {
             counter.store(counter.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
         };
-        add(&self.passed, taken);
-        add(&self.passed_bytes, bytes);
-        taken
+        add(&self.passed, passed.packets);
+        add(&self.passed_bytes, passed.bytes);
+        if passed.lost > 0 {
+            self.lost.fetch_add(passed.lost as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The router receives: what was put in first, then what the queue that is lent gives.
+    #[inline]
+    pub(crate) fn receive(&self, most: usize, batch: &mut Batch) {
+        let taken = self.take(most, batch);
+        if let Some(passed) = self.lent_rx.receive(most - taken, batch).filter(|passed| passed.packets > 0) {
+            self.count(passed);
+        }
+    }
+
+    /// The router sends: by the queue that is lent, or to whoever takes the packets. Returns how many.
+    #[inline]
+    pub(crate) fn send(&self, batch: &mut Batch) -> usize {
+        let Some(passed) = self.lent_tx.send(batch) else { return self.put(batch) };
+        self.count(passed);
+        passed.packets
+    }
+
+    /// Whether it is certain that the router finds nothing here.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.len() == 0 && !self.lent_rx.any()
     }
 
     /// Appends up to `most` packets to `batch`; returns how many.
@@ -180,6 +220,28 @@ impl VirtualPort {
     /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
     pub fn take(&self, worker: usize, most: usize, batch: &mut Batch) -> usize {
         self.0.tx.get(worker).map_or(0, |queue| queue.take(most, batch))
+    }
+
+    /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;
+    /// what it has received and sent is counted here all the same. Whoever lends them does not use them
+    /// until it has taken them back, and wakes the worker when packets may have come. If there is no such
+    /// worker, or it has some, they are returned.
+    pub fn lend(&self, worker: usize, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
+        let (Some(from), Some(to)) = (self.0.rx.get(worker), self.0.tx.get(worker)) else {
+            return Some((rx, tx));
+        };
+        if from.lent_rx.any() || to.lent_tx.any() {
+            return Some((rx, tx));
+        }
+        from.lent_rx.set(Some(rx));
+        to.lent_tx.set(Some(tx));
+        None
+    }
+
+    /// Takes the queues back that were lent to the router's worker.
+    pub fn take_back(&self, worker: usize) -> Option<Queues> {
+        let (from, to) = (self.0.rx.get(worker)?, self.0.tx.get(worker)?);
+        from.lent_rx.set(None).zip(to.lent_tx.set(None))
     }
 
     /// How many packets wait for the router's worker.

@@ -215,6 +215,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How long after a change that the kernel makes without telling everything is read again: such changes come
 /// in groups.
 const SETTLE: Duration = Duration::from_millis(20);
+/// How long after a comparison that has found a difference the next one confirms it.
+const CONFIRM: Duration = Duration::from_millis(100);
 /// The longest time for which notifications are taken in before they are passed on.
 const GATHER: Duration = Duration::from_millis(10);
 /// The most notifications during one reading of everything; if there are more, it is read again.
@@ -244,6 +246,12 @@ struct Reading {
     attempt: u32,
 }
 
+/// What a comparison has found different, and the next one is to confirm.
+struct Suspects {
+    routes: HashSet<Prefix>,
+    others: bool,
+}
+
 struct Thread {
     options: Options,
     consumer: Box<dyn Consumer>,
@@ -254,6 +262,7 @@ struct Thread {
     sockets: Option<Sockets>,
     identity: Option<(u64, u64)>,
     reading: Option<Reading>,
+    suspects: Option<Suspects>,
     /// When everything is to be read because that is needed.
     read_at: Option<Instant>,
     reconcile_at: Option<Instant>,
@@ -296,6 +305,7 @@ fn run(
         sockets: None,
         identity: None,
         reading: None,
+        suspects: None,
         read_at: None,
         reconcile_at: None,
         look_at: now,
@@ -351,7 +361,7 @@ impl Thread {
     /// Leaves the namespace. `keep`: what is known of it stays until it can be read again.
     fn close(&mut self, keep: bool) {
         self.sockets = None;
-        self.reading = None;
+        (self.reading, self.suspects) = (None, None);
         (self.read_at, self.reconcile_at) = (None, None);
         self.complete = false;
         self.open_at = Instant::now() + if keep { RETRY } else { Duration::ZERO };
@@ -629,15 +639,27 @@ impl Thread {
         let mut state = self.state.lock().ignore_poison();
         let difference = state.difference(&fresh);
         let (mut drift, mut explained) = (0, None);
+        let mut what = String::new();
+        let suspects = self.suspects.take();
         if reason == Reason::Reconcile {
-            self.shared.reconciliations.fetch_add(1, Relaxed);
             // What changed meanwhile may be in one and not yet in the other, and routes that cannot be used
             // may be gone silently.
             let wrong = |p: &&Prefix| !touched.contains(p) && state.resolve(**p) != fresh.resolve(**p);
-            drift = difference.routes.iter().filter(wrong).count() as u64;
-            if quiet {
-                drift += difference.others as u64;
+            let wrong: HashSet<Prefix> = difference.routes.iter().filter(wrong).copied().collect();
+            let others = if quiet { difference.others } else { 0 };
+            if let Some(suspects) = suspects {
+                let mut still = wrong.intersection(&suspects.routes);
+                drift = still.clone().count() as u64 + if suspects.others { others as u64 } else { 0 };
+                let first = still.next().map_or_else(String::new, |first| format!("{first}; "));
+                what = format!(" ({first}{})", difference.kinds);
+            } else if !wrong.is_empty() || others > 0 {
+                // The kernel changes its table before it notifies, and whoever has it changed may have to
+                // wait for a processor in between. What differs the next time too is wrong.
+                self.suspects = Some(Suspects { routes: wrong, others: others > 0 });
+                self.reconcile_at = Some(Instant::now() + CONFIRM);
+                return;
             }
+            self.shared.reconciliations.fetch_add(1, Relaxed);
             explained = (quiet || difference.others == 0).then_some(difference.routes.len() as u64);
         } else if std::mem::replace(&mut self.complete, true) {
             self.shared.resyncs.fetch_add(1, Relaxed);
@@ -653,7 +675,7 @@ impl Thread {
         if drift > 0 {
             self.shared.drift.fetch_add(drift, Relaxed);
             self.consumer.warn(&format!(
-                "netlink: {drift} routes or interfaces of {} were not as the kernel has them, and are now",
+                "netlink: {drift} routes or interfaces of {} were not as the kernel has them, and are now{what}",
                 self.options.namespace
             ));
         }

@@ -56,6 +56,8 @@ pub(crate) struct Difference {
     pub(crate) routes: Vec<Prefix>,
     /// Interfaces, addresses and next-hop objects.
     pub(crate) others: usize,
+    /// What they are, for messages.
+    pub(crate) kinds: String,
     neighbors: Vec<(u32, Ipv4Addr)>,
 }
 
@@ -440,7 +442,8 @@ impl State {
         let objects = other.objects.iter().filter(|(id, o)| self.objects.get(id) != Some(o)).count()
             + self.objects.keys().filter(|id| !other.objects.contains_key(id)).count();
         let neighbors = differences(&self.neighbors, &other.neighbors).collect();
-        Difference { routes, others: links + addresses + objects, neighbors }
+        let kinds = format!("interfaces {links}, addresses {addresses}, next-hop objects {objects}");
+        Difference { routes, others: links + addresses + objects, kinds, neighbors }
     }
 
     /// Takes over another state of the same namespace; what is different counts as changed.

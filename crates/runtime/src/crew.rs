@@ -494,7 +494,10 @@ impl CrewThread {
         }));
         guest.worker.core.rested();
         let used = dpdk::cycles().wrapping_sub(before);
-        guest.usage.charge(self.number, used);
+        // A router that polls a port itself has looked for packets only, as the front does for others.
+        if !matches!((&self.ready, &ran), (Ready::InTurn(_), Ok(false))) {
+            guest.usage.charge(self.number, used);
+        }
         self.credit = (self.credit.max(0) + (used / RECEIVING) as i64).min(MOST_CREDIT);
         guest.pass += (used * PASS / guest.share).max(1);
         let Ok(worked) = ran else {

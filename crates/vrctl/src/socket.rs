@@ -147,6 +147,7 @@ pub(crate) fn ask(path: &Path, request: &Request) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn requests_are_answered_and_nonsense_is_refused() {

@@ -21,6 +21,8 @@ pub(crate) struct Interface {
 pub(crate) enum Below {
     /// A physical port, by its number; and what puts the tag on what is sent.
     Port(usize, Encap),
+    /// All of a physical port, by its number.
+    Whole(usize),
     /// The interface at the other end of a virtual link: the link's number, and which end this one is.
     Link(u32, usize),
     /// Nowhere.

@@ -25,6 +25,8 @@ pub(crate) struct SharedPorts {
     has_own_queues: bool,
     /// When these were looked at, in cycles.
     looked: u64,
+    /// Whether a router that has a whole port gets the port's queues themselves.
+    lends: bool,
 }
 
 /// How often queues for one router each are looked at for what they have lost, in cycles: about 0.1 s.
@@ -70,10 +72,11 @@ fn distribute(side: &mut Side, interfaces: &[Option<Interface>], thread: usize, 
 }
 
 impl SharedPorts {
-    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>) -> Self {
+    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>, lends: bool) -> Self {
         let has_own_queues = has_own_queues(&sides);
         Self {
             thread,
+            lends,
             has_own_queues,
             looked: dpdk::cycles(),
             sides,
@@ -127,6 +130,13 @@ impl SharedPorts {
                         self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
                     {
                         let gone = self.interfaces[owner as usize].take();
+                        if let Some(gone) = &gone
+                            && let Below::Whole(number) = gone.below
+                            && let Some(side) = self.sides.get_mut(number).and_then(Option::as_mut)
+                            && side.lent == Some(owner)
+                        {
+                            side.take_back(&gone.port, self.thread);
+                        }
                         if let Some(Below::Link(link, end)) = gone.map(|gone| gone.below)
                             && let Some(ends) = self.links.get_mut(&link)
                         {
@@ -136,6 +146,30 @@ impl SharedPorts {
                 }
             }
         }
+    }
+}
+
+/// An interface, by its number.
+#[inline]
+fn known(interfaces: &[Option<Interface>], owner: u32) -> Option<&Interface> {
+    interfaces.get(owner as usize)?.as_ref()
+}
+
+/// Lends a port's queues to the router that has the whole port, from its next run on; takes them back if
+/// somebody else claims a part of it.
+fn lend(interfaces: &[Option<Interface>], thread: usize, number: usize, side: &mut Side) {
+    let whole = side.reader.whole();
+    if side.lent == whole {
+        return;
+    }
+    if let Some(before) = side.lent.and_then(|owner| known(interfaces, owner)) {
+        side.take_back(&before.port, thread);
+    }
+    if let Some(owner) = whole
+        && let Some(interface) = known(interfaces, owner)
+        && matches!(interface.below, Below::Whole(port) if port == number)
+    {
+        side.lend(owner, &interface.port, thread);
     }
 }
 
@@ -153,6 +187,16 @@ impl runtime::Front for SharedPorts {
         }
         for (number, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
+            // Whoever changes the table keeps the old one until all have seen the new one.
+            side.reader.refresh();
+            if self.lends && (side.lent.is_some() || side.reader.whole().is_some()) {
+                lend(&self.interfaces, self.thread, number, side);
+            }
+            if let Some(owner) = side.lent {
+                // It looks for packets itself.
+                woken.extend(known(&self.interfaces, owner).map(|interface| interface.router));
+                continue;
+            }
             let mut n = side.receive();
             for queue in 0..side.own.len() {
                 let own = &side.own[queue];
@@ -172,8 +216,6 @@ impl runtime::Front for SharedPorts {
                 }
             }
             if n == 0 {
-                // Whoever changes the table keeps the old one until all have seen the new one.
-                side.reader.refresh();
                 continue;
             }
             received += n;
@@ -217,6 +259,11 @@ impl runtime::Front for SharedPorts {
                         let given = self.sent.len();
                         encap.put_on(&mut self.sent);
                         interface.port.count_unsent(self.thread, given - self.sent.len());
+                        if let Some(Some(side)) = self.sides.get_mut(*side) {
+                            side.send(&mut self.sent);
+                        }
+                    }
+                    Below::Whole(side) => {
                         if let Some(Some(side)) = self.sides.get_mut(*side) {
                             side.send(&mut self.sent);
                         }

@@ -216,7 +216,8 @@ impl Host {
                 .map(|port| port.as_ref().map(|port| side(port, thread, threads)).transpose())
                 .collect::<Result<Vec<_>, _>>();
             let sides = sides.map_err(|e| vec![e])?;
-            fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board))));
+            // What came for a router that uses too much is lost in its queue, not in the port.
+            fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board), !fair)));
         }
         let crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
         let options = Options { workers: threads, threads: true, hotswap: true, ..options };
@@ -413,8 +414,10 @@ impl Host {
                 Ok((Below::Port(port, encap), below.port.mtu()))
             }
             Connection::WholePort(port) => {
-                let alone = InterfaceSetup { below: Connection::Port(port, Tag::None), ..interface.clone() };
-                self.below(&alone)
+                let Some(Some(below)) = self.ports.get(port) else {
+                    return Err(format!("port {port} is not open here"));
+                };
+                Ok((Below::Whole(port), below.port.mtu()))
             }
             Connection::Link(link, end @ 0..2) => Ok((Below::Link(link, end), LINK_MTU)),
             Connection::Link(_, end) => Err(format!("a link has no end {end}")),

@@ -1,7 +1,7 @@
 //! One physical port on one thread.
 
 use demux::{Reader, Sorted};
-use dpdk::{Batch, PortState, RxQueue, TxQueue};
+use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualPort};
 use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -43,10 +43,15 @@ impl OwnQueue {
 
 /// One physical port on one thread.
 pub(crate) struct Side {
-    rx: RxQueue,
+    /// None while they are lent to a router that has the whole port.
+    queues: Option<Queues>,
+    /// To whom they are lent: the owner number.
+    pub(crate) lent: Option<u32>,
+    port: Arc<Port>,
+    /// See [`Side::descriptors`]; the same whoever has the queues.
+    descriptors: Option<Vec<RawFd>>,
     /// Queues for one router each.
     pub(crate) own: Vec<OwnQueue>,
-    tx: TxQueue,
     /// Who gets which frames.
     pub(crate) reader: Reader,
     pub(crate) sorted: Sorted,
@@ -66,7 +71,10 @@ impl Side {
         losses: Arc<Losses>,
     ) -> Self {
         let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(ROOM));
-        Self { rx, own, tx, reader, sorted: Sorted::new(), received, out, losses }
+        let port = Arc::clone(rx.port());
+        let descriptors = if rx.has_sockets() { rx.wake_fds() } else { None };
+        let (queues, sorted): (Option<Queues>, _) = (Some((Box::new(rx), Box::new(tx))), Sorted::new());
+        Self { queues, own, lent: None, port, descriptors, reader, sorted, received, out, losses }
     }
 
     /// Receives from one of the queues for one router each; returns how many packets came.
@@ -74,9 +82,28 @@ impl Side {
         self.own.get_mut(queue).map_or(0, |own| own.rx.rx_burst(most, &mut self.received))
     }
 
+    /// Lends the queues to a worker of the router whose interface `port` is, if nothing waits to be sent.
+    #[cold]
+    pub(crate) fn lend(&mut self, owner: u32, port: &VirtualPort, worker: usize) {
+        if !self.out.is_empty() {
+            return;
+        }
+        let Some((rx, tx)) = self.queues.take() else { return };
+        self.queues = port.lend(worker, rx, tx);
+        self.lent = self.queues.is_none().then_some(owner);
+    }
+
+    /// Takes them back.
+    #[cold]
+    pub(crate) fn take_back(&mut self, port: &VirtualPort, worker: usize) {
+        if self.queues.is_none() {
+            (self.queues, self.lent) = (port.take_back(worker), None);
+        }
+    }
+
     /// Polls once; returns how many packets came.
     pub(crate) fn receive(&mut self) -> usize {
-        self.rx.rx_burst(BURST, &mut self.received)
+        self.queues.as_mut().map_or(0, |(rx, _)| rx.rx_burst(BURST, &mut self.received))
     }
 
     /// Appends packets to those to be sent; full bursts are sent at once.
@@ -93,10 +120,12 @@ impl Side {
             return Flushed::Nothing;
         }
         let mut flushed = Flushed::Blocked;
-        while self.tx.tx_burst(&mut self.out) > 0 {
-            flushed = Flushed::Some;
+        if let Some((_, tx)) = &mut self.queues {
+            while tx.tx_burst(&mut self.out) > 0 {
+                flushed = Flushed::Some;
+            }
         }
-        let room = if self.tx.port().state() == PortState::Gone { 0 } else { ROOM };
+        let room = if self.port.state() == PortState::Gone { 0 } else { ROOM };
         if let Some(over @ 1..) = self.out.len().checked_sub(room) {
             self.out.truncate(room);
             self.losses.transmit_queue_full.fetch_add(over as u64, Ordering::Relaxed);
@@ -106,9 +135,10 @@ impl Side {
 
     /// The descriptors that are readable when packets have come, if all queues have some.
     pub(crate) fn descriptors(&self) -> Option<Vec<RawFd>> {
-        let all = std::iter::once(&self.rx).chain(self.own.iter().map(|own| &own.rx));
-        let each: Option<Vec<_>> =
-            all.map(|rx| if rx.has_sockets() { rx.wake_fds() } else { None }).collect();
-        each.map(|each| each.concat())
+        let mut all = self.descriptors.clone()?;
+        for own in &self.own {
+            all.extend(own.rx.wake_fds().filter(|_| own.rx.has_sockets())?);
+        }
+        Some(all)
     }
 }

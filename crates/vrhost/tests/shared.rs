@@ -417,3 +417,37 @@ fn a_link_joins_two_routers_and_a_whole_port_has_one() {
         assert_eq!(frame[12..20], [0x81, 0, 0, 11, 0x81, 0, 0, inner], "{frame:?}");
     }
 }
+
+#[test]
+fn a_whole_port_goes_to_its_router_itself_and_comes_back() {
+    let frames: Vec<_> = (0..30u8).map(|i| frame(10, 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, true) else { return };
+    let whole = [Connection::WholePort(0), Connection::WholePort(1)];
+    let tagged = [(0, Tag::Vlan(10)), (1, Tag::Vlan(11))];
+    for _ in 0..3 {
+        bench.add_connected("all", FORWARD, &whole, 1).unwrap();
+        assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 1000));
+        let wan = bench.host.status()[0].interfaces[0].stats;
+        assert!(wan.rx_packets > 1000 && wan.rx_bytes == 60 * wan.rx_packets, "{wan:?}");
+        // Another program gets the same queue.
+        let router = bench.host.router("all").unwrap();
+        router.hotswap(Source::new("all", FORWARD.replace("Queue", "Queue(77)"))).unwrap();
+        let now = bench.sent("all");
+        assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > now + 1000));
+        let before = bench.host.undelivered("wan");
+        assert!(bench.host.remove("all"));
+        // Nobody has the port now, and then another router a part of it.
+        assert!(bench.until(|host| host.undelivered("wan") != before), "the port has come back");
+        bench.add("one", FORWARD, &tagged).unwrap();
+        assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 1000));
+        assert!(bench.host.remove("one"));
+    }
+    let Bench { host, directory, _alone } = bench;
+    drop(host);
+    let sent = read_pcap(&directory.file("out.pcap"));
+    let of = |vlan: u8| sent.iter().filter(|frame| frame[15] == vlan).count();
+    assert!(of(10) > 3000 && of(11) > 3000, "{} {}", of(10), of(11));
+    // In order: each mark follows the one before, but where packets were nobody's.
+    let breaks = sent.windows(2).filter(|two| two[1][59] != (two[0][59] + 1) % 30).count();
+    assert!(breaks <= 12 + 2 * 3 * 2, "{breaks}");
+}

@@ -49,8 +49,9 @@
 //!   output or `-`), and the reason if it is not in the table.
 //! - `count` (read): how many of the kernel's routes are in the table.
 //! - `left_out` (read): how many are not.
-//! - `drift` (read): how many routes and interfaces a comparison has found to be otherwise than the kernel
-//!   has them. It stays 0 as long as no notification is lost unnoticed and nobody else empties the table.
+//! - `drift` (read): how many routes and interfaces two comparisons in a row have found to be otherwise than
+//!   the kernel has them. It stays 0 as long as no notification is lost unnoticed and nobody else empties the
+//!   table.
 //! - `lost` (read): how often the kernel had no room for notifications.
 //! - `resyncs` (read): how often everything was read anew: after such a loss, and when the kernel removes
 //!   routes without a notification, as it does when an interface goes down or loses its address.
