@@ -1,10 +1,11 @@
 //! The program of a virtual router: an ordinary configuration, with variables from the host file.
 
-use crate::file::VirtualRouter;
+use crate::file::{Scheme, VirtualRouter};
+use crate::setup::{limits, room};
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
 use launch::shortest;
-use runtime::{Options, Registry, Router};
+use runtime::{Limits, Options, Registry, Router};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -47,7 +48,15 @@ pub fn check_program(
     source: Source,
     workers: usize,
 ) -> Result<CheckedProgram, Diagnostics> {
-    let options = Options { check_only: true, hotswap: true, workers: workers.max(1), ..Options::default() };
+    let workers = workers.max(1);
+    let limits = match router.scheme {
+        Scheme::Shared => Limits {
+            at_interfaces: vrhost::at_interfaces(router.interfaces.len(), workers, room(router)),
+            ..limits(router)
+        },
+        Scheme::Direct | Scheme::Hybrid => Limits::default(),
+    };
+    let options = Options { check_only: true, hotswap: true, workers, limits, ..Options::default() };
     let made = Router::new(&[source], load_options(router), Arc::clone(registry), options)?;
     let config = made.config();
     let mut warnings = config.warnings.clone();

@@ -5,7 +5,7 @@ use crate::program::load_options;
 use lang::{Diagnostics, Source};
 use launch::Failure;
 use nix::unistd::{Group, User, getegid, geteuid};
-use runtime::Registry;
+use runtime::{Limits, Registry};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
@@ -32,7 +32,12 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
 
 /// The limits of a router that have no effect so far.
 pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
-    let works = |name: &str| name == "queue" || (name == "memory" && router.scheme != Scheme::Shared);
+    let works = |name: &str| match name {
+        "queue" => true,
+        "memory" => router.scheme != Scheme::Shared,
+        "buffers" | "routes" | "log_lines" | "handler_calls" => router.scheme == Scheme::Shared,
+        _ => false,
+    };
     router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()
 }
 
@@ -73,9 +78,28 @@ pub(crate) fn router_setup(
         load: load_options(router),
         registry: Arc::clone(registry),
         share: router.share,
-        queue: router.limits.queue.and_then(|queue| usize::try_from(queue).ok()),
+        queue: room(router),
+        limits: limits(router),
         interfaces: interfaces.collect(),
     }
+}
+
+/// The limits that act within the common process.
+pub(crate) fn limits(router: &VirtualRouter) -> Limits {
+    let of = &router.limits;
+    Limits {
+        router: router.name.clone(),
+        buffers: of.buffers.map(|buffers| usize::try_from(buffers).unwrap_or(usize::MAX)),
+        at_interfaces: 0,
+        routes: of.routes,
+        log_lines: of.log_lines,
+        handler_calls: of.handler_calls,
+    }
+}
+
+/// How many packets wait at each of its interfaces for each worker.
+pub(crate) fn room(router: &VirtualRouter) -> Option<usize> {
+    router.limits.queue.and_then(|queue| usize::try_from(queue).ok())
 }
 
 /// What is below an interface.

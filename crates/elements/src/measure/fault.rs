@@ -1,8 +1,8 @@
 //! # Fault
 //! Passes packets, and panics or stands still when it is told to, to show what a failure does to the rest.
 //!
-//! A panic ends the router, as a mistake in an element's code would. A virtual router (`valiant vr run`) starts again
-//! after a pause, and the others of its host go on.
+//! A panic ends the router, as a mistake in an element's code would. A virtual router (`valiant vr run`)
+//! starts again after a pause, and the others of its host go on.
 //!
 //! ## Synopsis
 //! `Fault([AFTER, SPIN])`
@@ -10,7 +10,8 @@
 //! ## Arguments
 //! All by keyword.
 //! - `AFTER` (*int*, default 0): panics with this packet, counted from 1; 0: with none.
-//! - `SPIN` (*int*, 0 to 60000, default 0): holds each packet, and with it the worker, for so many milliseconds.
+//! - `SPIN` (*int*, 0 to 60000, default 0): holds each packet, and with it the worker, for so many
+//!   milliseconds.
 //!
 //! ## Ports
 //! One agnostic input, one output.
