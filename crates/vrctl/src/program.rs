@@ -1,7 +1,6 @@
 //! The program of a virtual router: an ordinary configuration, with variables from the host file.
 
 use crate::file::{Scheme, VirtualRouter};
-use crate::setup::{limits, room};
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
 use launch::shortest;
@@ -24,6 +23,24 @@ pub fn source(router: &VirtualRouter) -> Result<Source, String> {
 #[must_use]
 pub fn load_options(router: &VirtualRouter) -> LoadOptions {
     LoadOptions { defines: router.defines(), library: Some(launch::library(String::new())) }
+}
+
+/// The limits that act within the common process.
+pub(crate) fn limits(router: &VirtualRouter) -> Limits {
+    let of = &router.limits;
+    Limits {
+        router: router.name.clone(),
+        buffers: of.buffers.map(|buffers| usize::try_from(buffers).unwrap_or(usize::MAX)),
+        at_interfaces: 0,
+        routes: of.routes,
+        log_lines: of.log_lines,
+        handler_calls: of.handler_calls,
+    }
+}
+
+/// How many packets wait at each of its interfaces for each worker.
+pub(crate) fn room(router: &VirtualRouter) -> Option<usize> {
+    router.limits.queue.and_then(|queue| usize::try_from(queue).ok())
 }
 
 /// The result of checking a program.

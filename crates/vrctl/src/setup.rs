@@ -1,11 +1,11 @@
 //! From the host file to what runs: a router's program with its variables and interfaces.
 
 use crate::file::{HostFile, InterfaceId, Owner, Scheme, Tag, VirtualRouter};
-use crate::program::load_options;
+use crate::program::{limits, load_options, room};
 use lang::{Diagnostics, Source};
 use launch::Failure;
 use nix::unistd::{Group, User, getegid, geteuid};
-use runtime::{Limits, Registry};
+use runtime::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
@@ -82,24 +82,6 @@ pub(crate) fn router_setup(
         limits: limits(router),
         interfaces: interfaces.collect(),
     }
-}
-
-/// The limits that act within the common process.
-pub(crate) fn limits(router: &VirtualRouter) -> Limits {
-    let of = &router.limits;
-    Limits {
-        router: router.name.clone(),
-        buffers: of.buffers.map(|buffers| usize::try_from(buffers).unwrap_or(usize::MAX)),
-        at_interfaces: 0,
-        routes: of.routes,
-        log_lines: of.log_lines,
-        handler_calls: of.handler_calls,
-    }
-}
-
-/// How many packets wait at each of its interfaces for each worker.
-pub(crate) fn room(router: &VirtualRouter) -> Option<usize> {
-    router.limits.queue.and_then(|queue| usize::try_from(queue).ok())
 }
 
 /// What is below an interface.
