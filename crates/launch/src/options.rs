@@ -126,6 +126,7 @@ impl Launch {
             check_only: false,
             click: self.click,
             eal,
+            limits: runtime::Limits::default(),
             watchdog: (!self.click && self.watchdog_s > 0)
                 .then(|| Duration::from_secs(self.watchdog_s.into())),
             enter: Some(processors::enter),

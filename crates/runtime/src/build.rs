@@ -13,6 +13,7 @@ use crate::cx::{Core, Graph};
 use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
+use crate::limits::Limits;
 use crate::options::Options;
 use crate::ports;
 use crate::replacing::Replacing;
@@ -129,6 +130,10 @@ pub(crate) fn build(
     for (span, message) in made.warnings {
         warnings.warning(span, message);
     }
+    if let Some(error) = over_limit(&made.holding, &options.limits, &config) {
+        diags.push(error);
+        return Err(diags);
+    }
     let shortage = shortage_of(&made.holding, dpdk::Mempool::buffers(), &config);
     let loaded = Loaded { config, elements, by_name, store, warnings, shortage, ports };
     Ok(Built { replicas, control: made.control, loaded, acts: made.acts })
@@ -162,6 +167,25 @@ fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> Sha
         }
     }
     kept
+}
+
+/// An error if elements and interfaces may hold more packets than the router's limit.
+fn over_limit(holding: &[(usize, usize)], limits: &Limits, config: &Config) -> Option<Diagnostic> {
+    let limit = limits.buffers?;
+    let in_elements = holding.iter().fold(0usize, |sum, (_, packets)| sum.saturating_add(*packets));
+    if in_elements.saturating_add(limits.at_interfaces) <= limit {
+        return None;
+    }
+    let most = holding.iter().max_by_key(|(_, packets)| *packets);
+    let most = most.and_then(|(element, _)| config.elements.get(*element));
+    let message = format!(
+        "the limit buffers is {limit}, and {in_elements} packets may wait in the router's elements and {} at its interfaces",
+        limits.at_interfaces
+    );
+    let most_in = most.map_or(String::new(), |element| format!("most in '{}': ", element.name));
+    let help =
+        format!("{most_in}make its queues smaller (at the interfaces: the limit queue), or the limit larger");
+    Some(Diagnostic::error(most.map(|element| element.span), message).with_help(help))
 }
 
 /// A warning if elements may hold more packets than there are buffers. Without ports there is none: packets

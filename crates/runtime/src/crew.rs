@@ -9,17 +9,18 @@
 
 use crate::WorkerId;
 use crate::options::ThreadSetup;
+use crate::stall::{self, Stall, Watched};
 use crate::worker::{LONGEST_NAP, Worker};
 use dpdk::Bell;
 use dpdk::crash::Seated;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -78,17 +79,23 @@ pub enum Flushed {
 pub struct Usage {
     cycles: Box<[AtomicU64]>,
     runs: Box<[AtomicU64]>,
+    stall: Arc<Mutex<Stall>>,
 }
 
 impl Usage {
     fn new(threads: usize) -> Arc<Self> {
         let zeros = || (0..threads).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { cycles: zeros(), runs: zeros() })
+        Arc::new(Self { cycles: zeros(), runs: zeros(), stall: Arc::default() })
     }
     /// Cycles of the processor.
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.cycles.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+    /// Its runs that did not end in time.
+    #[must_use]
+    pub fn stall(&self) -> Stall {
+        self.stall.lock().ignore_poison().clone()
     }
     /// How often it ran.
     #[must_use]
@@ -143,6 +150,8 @@ struct Desk {
     thread: OnceLock<Thread>,
     /// How many rounds the thread has begun.
     rounds: AtomicU64,
+    /// The router that runs, by its number; [`stall::NOBODY`]: none.
+    runs: AtomicU32,
 }
 
 impl Desk {
@@ -180,6 +189,9 @@ impl Lodging {
 /// Threads that run the workers of many routers.
 pub struct Crew {
     threads: Vec<(Arc<Desk>, Option<JoinHandle<()>>)>,
+    /// The routers by their numbers, for the watchdog.
+    watched: Arc<Mutex<HashMap<u32, Watched>>>,
+    watchdog: Option<stall::Watchdog>,
 }
 
 impl std::fmt::Debug for Crew {
@@ -199,7 +211,7 @@ impl Crew {
         enter: Option<ThreadSetup>,
         fair: bool,
     ) -> Result<Self, String> {
-        let mut this = Self { threads: Vec::new() };
+        let mut this = Self { threads: Vec::new(), watched: Arc::default(), watchdog: None };
         for (number, front) in fronts.into_iter().enumerate() {
             let desk = Arc::new(Desk {
                 orders: Mutex::default(),
@@ -207,6 +219,7 @@ impl Crew {
                 bell: Bell::new().ok().map(Arc::new),
                 thread: OnceLock::new(),
                 rounds: AtomicU64::new(0),
+                runs: AtomicU32::new(stall::NOBODY),
             });
             let own = Arc::clone(&desk);
             let body = move || {
@@ -229,6 +242,16 @@ impl Crew {
         self.threads.iter().map(|(desk, _)| desk.rounds.load(Ordering::Relaxed)).collect()
     }
 
+    /// Reports routers that run for longer than `limit` at a time, and hold up the others of their thread.
+    pub fn watch(&mut self, limit: Duration) {
+        let desks: Vec<_> = self.threads.iter().map(|(desk, _)| Arc::clone(desk)).collect();
+        let look = move |thread: usize| {
+            let desk = desks.get(thread)?;
+            Some((desk.rounds.load(Ordering::Relaxed), desk.runs.load(Ordering::Relaxed)))
+        };
+        self.watchdog = stall::Watchdog::start(self.threads.len(), look, Arc::clone(&self.watched), limit);
+    }
+
     /// Has all threads see what their fronts have been told.
     pub fn wake(&self) {
         self.threads.iter().for_each(|(desk, _)| desk.wake());
@@ -248,10 +271,14 @@ impl Crew {
         workers: impl Iterator<Item = Worker>,
     ) -> (Vec<Lodging>, Arc<Usage>) {
         let usage = Usage::new(self.threads.len());
+        let mut mailboxes = Vec::new();
+        let mut hub = Weak::new();
         let lodgings = workers.zip(&self.threads).enumerate().map(|(number, (worker, (desk, _)))| {
             let (called, by_hub) = (Arc::clone(desk), Arc::clone(desk));
             worker.mailbox.announce(Box::new(move || called.order(Order::Call(router))));
             worker.core.hub.announce(number, Box::new(move || by_hub.order(Order::Call(router))));
+            hub = Arc::downgrade(&worker.core.hub);
+            mailboxes.push(Arc::downgrade(&worker.mailbox));
             let guest = Guest {
                 worker,
                 usage: Arc::clone(&usage),
@@ -266,12 +293,16 @@ impl Crew {
             desk.order(Order::Enter(router, Box::new(guest)));
             Lodging { desk: Arc::clone(desk), router }
         });
-        (lodgings.collect(), usage)
+        let lodgings = lodgings.collect();
+        let watched = Watched { hub, mailboxes, stall: Arc::clone(&usage.stall) };
+        self.watched.lock().ignore_poison().insert(router, watched);
+        (lodgings, usage)
     }
 }
 
 impl Drop for Crew {
     fn drop(&mut self) {
+        drop(self.watchdog.take());
         self.threads.iter().for_each(|(desk, _)| desk.order(Order::Quit));
         for (_, handle) in &mut self.threads {
             // A thread that panicked has printed so on standard error.
@@ -487,12 +518,14 @@ impl CrewThread {
         guest.ready = false;
         self.pass = self.pass.max(guest.pass);
         let before = dpdk::cycles();
+        self.desk.runs.store(router, Ordering::Relaxed);
         self.front.fetch(router, &mut self.woken);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             guest.worker.read_pending_mail();
             guest.worker.running && guest.worker.round(runs)
         }));
         guest.worker.core.rested();
+        self.desk.runs.store(stall::NOBODY, Ordering::Relaxed);
         let used = dpdk::cycles().wrapping_sub(before);
         // A router that polls a port itself has looked for packets only, as the front does for others.
         if !matches!((&self.ready, &ran), (Ready::InTurn(_), Ok(false))) {

@@ -1,5 +1,6 @@
 //! State that all workers of a router and its control thread share.
 
+use crate::limits::{Bounds, Limits};
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
 use std::any::Any;
@@ -147,6 +148,7 @@ pub struct Hub {
     pub(crate) stuck: Mutex<Vec<Stuck>>,
     pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
+    bounds: OnceLock<Bounds>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -181,6 +183,15 @@ impl Hub {
             })
             .unzip();
         (Self { inboxes, ..Self::default() }, receivers)
+    }
+    /// The most that the router may have, before it is made.
+    pub(crate) fn limit(&self, limits: &Limits) {
+        // A router is made once.
+        let _ = self.bounds.set(Bounds::new(limits));
+    }
+    /// What the router has used of what it may have.
+    pub fn bounds(&self) -> &Bounds {
+        self.bounds.get_or_init(Bounds::default)
     }
     /// Gives packets to another worker; those that do not fit into the ring stay in `batch`.
     pub(crate) fn hand_off(&self, worker: usize, element: &Arc<str>, port: usize, batch: &mut Batch) {
@@ -444,6 +455,9 @@ impl Hub {
                 }
             };
         }
+        if !self.bounds().may_log() {
+            return;
+        }
         PLACE.set(Some(Location::caller()));
         match level {
             Level::ERROR => event!(ERROR),
@@ -470,6 +484,9 @@ impl Hub {
     /// Sends a line to the listeners of a channel. For the default channel, whose name is empty, and for
     /// channels that are not quiet, the line is printed on standard error too.
     pub fn chatter_on(&self, channel: &str, line: &str) {
+        if !self.bounds().may_log() {
+            return;
+        }
         let mut channels = self.channels.lock().ignore_poison();
         let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {
             if channel.is_empty() {

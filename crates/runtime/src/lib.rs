@@ -17,18 +17,18 @@
 //! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
 //!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
 //!    the machine's names of ports and addresses.
-//! 2. `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`: errors of the operating system
-//!    in words; what workers and the control thread share: calls of handlers and their errors, requests,
-//!    samples, state under an element's name; a router as control tasks see it; sockets that were opened for
-//!    this process.
+//! 2. `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`: errors of the
+//!    operating system in words; what workers and the control thread share: calls of handlers and their
+//!    errors, requests, samples, state under an element's name; a router as control tasks see it; sockets
+//!    that were opened for this process.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
 //! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
 //!    read downstream, information on each element.
 //! 7. `build`, `worker`: from a configuration to replicas; the loop that runs one.
-//! 8. `crew`, `watchdog`, `router`: threads that run the workers of many routers; all workers of one,
-//!    seen from the control thread.
+//! 8. `stall`, `crew`, `watchdog`, `router`: threads that run the workers of many routers; all workers of
+//!    one, seen from the control thread.
 //! 9. `testing`: the test bench for one element.
 #![forbid(unsafe_code)]
 
@@ -50,6 +50,7 @@ mod hub;
 mod ids;
 mod info;
 mod inherited;
+mod limits;
 mod live;
 mod options;
 pub mod placement;
@@ -60,6 +61,7 @@ mod router;
 mod sched;
 mod secrets;
 mod services;
+mod stall;
 mod stats;
 mod step;
 mod store;
@@ -85,6 +87,7 @@ pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;
 pub use inherited::{bequeath, inherited};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
+pub use limits::{Bounds, Budget, Held, Limits, Rate};
 pub use live::live_annotations;
 pub use options::{Options, ThreadSetup};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
@@ -92,6 +95,7 @@ pub use reason::reason;
 pub use replacing::is_replacing;
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
+pub use stall::Stall;
 pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};
 pub use step::Step;
 pub use store::SharedStore;

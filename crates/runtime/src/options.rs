@@ -1,6 +1,7 @@
 //! How a router runs.
 
 use crate::WorkerId;
+use crate::limits::Limits;
 use crate::placement::Placement;
 use std::any::Any;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Options {
     /// The time after which a worker thread that has not finished its batch is reported as stuck; `None`:
     /// never.
     pub watchdog: Option<Duration>,
+    /// The most that the router may have, where there are many in a process.
+    pub limits: Limits,
     /// Called by each worker thread when it starts; the returned value is dropped when the thread ends.
     pub enter: Option<ThreadSetup>,
 }
@@ -59,6 +62,7 @@ impl Default for Options {
             click: false,
             eal: dpdk::EalOptions::default(),
             watchdog: None,
+            limits: Limits::default(),
             enter: None,
         }
     }

@@ -113,6 +113,7 @@ impl Router {
         let config = lang::load(sources, &load, &*registry)?;
         let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
         let (hub, inboxes) = Hub::new(options.workers.max(1));
+        hub.limit(&options.limits);
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
         let loaded = built.loaded;

@@ -96,6 +96,22 @@ fn add_rates(before: &Value, now: &mut Value) {
     }
 }
 
+/// The limits that a router has reached, and its runs that did not end in time.
+fn troubles(router: &Value) -> String {
+    let mut text = String::new();
+    for (limit, times) in router["refused"].as_object().into_iter().flatten() {
+        if let Some(times @ 1..) = times.as_u64() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "; limit {limit}: {times} refused");
+        }
+    }
+    if let Some(element) = router["stalled_in"].as_str() {
+        let ms = number(&router["longest_stall_ms"]);
+        let _ = write!(text, "; has held a worker for {ms} ms in {element}: give it scheme = \"direct\"");
+    }
+    text
+}
+
 /// The routers and the ports as a table.
 fn table(status: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
@@ -118,6 +134,7 @@ fn table(status: &Value) -> String {
             (_, false) => "starts".to_owned(),
             _ => format!("waits after failure {failures}"),
         };
+        let state = state + &troubles(router);
         let _ = writeln!(
             out,
             "{:<16} {:<8} {:>5} {:>12} {:>12} {:>10} {:>6.1}% {:>6.1}%  {state}",
@@ -173,10 +190,18 @@ mod tests {
         assert_eq!((number(&a["time"]), number(&a["time_due"])), (0.25, 0.75));
         let text = table(&now);
         assert!(text.contains("25.0%") && text.contains("waits after failure 2"), "{text}");
+        let a = &mut now["routers"][0];
+        (a["stalled_in"], a["longest_stall_ms"]) = ("'f :: Fault'".into(), 1500.into());
+        a["refused"] = json!({"routes": 3, "log_lines": 0});
+        let text = table(&now);
+        assert!(
+            text.contains("runs; limit routes: 3 refused; has held a worker for 1500 ms in 'f :: Fault'"),
+            "{text}"
+        );
         now["routers"][0]["scheme"] = "direct".into();
         now["routers"][0]["process"] = 77.into();
         now["routers"][1]["ended"] = true.into();
         let text = table(&now);
-        assert!(text.contains("runs in process 77\n") && text.contains("has ended\n"), "{text}");
+        assert!(text.contains("runs in process 77;") && text.contains("has ended\n"), "{text}");
     }
 }

@@ -67,6 +67,8 @@ pub(crate) fn relay_setup(registry: &Arc<Registry>, file: &HostFile, router: &Vi
     // Its control socket is that of its process.
     setup.sources.truncate(1);
     setup.load = LoadOptions::default();
+    // So are its limits.
+    setup.limits = runtime::Limits::default();
     setup
 }
 

@@ -1,10 +1,10 @@
 //! The program of a virtual router: an ordinary configuration, with variables from the host file.
 
-use crate::file::VirtualRouter;
+use crate::file::{Scheme, VirtualRouter};
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
 use launch::shortest;
-use runtime::{Options, Registry, Router};
+use runtime::{Limits, Options, Registry, Router};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +23,24 @@ pub fn source(router: &VirtualRouter) -> Result<Source, String> {
 #[must_use]
 pub fn load_options(router: &VirtualRouter) -> LoadOptions {
     LoadOptions { defines: router.defines(), library: Some(launch::library(String::new())) }
+}
+
+/// The limits that act within the common process.
+pub(crate) fn limits(router: &VirtualRouter) -> Limits {
+    let of = &router.limits;
+    Limits {
+        router: router.name.clone(),
+        buffers: of.buffers.map(|buffers| usize::try_from(buffers).unwrap_or(usize::MAX)),
+        at_interfaces: 0,
+        routes: of.routes,
+        log_lines: of.log_lines,
+        handler_calls: of.handler_calls,
+    }
+}
+
+/// How many packets wait at each of its interfaces for each worker.
+pub(crate) fn room(router: &VirtualRouter) -> Option<usize> {
+    router.limits.queue.and_then(|queue| usize::try_from(queue).ok())
 }
 
 /// The result of checking a program.
@@ -47,7 +65,15 @@ pub fn check_program(
     source: Source,
     workers: usize,
 ) -> Result<CheckedProgram, Diagnostics> {
-    let options = Options { check_only: true, hotswap: true, workers: workers.max(1), ..Options::default() };
+    let workers = workers.max(1);
+    let limits = match router.scheme {
+        Scheme::Shared => Limits {
+            at_interfaces: vrhost::at_interfaces(router.interfaces.len(), workers, room(router)),
+            ..limits(router)
+        },
+        Scheme::Direct | Scheme::Hybrid => Limits::default(),
+    };
+    let options = Options { check_only: true, hotswap: true, workers, limits, ..Options::default() };
     let made = Router::new(&[source], load_options(router), Arc::clone(registry), options)?;
     let config = made.config();
     let mut warnings = config.warnings.clone();

@@ -540,6 +540,10 @@ impl Serving {
                 "cycles": router.cycles,
                 "process": std::process::id(),
                 "socket": known.map(|known| self.file.socket(known)),
+                "refused": router.refused.into_iter().collect::<BTreeMap<_, _>>(),
+                "stalls": router.stall.times,
+                "stalled_in": router.stall.element,
+                "longest_stall_ms": router.stall.longest.as_millis() as u64,
                 "interfaces": interfaces_value(&router.interfaces),
             })
         });

@@ -1,7 +1,7 @@
 //! From the host file to what runs: a router's program with its variables and interfaces.
 
 use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
-use crate::program::load_options;
+use crate::program::{limits, load_options, room};
 use lang::{Diagnostics, Source};
 use launch::Failure;
 use nix::unistd::{Group, User, getegid, geteuid};
@@ -32,7 +32,12 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
 
 /// The limits of a router that have no effect so far.
 pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
-    let works = |name: &str| name == "queue" || (name == "memory" && router.scheme != Scheme::Shared);
+    let works = |name: &str| match name {
+        "queue" => true,
+        "memory" => router.scheme != Scheme::Shared,
+        "buffers" | "routes" | "log_lines" | "handler_calls" => router.scheme == Scheme::Shared,
+        _ => false,
+    };
     router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()
 }
 
@@ -74,7 +79,8 @@ pub(crate) fn router_setup(
         load: load_options(router),
         registry: Arc::clone(registry),
         share: router.share,
-        queue: router.limits.queue.and_then(|queue| usize::try_from(queue).ok()),
+        queue: room(router),
+        limits: limits(router),
         interfaces: interfaces.collect(),
     }
 }

@@ -84,6 +84,7 @@ fn main() {
             registry: Arc::clone(&registry),
             share: 1,
             queue: None,
+            limits: runtime::Limits::default(),
             interfaces: (0..2u16)
                 .map(|port| InterfaceSetup {
                     name: format!("DEV{port}"),

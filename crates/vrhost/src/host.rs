@@ -8,7 +8,7 @@ use demux::{Claim, Encap, Table, Tag};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Crew, Front, Options, Registry, Router, ThreadSetup, Usage};
+use runtime::{Crew, Front, Limits, Options, Registry, Router, Stall, ThreadSetup, Usage};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
@@ -32,6 +32,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 const OWN_DESCRIPTORS: u16 = 1024;
 /// After so long without a failure the pauses begin anew.
 const RECOVERED: Duration = Duration::from_secs(120);
+
+/// A run of a router that takes longer holds up the others of its thread for too long.
+const LONGEST_RUN: Duration = Duration::from_secs(1);
 
 /// A physical port.
 #[derive(Clone, Debug)]
@@ -90,6 +93,8 @@ pub struct RouterSetup {
     pub share: u32,
     /// How many packets wait at each of its interfaces for each worker; none: 512.
     pub queue: Option<usize>,
+    /// The most that it may have; its name and what waits at its interfaces are added.
+    pub limits: Limits,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceSetup>,
 }
@@ -118,6 +123,10 @@ pub struct RouterStatus {
     pub share: u32,
     /// Cycles of processors that it has used.
     pub cycles: u64,
+    /// How often each of its limits was reached since it started, by name.
+    pub refused: Vec<(&'static str, u64)>,
+    /// Runs of it that did not end in time.
+    pub stall: Stall,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceStatus>,
 }
@@ -219,7 +228,8 @@ impl Host {
             // What came for a router that uses too much is lost in its queue, not in the port.
             fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board), !fair)));
         }
-        let crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
+        let mut crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
+        crew.watch(LONGEST_RUN);
         let options = Options { workers: threads, threads: true, hotswap: true, ..options };
         Ok(Self {
             routers: BTreeMap::new(),
@@ -345,6 +355,7 @@ impl Host {
         Some(
             known.share == setup.share
                 && known.queue == setup.queue
+                && known.limits == setup.limits
                 && known.load.defines == setup.load.defines
                 && known.interfaces == setup.interfaces,
         )
@@ -436,7 +447,7 @@ impl Host {
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
-        let room = setup.queue.unwrap_or(ROOM).max(1);
+        let room = room(setup.queue);
         let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
         let mut belows = Vec::new();
         for interface in &setup.interfaces {
@@ -450,7 +461,10 @@ impl Host {
         }
         let crew = (&self.crew, number, setup.share);
         let registry = Arc::clone(&setup.registry);
-        let (mut router, usage) = Router::hosted(&setup.sources, load, registry, self.options.clone(), crew)?;
+        let at_interfaces = at_interfaces(interfaces.len(), self.crew.threads(), setup.queue);
+        let limits = Limits { router: setup.name.clone(), at_interfaces, ..setup.limits.clone() };
+        let options = Options { limits, ..self.options.clone() };
+        let (mut router, usage) = Router::hosted(&setup.sources, load, registry, options, crew)?;
         let bell = Arc::clone(&self.bell);
         router.hub().also_ring(Box::new(move || ring(&bell)));
         for (below, (port, owner)) in belows.into_iter().zip(&mut interfaces) {
@@ -609,6 +623,8 @@ impl Host {
                 failures: hosted.failures,
                 share: hosted.setup.share,
                 cycles: hosted.cycles + running.map_or(0, |r| r.usage.cycles()),
+                refused: running.map(|r| r.router.hub().bounds().refused()).unwrap_or_default(),
+                stall: running.map(|r| r.usage.stall()).unwrap_or_default(),
                 interfaces: interfaces.collect(),
             }
         };
@@ -734,6 +750,17 @@ fn steer_tag(tag: Tag) -> Option<SteerTag> {
         Tag::Mpls(label) => Some(SteerTag::Mpls(label)),
         Tag::Vni(_) => None,
     }
+}
+
+/// Packets that wait at an interface for one worker, in each direction.
+fn room(queue: Option<usize>) -> usize {
+    queue.unwrap_or(ROOM).max(1)
+}
+
+/// How many packets may wait at so many interfaces, in both directions; `queue` as in [`RouterSetup`].
+#[must_use]
+pub fn at_interfaces(interfaces: usize, threads: usize, queue: Option<usize>) -> usize {
+    room(queue).saturating_mul(2 * interfaces * threads)
 }
 
 /// The lowest number that is not in use.

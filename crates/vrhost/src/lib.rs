@@ -23,5 +23,6 @@ mod host;
 mod side;
 
 pub use host::{
-    Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup, RouterSetup, RouterStatus,
+    Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup, RouterSetup,
+    RouterStatus, at_interfaces,
 };

@@ -216,6 +216,7 @@ impl Bench {
             registry: registry(),
             share,
             queue: None,
+            limits: runtime::Limits::default(),
             interfaces: interfaces.collect(),
         };
         self.host.add(setup).map_err(|e| e.render_plain(e.sources()))

@@ -383,7 +383,10 @@ impl ControlTask for Responder {
         for _ in 0..REQUESTS {
             let asked = server.requests.lock().ignore_poison().try_recv();
             let Ok(asked) = asked else { return None };
-            let reply = answer(router, &asked.request, self.read_only);
+            let reply = match router.hub().bounds().call() {
+                Ok(()) => answer(router, &asked.request, self.read_only),
+                Err(refused) => message(530, &refused, false),
+            };
             server.answers.fetch_add(1, Ordering::AcqRel);
             if asked.reply.send(reply).is_err() {
                 // A client that has disconnected no longer needs its answer.

@@ -222,7 +222,8 @@ fn arguments<K: TableVariant>(
         return Err(first);
     }
     let order = if K::KEEPS_PLACES { Order::FirstFree } else { Order::LastFreed };
-    let table = Routes::new(order, outputs).map_err(|e| args.error(e.to_string()))?;
+    let mut table = Routes::new(order, outputs).map_err(|e| args.error(e.to_string()))?;
+    table.limit(cx.hub().bounds().routes.as_ref());
     let twice = table.configure(&routes).map_err(|e| args.error(e))?;
     if twice > 0 {
         cx.warn(format!("{twice} {} replaced by later versions", if twice > 1 { "routes" } else { "route" }));

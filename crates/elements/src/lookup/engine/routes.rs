@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use lang::args::NameDb;
 use locks::IgnorePoison;
+use runtime::{Budget, Held};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
@@ -209,6 +210,8 @@ pub(in crate::lookup) struct Routes {
     /// Whether an element of this configuration keeps it in step with something else.
     learns: AtomicBool,
     complaints: AtomicU32,
+    /// Its part of the routes that the router may have.
+    held: Option<Held>,
 }
 
 /// A table of so many routes is filled by two threads.
@@ -274,7 +277,17 @@ impl Routes {
             adopted: Once::new(),
             learns: AtomicBool::new(false),
             complaints: AtomicU32::new(0),
+            held: None,
         })
+    }
+    /// Has its routes count for a limit of all the router's tables.
+    pub(in crate::lookup) fn limit(&mut self, budget: Option<&Arc<Budget>>) {
+        self.held = budget.map(Held::new);
+    }
+    /// Counts the routes that there are now.
+    fn count(&self, control: &Control) -> Result<(), String> {
+        let counted = self.held.as_ref().map_or(Ok(()), |held| held.set(control.by_prefix.len()));
+        counted.map_err(|most| format!("too many routes: the limit routes is {most}"))
     }
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().ignore_poison()
@@ -345,6 +358,7 @@ impl Routes {
         }
         fence(Ordering::Release);
         let done = done.and_then(|twice| {
+            self.count(control)?;
             self.lpm.load(numbered.iter().copied()).map_err(|e| e.to_string())?;
             Ok(twice)
         });
@@ -352,6 +366,7 @@ impl Routes {
             for (prefix, _) in numbered {
                 control.take_out(prefix);
             }
+            self.count(control)?;
         }
         done
     }
@@ -394,9 +409,13 @@ impl Routes {
                 Err(_) => load(),
             }
         });
-        if let Err(error) = loaded {
-            numbered.iter().for_each(|&(prefix, _)| control.take_out(prefix));
-            return Err(error.to_string());
+        let done = loaded.map_err(|e| e.to_string()).and_then(|_| self.count(control));
+        if let Err(error) = done {
+            numbered.iter().for_each(|&(prefix, _)| {
+                self.lpm.remove(prefix);
+                control.take_out(prefix);
+            });
+            return Err(error);
         }
         Ok(twice)
     }
@@ -467,6 +486,8 @@ impl Routes {
             self.lpm.remove(prefix);
             control.take_out(prefix);
         }
+        // Fewer always fit.
+        let _ = self.count(control);
     }
 
     /// One change, as the handlers `add`, `set` and `remove` make it.
@@ -557,7 +578,7 @@ impl Routes {
             }
         }
         fence(Ordering::Release);
-        let failed = failed.or_else(|| {
+        let failed = failed.or_else(|| self.count(control).err()).or_else(|| {
             let inserts = steps.iter().filter_map(|(p, _)| control.slot(*p)).map(|s| (s.prefix, s.hop));
             let done = match steps.len() {
                 0..64 => self.insert_each(inserts),
@@ -572,6 +593,8 @@ impl Routes {
                     None => control.take_out(prefix),
                 }
             }
+            // What was there before fits.
+            let _ = self.count(control);
             return Err(message);
         }
         for (prefix, _) in steps.iter().filter(|(prefix, _)| control.place(*prefix).is_none()) {
