@@ -131,7 +131,7 @@ def whatever_its_process_does_harms_nobody(lab: Lab) -> None:
         attacker = threading.Thread(target=corrupt)
         attacker.start()
         try:
-            wait_for("the end of the process", lambda process=process: not alive(process), 10)  # type: ignore[misc]
+            wait_for("the end of the process", lambda process=process: not alive(process), 10)
         finally:
             end.set()
             attacker.join()

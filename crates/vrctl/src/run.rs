@@ -185,6 +185,9 @@ enum Setup {
     Hybrid(Box<RouterSetup>, Box<DirectSetup>),
 }
 
+/// Routers and what runs for them.
+type Changes = Vec<(VirtualRouter, Setup)>;
+
 impl Serving {
     fn serve(&mut self, host: &mut Host, request: &Request, reply: SyncSender<Value>) {
         let mut awaited = BTreeSet::new();
@@ -465,7 +468,7 @@ impl Serving {
         host: &Host,
         ending: &[String],
         changing: &[(VirtualRouter, Setup)],
-    ) -> (Vec<(VirtualRouter, Setup)>, Vec<(VirtualRouter, Setup)>) {
+    ) -> (Changes, Changes) {
         let one = |name: &str| {
             let router = self.file.routers.iter().find(|router| router.name == name)?;
             let common = || host.setup(name).cloned().map(Box::new);
@@ -496,8 +499,8 @@ impl Serving {
     fn change(
         &mut self,
         host: &mut Host,
-        changing: Vec<(VirtualRouter, Setup)>,
-        starting: Vec<(VirtualRouter, Setup)>,
+        changing: Changes,
+        starting: Changes,
     ) -> Result<Vec<String>, Failure> {
         let mut swapped = Vec::new();
         for (router, setup) in changing {
