@@ -56,7 +56,7 @@ type SocketId = (FileId, SystemTime);
 fn socket_at(path: &Path) -> io::Result<SocketId> {
     let there = symlink_metadata(path)?;
     if !there.file_type().is_socket() {
-        return Err(io::Error::other(format!("{} exists and is no socket", path.display())));
+        return Err(io::Error::other("exists and is no socket"));
     }
     Ok((id_of(&there), there.modified()?))
 }
@@ -127,6 +127,17 @@ impl Address {
     /// # Errors
     /// An error of the operating system; or the path has a file that is not a socket.
     pub(crate) fn bind(&self) -> io::Result<Bound> {
+        self.bind_unnamed().map_err(|e| {
+            let message = match self {
+                Self::Tcp { port, .. } => format!("TCP port {port}: {e}"),
+                Self::Unix { path, .. } => format!("{}: {e}", path.display()),
+            };
+            io::Error::new(e.kind(), message)
+        })
+    }
+
+    /// The same; the error does not name the address.
+    fn bind_unnamed(&self) -> io::Result<Bound> {
         let (shown, listener, place) = match self {
             Self::Tcp { port, search, local } => {
                 let ip = IpAddr::V4(if *local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });
