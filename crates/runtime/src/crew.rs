@@ -123,6 +123,8 @@ struct Guest {
     pass: u64,
     /// It is in the queue of those that run.
     ready: bool,
+    /// It is there because something has happened, not only to look whether something has.
+    called: bool,
     /// It is among those that poll.
     polls: bool,
     /// It is among those that wait for descriptors of their own.
@@ -285,6 +287,7 @@ impl Crew {
                 share: u64::from(share.max(1)),
                 pass: 0,
                 ready: false,
+                called: false,
                 polls: false,
                 waits: false,
                 timer: None,
@@ -326,10 +329,10 @@ impl Ready {
             Ready::LeastUsed(all) => all.push(Reverse((pass, router))),
         }
     }
-    fn is_empty(&self) -> bool {
+    fn len(&self) -> usize {
         match self {
-            Ready::InTurn(all) => all.is_empty(),
-            Ready::LeastUsed(all) => all.is_empty(),
+            Ready::InTurn(all) => all.len(),
+            Ready::LeastUsed(all) => all.len(),
         }
     }
     /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What
@@ -351,6 +354,8 @@ struct CrewThread {
     guests: Vec<Option<Box<Guest>>>,
     /// Routers that run next.
     ready: Ready,
+    /// How many of these were called: see [`Guest::called`].
+    called: usize,
     /// Those of this round, and the packets' receivers, kept for their memory.
     turns: Vec<u32>,
     woken: Vec<u32>,
@@ -375,6 +380,7 @@ impl CrewThread {
             front,
             guests: Vec::new(),
             ready: if fair { Ready::LeastUsed(BinaryHeap::new()) } else { Ready::InTurn(Vec::new()) },
+            called: 0,
             turns: Vec::new(),
             woken: Vec::new(),
             timers: BinaryHeap::new(),
@@ -389,7 +395,7 @@ impl CrewThread {
     fn run(mut self) {
         let seated = Seated::new(self.number);
         let mut woken = Vec::new();
-        let (mut idle_since, mut nap, mut rounds) = (None, NAP, 0u64);
+        let (mut idle_since, mut nap, mut rounds, mut looked) = (None, NAP, 0u64, 0);
         // A router's turn may be long: what comes meanwhile must not be lost in the ports, where nobody sees
         // whose it is.
         let polls = if matches!(self.ready, Ready::LeastUsed(_)) { POLLS } else { 1 };
@@ -424,11 +430,11 @@ impl CrewThread {
             worked |= self.start_due();
             if !worked || rounds.is_multiple_of(u64::from(LOOK_ROUNDS)) {
                 for at in 0..self.waiting.len() {
-                    self.wake(self.waiting[at]);
+                    self.put(self.waiting[at], false);
                 }
             }
             for at in 0..self.polling.len() {
-                self.wake(self.polling[at]);
+                self.put(self.polling[at], false);
             }
             // Those that become ready meanwhile wait for the next round, so that the front is not starved.
             let mut turns = std::mem::take(&mut self.turns);
@@ -439,8 +445,13 @@ impl CrewThread {
             self.turns = turns;
             let flushed = self.front.flush();
             worked |= flushed == Flushed::Some;
-            if worked || !self.ready.is_empty() {
-                (idle_since, nap) = (None, NAP);
+            if worked || self.called > 0 {
+                (idle_since, nap, looked) = (None, NAP, 0);
+                continue;
+            }
+            // Each that looks for packets itself has its turn between two naps.
+            looked += 1;
+            if looked <= self.ready.len() {
                 continue;
             }
             let since = *idle_since.get_or_insert_with(Instant::now);
@@ -449,6 +460,7 @@ impl CrewThread {
                 continue;
             }
             self.sleep(&mut nap, flushed == Flushed::Blocked);
+            looked = 0;
         }
     }
 
@@ -472,6 +484,7 @@ impl CrewThread {
                 Order::Leave(router, back) => {
                     self.forget(router);
                     if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::take) {
+                        self.called -= usize::from(guest.called);
                         // Whoever wants it waits.
                         let _ = back.send(Box::new(guest.worker));
                     }
@@ -481,10 +494,22 @@ impl CrewThread {
         }
     }
 
-    /// It runs in this round or in the next.
+    /// It has work: it runs in this round or in the next.
     fn wake(&mut self, router: u32) {
+        self.put(router, true);
+    }
+
+    /// Puts it among those that run; `called`: it has work.
+    fn put(&mut self, router: u32, called: bool) {
         let guest = self.guests.get_mut(router as usize).and_then(Option::as_mut);
-        let Some(guest) = guest.filter(|guest| !guest.ready && !guest.failed) else { return };
+        let Some(guest) = guest.filter(|guest| !guest.failed) else { return };
+        if called && !guest.called {
+            guest.called = true;
+            self.called += 1;
+        }
+        if guest.ready {
+            return;
+        }
         guest.ready = true;
         // Who has slept does not get the time that it has not used.
         guest.pass = guest.pass.max(self.pass);
@@ -516,6 +541,7 @@ impl CrewThread {
     fn serve(&mut self, router: u32, runs: usize) -> bool {
         let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else { return false };
         guest.ready = false;
+        self.called -= usize::from(std::mem::take(&mut guest.called));
         self.pass = self.pass.max(guest.pass);
         let before = dpdk::cycles();
         self.desk.runs.store(router, Ordering::Relaxed);
