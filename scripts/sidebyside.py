@@ -284,6 +284,11 @@ def on_processor(threads):
     return sum(int(pathlib.Path(f"/proc/{thread}/schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
+def kept_waiting(threads):
+    """How long these threads could have run and had no processor, in seconds."""
+    return sum(int(pathlib.Path(f"/proc/{thread}/schedstat").read_text().split()[1]) for thread in threads) / 1e9
+
+
 def processor_time():
     """The time for which the processors have worked or were not available (steal), and their whole time, in ticks."""
     ticks = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
