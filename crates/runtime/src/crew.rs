@@ -26,8 +26,11 @@ use std::time::{Duration, Instant};
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
-/// The same where routers get their shares: it bounds for how long one has the processor.
+/// The same where routers get their shares.
 const RUNS_IN_FAIRNESS: usize = 3;
+/// After so many cycles (some 0.2 ms) its tasks do not run again there: it bounds for how long one has the
+/// processor, to what one batch takes if that is longer.
+const TURN_IN_FAIRNESS: u64 = 500_000;
 /// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
 /// packets come.
 const POLLS: usize = 32;
@@ -399,7 +402,7 @@ impl CrewThread {
         // A router's turn may be long: what comes meanwhile must not be lost in the ports, where nobody sees
         // whose it is.
         let polls = if matches!(self.ready, Ready::LeastUsed(_)) { POLLS } else { 1 };
-        let runs = if polls > 1 { RUNS_IN_FAIRNESS } else { RUNS };
+        let (runs, turn) = if polls > 1 { (RUNS_IN_FAIRNESS, TURN_IN_FAIRNESS) } else { (RUNS, u64::MAX) };
         loop {
             if self.desk.pending.load(Ordering::Acquire) {
                 self.obey(&seated);
@@ -440,7 +443,7 @@ impl CrewThread {
             let mut turns = std::mem::take(&mut self.turns);
             self.ready.take(&mut turns);
             for router in turns.drain(..) {
-                worked |= self.serve(router, runs);
+                worked |= self.serve(router, runs, turn);
             }
             self.turns = turns;
             let flushed = self.front.flush();
@@ -538,7 +541,7 @@ impl CrewThread {
     }
 
     /// Runs a router for a while. Returns whether it had work.
-    fn serve(&mut self, router: u32, runs: usize) -> bool {
+    fn serve(&mut self, router: u32, runs: usize, turn: u64) -> bool {
         let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else { return false };
         guest.ready = false;
         self.called -= usize::from(std::mem::take(&mut guest.called));
@@ -548,7 +551,7 @@ impl CrewThread {
         self.front.fetch(router, &mut self.woken);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             guest.worker.read_pending_mail();
-            guest.worker.running && guest.worker.round(runs)
+            guest.worker.running && guest.worker.round_within(runs, turn)
         }));
         guest.worker.core.rested();
         self.desk.runs.store(stall::NOBODY, Ordering::Relaxed);

@@ -160,6 +160,12 @@ impl Worker {
 
     /// The same; while tasks find work, all run again until there were `least` runs.
     pub(crate) fn round(&mut self, least: usize) -> bool {
+        self.round_within(least, u64::MAX)
+    }
+
+    /// The same; after so many cycles of the processor, tasks do not run again.
+    pub(crate) fn round_within(&mut self, least: usize, cycles: u64) -> bool {
+        let began = if cycles == u64::MAX { 0 } else { dpdk::cycles() };
         let mut worked = self.take_handed();
         let mut runs = 0;
         loop {
@@ -180,6 +186,9 @@ impl Worker {
             // A task may know after its work that there is no more.
             self.settled = !found || (tasks == scheduled && self.core.wakers().is_some());
             if self.settled || runs >= least {
+                break;
+            }
+            if cycles != u64::MAX && dpdk::cycles().wrapping_sub(began) >= cycles {
                 break;
             }
         }

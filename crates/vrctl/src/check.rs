@@ -29,6 +29,7 @@ impl Checked {
     pub(crate) fn new(registry: &Arc<Registry>, file: &Path) -> Self {
         let (host, mut about_file) = HostFile::read(file);
         let workers = host.as_ref().map_or(1, |host| host.processors().len());
+        let fair = host.as_ref().is_some_and(HostFile::fair);
         let mut programs = Vec::new();
         for (index, router) in host.iter().flat_map(|host| &host.routers).enumerate() {
             // A program that is not a file was reported with the host file.
@@ -37,7 +38,7 @@ impl Checked {
                 about_file.error(router.program_span, message);
                 None
             });
-            let checked = text.map(|text| check_program(registry, router, text, workers));
+            let checked = text.map(|text| check_program(registry, router, text, workers, fair));
             for unused in checked.iter().flatten().flat_map(|program| &program.unused) {
                 let interface = InterfaceId { router: index, interface: *unused };
                 let name = host.as_ref().map(|host| host.name_of(interface)).unwrap_or_default();

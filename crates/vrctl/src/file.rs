@@ -27,6 +27,12 @@ use std::path::Path;
 const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
 
 impl HostFile {
+    /// Whether its routers get their shares of the processors' time.
+    #[must_use]
+    pub fn fair(&self) -> bool {
+        self.ports.iter().any(|port| port.sharing != Sharing::Software)
+    }
+
     /// Reads a host file. The programs that it names must be files; what is in them is not looked at.
     ///
     /// # Errors

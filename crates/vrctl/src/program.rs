@@ -55,7 +55,7 @@ pub struct CheckedProgram {
 }
 
 /// Checks a router's program without opening anything. Every device that it names must be an interface of the
-/// router.
+/// router. `fair`: routers get their shares of the time, see [`HostFile::fair`](crate::HostFile::fair).
 ///
 /// # Errors
 /// All errors of the program.
@@ -64,11 +64,15 @@ pub fn check_program(
     router: &VirtualRouter,
     source: Source,
     workers: usize,
+    fair: bool,
 ) -> Result<CheckedProgram, Diagnostics> {
     let workers = workers.max(1);
     let limits = match router.scheme {
         Scheme::Shared => Limits {
-            at_interfaces: vrhost::at_interfaces(router.interfaces.len(), workers, room(router)),
+            at_interfaces: {
+                let queue = room(router).unwrap_or_else(|| vrhost::default_queue(fair));
+                vrhost::at_interfaces(router.interfaces.len(), workers, queue)
+            },
             ..limits(router)
         },
         Scheme::Direct | Scheme::Hybrid => Limits::default(),
@@ -121,7 +125,7 @@ mod tests {
         let host = HostFile::parse("edge.toml", text, Path::new("/conf"))
             .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));
         let source = Source::new("p.click", program);
-        check_program(&Arc::new(elements::registry()), &host.routers[0], source, 2)
+        check_program(&Arc::new(elements::registry()), &host.routers[0], source, 2, false)
             .map_err(|d| d.render(d.sources(), false))
     }
 

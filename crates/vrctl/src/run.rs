@@ -5,7 +5,7 @@ use crate::cleaner::remove_socket;
 use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
 use crate::division::{self, Divisions, common_ports};
-use crate::file::{HostFile, Scheme, Sharing, VirtualInterface, VirtualRouter};
+use crate::file::{HostFile, Scheme, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
@@ -66,8 +66,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     // The processes of those routers that have one open their ports themselves.
     let divisions = Divisions::start(&file)?;
     let ports = common_ports(&file);
-    let fair = file.ports.iter().any(|port| port.sharing != Sharing::Software);
-    let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter, fair));
+    let host = waiting(false, "opening the ports", || Host::start(&ports, options, &eal, enter, file.fair()));
     let mut host = host.map_err(|errors| errors.join("\n"))?;
     launch::describe_ports();
     let (_server, asked) = Server::start(&host_socket(&file), host.ringer())?;
@@ -270,7 +269,7 @@ impl Serving {
         let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
         let shared = router.scheme == Scheme::Shared;
         let cores = if shared { file.processors() } else { file.processors_of(router) };
-        check_program(&self.registry, router, program.clone(), cores.len())?;
+        check_program(&self.registry, router, program.clone(), cores.len(), file.fair())?;
         let mut wrong = check_filter(&self.registry, router);
         if wrong.has_errors() {
             wrong.set_sources(file.sources.clone());

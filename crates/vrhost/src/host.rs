@@ -17,6 +17,9 @@ use tracing::{error, info, warn};
 
 /// Packets that wait at a virtual interface for one worker of its router.
 const ROOM: usize = 512;
+/// The same where routers get their shares: whatever has gathered in a port, as its ring may have done while
+/// the thread did not run, then finds room, so that a router that does not use its share loses none of it.
+const ROOM_IN_FAIRNESS: usize = 2048;
 /// Largest network packet of a virtual link, in bytes.
 pub const LINK_MTU: u32 = 1500;
 /// How long the threads may take to let a port go.
@@ -91,7 +94,8 @@ pub struct RouterSetup {
     pub registry: Arc<Registry>,
     /// Its share of the processors' time, in proportion to those of others.
     pub share: u32,
-    /// How many packets wait at each of its interfaces for each worker; none: 512.
+    /// How many packets wait at each of its interfaces for each worker; none: 512, or 2048 where routers get
+    /// their shares.
     pub queue: Option<usize>,
     /// The most that it may have; its name and what waits at its interfaces are added.
     pub limits: Limits,
@@ -191,6 +195,8 @@ pub struct Host {
     /// By their numbers; none: it is not open.
     ports: Vec<Option<HostPort>>,
     setups: Vec<PortSetup>,
+    /// Packets that wait at a virtual interface for one worker, unless the router has a limit of its own.
+    room: usize,
     eal: EalOptions,
     options: Options,
     /// Which numbers of routers and of owners of frames are in use.
@@ -217,7 +223,8 @@ impl Host {
         fair: bool,
     ) -> Result<Self, Vec<String>> {
         let threads = options.workers.max(1);
-        let opened = open_ports(ports, threads, eal)?;
+        let room = default_queue(fair);
+        let opened = open_ports(ports, threads, room, eal)?;
         let boards: Vec<Arc<Board>> = (0..threads).map(|_| Arc::default()).collect();
         let mut fronts: Vec<Box<dyn Front>> = Vec::new();
         for (thread, board) in boards.iter().enumerate() {
@@ -237,6 +244,7 @@ impl Host {
             boards,
             ports: opened,
             setups: ports.to_vec(),
+            room,
             eal: eal.clone(),
             options,
             numbers: Vec::new(),
@@ -309,7 +317,8 @@ impl Host {
         if open {
             let setup = PortSetup { open: true, ..self.setups[number].clone() };
             let threads = self.crew.threads();
-            let opened = open_ports(&[setup], threads, &self.eal).map_err(|errors| errors.join("\n"))?;
+            let opened =
+                open_ports(&[setup], threads, self.room, &self.eal).map_err(|errors| errors.join("\n"))?;
             let Some(port) = opened.into_iter().flatten().next() else { return Ok(()) };
             let sides =
                 (0..threads).map(|thread| side(&port, thread, threads)).collect::<Result<Vec<_>, _>>()?;
@@ -447,7 +456,7 @@ impl Host {
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
-        let room = room(setup.queue);
+        let room = setup.queue.unwrap_or(self.room).max(1);
         let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
         let mut belows = Vec::new();
         for interface in &setup.interfaces {
@@ -461,7 +470,7 @@ impl Host {
         }
         let crew = (&self.crew, number, setup.share);
         let registry = Arc::clone(&setup.registry);
-        let at_interfaces = at_interfaces(interfaces.len(), self.crew.threads(), setup.queue);
+        let at_interfaces = at_interfaces(interfaces.len(), self.crew.threads(), room);
         let limits = Limits { router: setup.name.clone(), at_interfaces, ..setup.limits.clone() };
         let options = Options { limits, ..self.options.clone() };
         let (mut router, usage) = Router::hosted(&setup.sources, load, registry, options, crew)?;
@@ -752,15 +761,17 @@ fn steer_tag(tag: Tag) -> Option<SteerTag> {
     }
 }
 
-/// Packets that wait at an interface for one worker, in each direction.
-fn room(queue: Option<usize>) -> usize {
-    queue.unwrap_or(ROOM).max(1)
+/// How many packets wait at each interface of a router for each worker, if the router has no limit of its
+/// own; `fair`: the routers get their shares.
+#[must_use]
+pub fn default_queue(fair: bool) -> usize {
+    if fair { ROOM_IN_FAIRNESS } else { ROOM }
 }
 
-/// How many packets may wait at so many interfaces, in both directions; `queue` as in [`RouterSetup`].
+/// How many packets may wait at so many interfaces, in both directions, with queues of this length.
 #[must_use]
-pub fn at_interfaces(interfaces: usize, threads: usize, queue: Option<usize>) -> usize {
-    room(queue).saturating_mul(2 * interfaces * threads)
+pub fn at_interfaces(interfaces: usize, threads: usize, queue: usize) -> usize {
+    queue.max(1).saturating_mul(2 * interfaces * threads)
 }
 
 /// The lowest number that is not in use.
@@ -821,6 +832,7 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
 fn open_ports(
     ports: &[PortSetup],
     threads: usize,
+    room: usize,
     eal: &EalOptions,
 ) -> Result<Vec<Option<HostPort>>, Vec<String>> {
     let mut opening = PortTable::new();
@@ -833,7 +845,7 @@ fn open_ports(
             rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
             mtu: port.mtu,
             promisc: true,
-            extra_buffers: 2 * ROOM * threads,
+            extra_buffers: 2 * room * threads,
             ..PortConfig::default()
         };
         opening.request(&port.spec, &needs);

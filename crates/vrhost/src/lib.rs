@@ -24,5 +24,5 @@ mod side;
 
 pub use host::{
     Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup, RouterSetup,
-    RouterStatus, at_interfaces,
+    RouterStatus, at_interfaces, default_queue,
 };

@@ -26,10 +26,10 @@
 //! Each worker counts the packets of its own.
 //!
 //! ## Example
-//! The third packet ends the router:
+//! The thousandth packet ends the router:
 //!
 //! ```click
-//! InfiniteSource(LIMIT 10, STOP true) -> Fault(AFTER 3) -> Discard;
+//! InfiniteSource(LIMIT 2000, STOP true) -> Fault(AFTER 1000) -> Discard;
 //! ```
 //!
 //! ## See also

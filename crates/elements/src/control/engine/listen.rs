@@ -472,7 +472,7 @@ mod tests {
         let before = dir.names();
         for name in ["file", "directory", "link", "dangling", "link-to-stale", "fifo"] {
             let (path, was) = (dir.path(name), inode(&dir.path(name)));
-            assert_eq!(bind(&path).err(), Some(format!("{} exists and is no socket", path.display())));
+            assert_eq!(bind(&path).err(), Some(format!("{}: exists and is no socket", path.display())));
             assert_eq!(inode(&path), was, "{name}");
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
