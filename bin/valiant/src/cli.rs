@@ -31,6 +31,33 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// `valiant vr` alone: to put the arguments of all commands together takes a millisecond, as long as a
+/// running host takes to remove a router.
+#[derive(Parser)]
+#[command(name = "valiant")]
+struct VrAlone {
+    #[command(subcommand)]
+    command: VrCommand,
+}
+
+#[derive(Subcommand)]
+enum VrCommand {
+    Vr(VrArgs),
+}
+
+impl Cli {
+    /// Reads the command line.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        // Whatever is wrong is reported with help for all commands.
+        if std::env::args_os().nth(1).is_some_and(|word| word == "vr")
+            && let Ok(VrAlone { command: VrCommand::Vr(args) }) = VrAlone::try_parse()
+        {
+            return Ok(Self { command: Command::Vr(args) });
+        }
+        Self::try_parse()
+    }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a configuration until it stops itself or is interrupted.

@@ -39,7 +39,7 @@ mod sim;
 mod source;
 mod traffic;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::CommandFactory;
 use cli::{Cli, Command};
 use launch::logging::{self, LogArgs};
 use launch::output;
@@ -64,8 +64,7 @@ fn command(registry: Registry) -> ExitCode {
     if name.is_some_and(|n| n == dpdk::helper::NAME) {
         return privileges::helper();
     }
-    let cli = Cli::command().try_get_matches();
-    let cli = match cli.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(e) => return cli::answer(&e),
     };

@@ -29,9 +29,18 @@ pub fn load(path: &Path, help: &str) -> Result<(Source, PathBuf), Diagnostics> {
         diags.push(Diagnostic::error(None, format!("{name}: {}", reason(&e))).with_help(help));
         diags
     })?;
+    let text = String::from_utf8(bytes);
+    Ok((
+        Source::new(name, text.unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())),
+        directory(path),
+    ))
+}
+
+/// The directory of a file.
+#[must_use]
+pub fn directory(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let dir = absolute.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-    Ok((Source::new(name, String::from_utf8_lossy(&bytes)), dir))
+    absolute.parent().map_or_else(PathBuf::new, Path::to_path_buf)
 }
 
 /// Orders messages about a text and gives them their places in it.
@@ -81,11 +90,16 @@ pub fn mac(text: &Spanned<String>, diags: &mut Diagnostics) -> Option<EtherAddr>
 /// wrong type; `help` says where the keys are described. Returns nothing if there were errors other than
 /// unknown keys.
 pub fn read<T: DeserializeOwned>(text: &str, help: &str, diags: &mut Diagnostics) -> Option<T> {
-    let (mut table, errors) = DeTable::parse_recoverable(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         errors.iter().for_each(|e| diags.push(diagnostic(e, help)));
         return None;
     }
+    if let Ok(file) = T::deserialize(Deserializer::from(table)) {
+        return Some(file);
+    }
+    // Only now there is need for a copy of the table at each step.
+    let (mut table, _) = DeTable::parse_recoverable(text);
     // Each error is repaired somehow, to find further ones. A value that is put in has a place of its own,
     // beyond the end of the text.
     let mut whole = true;

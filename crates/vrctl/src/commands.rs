@@ -1,7 +1,8 @@
 //! Commands that ask a running host.
 
 use crate::args::{HostFileArgs, JsonFile, NamedRouter};
-use crate::run::{host_socket, read};
+use crate::file::HostFile;
+use crate::run::{read, socket_in};
 use crate::socket::{Request, ask};
 use launch::Failure;
 use launch::output::print;
@@ -14,8 +15,17 @@ use std::time::Duration;
 /// The stretch over which rates are measured.
 const STRETCH: Duration = Duration::from_millis(500);
 
+/// Asks the host of a file. It reads the file itself if it needs more of it than where its socket is.
 fn asked(file: &Path, request: &Request) -> Result<Value, Failure> {
-    Ok(ask(&host_socket(&read(file)?), request)?)
+    let refused = match ask(&socket_in(&HostFile::directory_of(file)?), request) {
+        Ok(value) => return Ok(value),
+        Err(refused) => refused,
+    };
+    if let Request::Apply | Request::Add(_) = request {
+        // Its errors are shown with the lines of the file.
+        read(file)?;
+    }
+    Err(refused.into())
 }
 
 /// `valiant vr status`.

@@ -254,8 +254,16 @@ impl Directs {
 
     /// What there is of routers in the common process: the sum of their shares, their sockets, and the
     /// interfaces that the host has made.
-    pub(crate) fn beside(&mut self, shared: u32, sockets: Vec<PathBuf>, interfaces: Vec<String>) {
-        (self.shared, self.sockets, self.interfaces) = (shared, sockets, interfaces);
+    pub(crate) fn beside(
+        &mut self,
+        shared: u32,
+        sockets: impl FnOnce() -> Vec<PathBuf>,
+        interfaces: Vec<String>,
+    ) {
+        (self.shared, self.interfaces) = (shared, interfaces);
+        if self.cleaner.is_some() {
+            self.sockets = sockets();
+        }
         self.settle();
     }
 

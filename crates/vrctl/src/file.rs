@@ -2,6 +2,7 @@
 //! errors are collected, with their places.
 
 mod address;
+mod again;
 mod agree;
 mod control;
 mod model;
@@ -20,9 +21,13 @@ pub use model::{
 use lang::{Diagnostics, Source};
 use launch::{settings, shortest};
 use reader::Reader;
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
+/// How much of a file is looked at for its host, in bytes.
+const BEGINNING: u64 = 8192;
 /// Where the keys are described.
 const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
 
@@ -60,39 +65,81 @@ impl HostFile {
 
     /// Reads a host file as far as it can be read, and all messages about it.
     pub(crate) fn read(path: &Path) -> (Option<Self>, Diagnostics) {
+        Self::read_known(path, None)
+    }
+
+    /// The same for a file that has been read before: what is in it as before is not interpreted again.
+    pub(crate) fn read_again(&self, path: &Path) -> (Option<Self>, Diagnostics) {
+        Self::read_known(path, Some(self))
+    }
+
+    fn read_known(path: &Path, before: Option<&Self>) -> (Option<Self>, Diagnostics) {
         let (source, dir) = match settings::load(path, HELP) {
             Ok(loaded) => loaded,
             Err(diags) => return (None, diags),
         };
-        let (host, mut diags) = Self::read_text(&source, &dir);
+        let again = before.and_then(|before| again::read_again(&source, &dir, stem(path), before));
+        let (host, mut diags) = match again {
+            Some((host, mut diags)) => {
+                settings::finish(&mut diags, &source);
+                (Some(Self { sources: diags.sources().clone(), ..host }), diags)
+            }
+            None => Self::read_text(&source, &dir),
+        };
+        let mut programs: HashMap<&OsStr, Option<String>> = HashMap::new();
         for router in host.iter().flat_map(|host| &host.routers) {
-            let problem = match std::fs::metadata(&router.program) {
-                Ok(found) if found.is_file() => continue,
-                Ok(_) => "it is not a file".to_owned(),
-                Err(e) => launch::reason(&e),
+            let look = || match std::fs::metadata(&router.program) {
+                Ok(found) if found.is_file() => None,
+                Ok(_) => Some("it is not a file".to_owned()),
+                Err(e) => Some(launch::reason(&e)),
+            };
+            let Some(problem) = programs.entry(router.program.as_os_str()).or_insert_with(look) else {
+                continue;
             };
             let message = format!("the program {}: {problem}", shortest(&router.program));
             let help = "paths start at the directory of the host file";
             diags.error_with_help(router.program_span, message, help);
         }
-        settings::finish(&mut diags, &source);
+        if !diags.is_empty() {
+            settings::finish(&mut diags, &source);
+        }
         (host, diags)
     }
 
+    /// The directory of a host's sockets, for who only asks a host that runs.
+    ///
+    /// # Errors
+    /// All errors of the file, if it does not say without doubt what the directory is.
+    pub(crate) fn directory_of(path: &Path) -> Result<PathBuf, Diagnostics> {
+        let mut text = String::new();
+        let begun = std::fs::File::open(path).and_then(|file| file.take(BEGINNING).read_to_string(&mut text));
+        // A character may be cut in two: then all is read.
+        if let Some(raw) = begun.ok().and_then(|_| again::host_alone(&text)) {
+            let dir = settings::directory(path);
+            let mut reader = Reader::new(&dir, stem(path));
+            let (_, directory) = reader.host_place(&raw);
+            if reader.diags.is_empty() {
+                return Ok(directory);
+            }
+        }
+        Self::load(path).map(|host| host.directory)
+    }
+
     fn read_text(source: &Source, dir: &Path) -> (Option<Self>, Diagnostics) {
-        let stem = Path::new(&source.name).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let mut reader = Reader {
-            diags: Diagnostics::new(),
-            dir,
-            stem,
-            excused: BTreeSet::new(),
-            strays: false,
-            core_spans: Vec::new(),
-        };
-        let host = settings::read(&source.text, HELP, &mut reader.diags).map(|raw| reader.host(raw));
+        let mut reader = Reader::new(dir, stem(Path::new(&source.name)));
+        let raw = settings::read(&source.text, HELP, &mut reader.diags);
+        let host = raw.map(|raw| reader.host(raw, Vec::new()));
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);
-        let host = host.map(|host| Self { sources: diags.sources().clone(), ..host });
+        let host = host.map(|mut host| {
+            again::place_entries(&mut host, &source.text);
+            Self { sources: diags.sources().clone(), ..host }
+        });
         (host, diags)
     }
+}
+
+/// The name of a file without `.toml`.
+fn stem(path: &Path) -> &str {
+    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }

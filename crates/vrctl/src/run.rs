@@ -11,6 +11,7 @@ use crate::machine::lacking;
 use crate::program::{check_program, source};
 use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs};
 use crate::socket::{Request, Server, ask};
+use lang::Diagnostics;
 use launch::logging::LogArgs;
 use launch::progress::waiting;
 use launch::{Failure, Launch, StopSignals};
@@ -25,8 +26,12 @@ use std::time::{Duration, Instant};
 use vrhost::{Host, RouterSetup};
 
 /// The file of the host's own control socket, beside those of the routers.
-pub(crate) fn host_socket(host: &HostFile) -> PathBuf {
-    host.directory.join("host.control")
+pub(crate) fn socket_in(directory: &Path) -> PathBuf {
+    directory.join("host.control")
+}
+
+fn host_socket(host: &HostFile) -> PathBuf {
+    socket_in(&host.directory)
 }
 
 /// Runs a host until it is interrupted.
@@ -84,6 +89,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
         divisions,
         waiting: Vec::new(),
         lost: BTreeMap::new(),
+        workers: cores.len(),
         file,
         down: false,
     };
@@ -134,7 +140,11 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
 
 /// Reads a host file.
 pub(crate) fn read(path: &Path) -> Result<HostFile, Failure> {
-    match HostFile::read(path) {
+    good(HostFile::read(path))
+}
+
+fn good(read: (Option<HostFile>, Diagnostics)) -> Result<HostFile, Failure> {
+    match read {
         (Some(file), diags) if !diags.has_errors() => Ok(file),
         (_, diags) => Err(diags.into()),
     }
@@ -160,6 +170,8 @@ struct Serving {
     waiting: Vec<Waiting>,
     /// Why routers in processes of their own have failed at their first start.
     lost: BTreeMap<String, String>,
+    /// How many threads run the routers of the common process.
+    workers: usize,
     down: bool,
 }
 
@@ -268,8 +280,8 @@ impl Serving {
         division::check(file, router)?;
         let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
         let shared = router.scheme == Scheme::Shared;
-        let cores = if shared { file.processors() } else { file.processors_of(router) };
-        check_program(&self.registry, router, program.clone(), cores.len(), file.fair())?;
+        let workers = if shared { self.workers } else { file.processors_of(router).len() };
+        check_program(&self.registry, router, program.clone(), workers, file.fair())?;
         let mut wrong = check_filter(&self.registry, router);
         if wrong.has_errors() {
             wrong.set_sources(file.sources.clone());
@@ -347,13 +359,14 @@ impl Serving {
 
     /// Tells what there is in the common process.
     fn beside(&mut self, host: &Host) {
-        let running = host.status();
-        let shares = running.iter().map(|router| router.share).sum();
-        let of = |name: &str| self.file.directory.join(format!("{name}.sock"));
-        let mut sockets: Vec<PathBuf> = running.iter().map(|router| of(&router.name)).collect();
-        sockets.push(host_socket(&self.file));
         let own = self.direct.names();
         self.divisions.keep(&own);
+        let shares = host.routers().map(|router| router.share).sum();
+        let of = |name: &str| self.file.directory.join(format!("{name}.sock"));
+        let sockets = || {
+            let of_routers = host.routers().map(|router| of(&router.name));
+            of_routers.chain([host_socket(&self.file)]).collect()
+        };
         self.direct.beside(shares, sockets, self.divisions.interfaces());
     }
 
@@ -363,7 +376,7 @@ impl Serving {
         name: &str,
         awaited: &mut BTreeSet<String>,
     ) -> Result<Value, Failure> {
-        let file = read(&self.path)?;
+        let file = good(self.file.read_again(&self.path))?;
         let Some(router) = file.routers.iter().find(|router| router.name == name).cloned() else {
             return Err(format!("{} has no router '{name}'", self.path.display()).into());
         };
@@ -380,7 +393,7 @@ impl Serving {
 
     /// The names of all routers that are there.
     fn running(&self, host: &Host) -> Vec<String> {
-        let shared = host.status().into_iter().map(|router| router.name);
+        let shared = host.routers().map(|router| router.name.clone());
         // One with the scheme hybrid is in both.
         shared.chain(self.direct.names()).collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -389,9 +402,10 @@ impl Serving {
     fn same_ports(&self, new: &HostFile) -> Result<(), Failure> {
         let of = |file: &HostFile| {
             let ports = file.ports.iter().map(|port| (port.name.clone(), port.device.clone()));
-            (ports.collect::<Vec<_>>(), file.processors(), file.directory.clone())
+            (ports.collect::<Vec<_>>(), file.directory.clone())
         };
-        if of(&self.file) == of(new) {
+        let same_cores = self.file.cores == new.cores || self.file.processors() == new.processors();
+        if same_cores && of(&self.file) == of(new) {
             return Ok(());
         }
         Err("the ports, the cores or the directory have changed: stop the host and start it again"
@@ -403,7 +417,7 @@ impl Serving {
     /// whose program alone has changed are hot-swapped, and those with other changes, of their scheme too,
     /// are started anew. If anything in the file or in a program is wrong, nothing is done.
     fn apply(&mut self, host: &mut Host, awaited: &mut BTreeSet<String>) -> Result<Value, Failure> {
-        let new = read(&self.path)?;
+        let new = good(self.file.read_again(&self.path))?;
         self.same_ports(&new)?;
         let mut setups = Vec::new();
         for router in &new.routers {

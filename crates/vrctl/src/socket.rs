@@ -115,7 +115,8 @@ fn answer(client: UnixStream, ask: &Sender<Asked>, ring: &impl Fn()) -> io::Resu
         }
     };
     let mut client = client;
-    writeln!(client, "{value}")
+    // In one piece: a formatter writes a few bytes at a time.
+    client.write_all(format!("{value}\n").as_bytes())
 }
 
 /// Asks a running host.
@@ -134,7 +135,7 @@ pub(crate) fn ask(path: &Path, request: &Request) -> Result<Value, String> {
     socket.set_read_timeout(Some(LIMIT + PATIENCE)).map_err(told)?;
     socket.set_write_timeout(Some(PATIENCE)).map_err(told)?;
     let line = serde_json::to_string(request).map_err(|e| e.to_string())?;
-    writeln!(socket, "{line}").map_err(told)?;
+    socket.write_all(format!("{line}\n").as_bytes()).map_err(told)?;
     let mut answer = String::new();
     socket.read_to_string(&mut answer).map_err(told)?;
     let value: Value = serde_json::from_str(&answer).map_err(|e| format!("{}: {e}", path.display()))?;

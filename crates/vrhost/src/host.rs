@@ -9,7 +9,7 @@ use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRu
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
 use runtime::{Crew, Front, Limits, Options, Registry, Router, Stall, ThreadSetup, Usage};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -157,9 +157,22 @@ impl Pauses {
     }
 }
 
+/// Who has rung for the control thread.
+#[derive(Default)]
+struct Rung {
+    /// Somebody has.
+    any: bool,
+    /// Routers, by their numbers.
+    routers: BTreeSet<u32>,
+}
+
+type Bell = (Mutex<Rung>, Condvar);
+
 /// A router that runs.
 struct Running {
     router: Router,
+    /// When it has control work again that nobody rings for; none: when all are looked at.
+    due: Option<Instant>,
     usage: Arc<Usage>,
     number: u32,
     interfaces: Vec<(Arc<VirtualPort>, u32)>,
@@ -202,7 +215,9 @@ pub struct Host {
     /// Which numbers of routers and of owners of frames are in use.
     numbers: Vec<bool>,
     owners: Vec<bool>,
-    bell: Arc<(Mutex<bool>, Condvar)>,
+    bell: Arc<Bell>,
+    /// When all routers are looked at again, whether somebody has rung for them or not.
+    look_at: Instant,
     started: Instant,
     /// When receive queues are distributed again by what has come.
     distribute_at: Instant,
@@ -250,6 +265,7 @@ impl Host {
             numbers: Vec::new(),
             owners: Vec::new(),
             bell: Arc::default(),
+            look_at: Instant::now(),
             started: Instant::now(),
             distribute_at: Instant::now(),
         })
@@ -348,7 +364,12 @@ impl Host {
     /// What wakes the thread that drives the host.
     pub fn ringer(&self) -> impl Fn() + Send + use<> {
         let bell = Arc::clone(&self.bell);
-        move || ring(&bell)
+        move || ring(&bell, None)
+    }
+
+    /// What the routers are that are there, by name.
+    pub fn routers(&self) -> impl Iterator<Item = &RouterSetup> {
+        self.routers.values().map(|hosted| &hosted.setup)
     }
 
     /// What a router is.
@@ -475,7 +496,7 @@ impl Host {
         let options = Options { limits, ..self.options.clone() };
         let (mut router, usage) = Router::hosted(&setup.sources, load, registry, options, crew)?;
         let bell = Arc::clone(&self.bell);
-        router.hub().also_ring(Box::new(move || ring(&bell)));
+        router.hub().also_ring(Box::new(move || ring(&bell, Some(number))));
         for (below, (port, owner)) in belows.into_iter().zip(&mut interfaces) {
             *owner = free_number(&mut self.owners);
             let known = Interface { router: number, port: Arc::clone(port), below };
@@ -484,7 +505,8 @@ impl Host {
             }
         }
         router.start();
-        let running = Running { router, usage, number, interfaces, since: Instant::now() };
+        let now = Instant::now();
+        let running = Running { router, due: Some(now), usage, number, interfaces, since: now };
         // Last of all frames come.
         for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
             let claimed = match interface.below {
@@ -649,8 +671,8 @@ impl Host {
             if !rest.is_zero() {
                 let (rung, condvar) = &*self.bell;
                 let rung = rung.lock().ignore_poison();
-                let mut rung = condvar.wait_timeout_while(rung, rest, |rung| !*rung).ignore_poison().0;
-                *rung = false;
+                let mut rung = condvar.wait_timeout_while(rung, rest, |rung| !rung.any).ignore_poison().0;
+                rung.any = false;
             }
         }
         for hosted in self.routers.values_mut() {
@@ -660,15 +682,24 @@ impl Host {
         }
     }
 
-    /// One round of the control work of all routers. Returns how long there is none.
+    /// One round of the control work of those routers that have some. Returns how long there is none.
     pub fn turn(&mut self) -> Duration {
-        let mut rest = LONGEST_SLEEP;
         let mut failed = Vec::new();
         let mut ended = Vec::new();
+        let rung = std::mem::take(&mut self.bell.0.lock().ignore_poison().routers);
         let now = Instant::now();
+        let all = self.look_at <= now;
+        if all {
+            self.look_at = now + LONGEST_SLEEP;
+        }
+        let mut rest = self.look_at - now;
         for (name, hosted) in &mut self.routers {
             if let Some(running) = &mut hosted.running {
-                rest = rest.min(running.router.step());
+                if all || rung.contains(&running.number) || running.due.is_some_and(|due| due <= now) {
+                    let none_for = running.router.step();
+                    running.due = (none_for < LONGEST_SLEEP).then(|| now + none_for);
+                }
+                rest = running.due.map_or(rest, |due| rest.min(due.saturating_duration_since(now)));
                 if running.router.hub().failed() {
                     failed.push(name.clone());
                 } else if running.router.wants_to_end() {
@@ -784,9 +815,13 @@ fn free_number(used: &mut Vec<bool>) -> u32 {
     at as u32
 }
 
-fn ring(bell: &(Mutex<bool>, Condvar)) {
-    *bell.0.lock().ignore_poison() = true;
-    bell.1.notify_all();
+/// Wakes the control thread, for one router or for something else.
+fn ring((rung, condvar): &Bell, router: Option<u32>) {
+    let mut rung = rung.lock().ignore_poison();
+    rung.any = true;
+    rung.routers.extend(router);
+    drop(rung);
+    condvar.notify_all();
 }
 
 /// A message about a router's interface.

@@ -1,14 +1,20 @@
 //! Ethernet addresses of virtual interfaces that the file gives none.
 
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 /// An address for an interface: always the same for the same names, locally administered, and not among
-/// those taken, which it joins.
-pub(super) fn made(host: &str, router: &str, interface: &str, taken: &mut BTreeSet<[u8; 6]>) -> [u8; 6] {
+/// those taken, which it joins. Also returns whether it is the first choice, which depends on the names
+/// alone.
+pub(super) fn made(
+    host: &str,
+    router: &str,
+    interface: &str,
+    taken: &mut HashSet<[u8; 6]>,
+) -> ([u8; 6], bool) {
     (0_u64..)
-        .map(|attempt| candidate(host, router, interface, attempt))
-        .find(|mac| taken.insert(*mac))
+        .map(|attempt| (candidate(host, router, interface, attempt), attempt == 0))
+        .find(|(mac, _)| taken.insert(*mac))
         .unwrap_or_default()
 }
 
@@ -30,16 +36,16 @@ mod tests {
 
     #[test]
     fn addresses_are_stable_and_differ() {
-        let mut taken = BTreeSet::new();
-        let first = made("edge", "blue", "DEV0", &mut taken);
-        assert_eq!(first[0] & 3, 2);
+        let mut taken = HashSet::new();
+        let (first, alone) = made("edge", "blue", "DEV0", &mut taken);
+        assert_eq!((first[0] & 3, alone), (2, true));
         // Hosts that are restarted, and other hosts' files, depend on it.
         assert_eq!(first, [0x32, 0x12, 0x6c, 0x4f, 0x5f, 0xb9]);
-        assert_eq!(made("edge", "blue", "DEV0", &mut BTreeSet::new()), first);
+        assert_eq!(made("edge", "blue", "DEV0", &mut HashSet::new()), (first, true));
         // Taken: another one, again always the same.
-        let second = made("edge", "blue", "DEV0", &mut taken);
-        assert_ne!(second, first);
-        assert_eq!(made("edge", "blue", "DEV0", &mut BTreeSet::from([first])), second);
+        let (second, alone) = made("edge", "blue", "DEV0", &mut taken);
+        assert!(second != first && !alone);
+        assert_eq!(made("edge", "blue", "DEV0", &mut HashSet::from([first])), (second, false));
         for (host, router, interface) in [
             ("edge", "blue", "DEV1"),
             ("edge", "red", "DEV0"),

@@ -6,7 +6,7 @@ use super::reader::Reader;
 use dpdk::PortSpec;
 use lang::Diagnostic;
 use launch::settings::at;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use toml::Spanned;
 
 impl Reader<'_> {
@@ -120,16 +120,17 @@ impl Reader<'_> {
     /// The paths of sockets fit into an address.
     pub(super) fn sockets(&mut self, host: &HostFile) {
         for router in &host.routers {
-            // sun_path has 108 bytes with its end (unix(7)).
-            if host.socket(router).as_os_str().len() > 107 {
+            // sun_path has 108 bytes with its end (unix(7)); the path is made only if it may be too long.
+            let about = host.directory.as_os_str().len() + router.name.len();
+            if about > 90 && host.socket(router).as_os_str().len() > 107 {
                 let message = "the path of the router's control socket is longer than 107 bytes";
                 self.diags.error_with_help(router.span, message, "choose a shorter `directory` under [host]");
             }
             for (number, interface) in router.interfaces.iter().enumerate() {
-                let socket = host.memif_socket(router, number);
                 if router.scheme != Scheme::Hybrid {
                     continue;
                 }
+                let socket = host.memif_socket(router, number);
                 if socket.as_os_str().len() > 107 {
                     let message = "the path of the interface's memif socket is longer than 107 bytes";
                     let help = "choose a shorter `directory` under [host]";
@@ -177,7 +178,7 @@ impl Reader<'_> {
     /// No frame is for two interfaces, except those for everybody.
     pub(super) fn claims(&mut self, host: &HostFile) {
         let mut on_port: Vec<Vec<InterfaceId>> = vec![Vec::new(); host.ports.len()];
-        let mut same: BTreeMap<(usize, Tag, [u8; 6]), InterfaceId> = BTreeMap::new();
+        let mut same: HashMap<(usize, Tag, [u8; 6]), InterfaceId> = HashMap::new();
         for (id, interface) in host.interfaces() {
             let Some(port) = interface.port else { continue };
             on_port[port].push(id);

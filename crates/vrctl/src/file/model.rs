@@ -208,9 +208,50 @@ pub struct VirtualRouter {
     pub program_span: Span,
     /// The place of its owner.
     pub owner_span: Option<Span>,
+    /// The place of its whole entry, if this text says all about the router, wherever it is in a file of this
+    /// host; see [`HostFile::read_again`].
+    pub(crate) entry: Option<Span>,
 }
 
 impl VirtualRouter {
+    /// The same router in a text in which its entry is `by` bytes further on.
+    pub(super) fn moved(&self, by: i64) -> Self {
+        let moved = |span: Span| {
+            let by = |at: u32| u32::try_from(i64::from(at) + by).unwrap_or(u32::MAX);
+            Span { start: by(span.start), end: by(span.end), ..span }
+        };
+        let mut this = self.clone();
+        // All fields are named, so that none with a place is forgotten.
+        let Self {
+            name: _,
+            program: _,
+            scheme: _,
+            share: _,
+            owner: _,
+            limits: _,
+            cores: _,
+            filter,
+            variables: _,
+            control,
+            interfaces,
+            span,
+            scheme_span,
+            program_span,
+            owner_span,
+            entry,
+        } = &mut this;
+        let one = [span, program_span].into_iter().chain(filter.iter_mut().map(|(_, span)| span));
+        let some = [scheme_span, owner_span, entry].into_iter().flatten();
+        let of_control = control.iter_mut().map(|Control { namespace: _, taps: _, span }| span);
+        for interface in &mut *interfaces {
+            let VirtualInterface { name: _, port: _, tag: _, mac: _, addresses: _, link: _, span } =
+                interface;
+            *span = moved(*span);
+        }
+        one.chain(some).chain(of_control).for_each(|span| *span = moved(*span));
+        this
+    }
+
     /// The name of a device by which the program knows an interface.
     #[must_use]
     pub fn device(&self, interface: &VirtualInterface) -> PortSpec {

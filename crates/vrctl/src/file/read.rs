@@ -11,8 +11,8 @@ use super::reader::Reader;
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, SourceMap, Span};
 use launch::settings::{self, at, is_name};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 /// Below this directory are those of the hosts, unless their files say otherwise.
@@ -41,13 +41,9 @@ fn is_variable(word: &str) -> bool {
 }
 
 impl Reader<'_> {
-    pub(super) fn host(&mut self, raw: RawFile) -> HostFile {
-        let name = self.host_name(&raw.host);
-        let directory = raw
-            .host
-            .directory
-            .as_ref()
-            .map_or_else(|| Path::new(RUN_DIR).join(&name), |given| self.dir.join(given.get_ref()));
+    /// The meaning of a file; `kept`: routers whose entries are not in `raw`, at their places in the text.
+    pub(super) fn host(&mut self, raw: RawFile, kept: Vec<VirtualRouter>) -> HostFile {
+        let (name, directory) = self.host_place(&raw.host);
         let (cores, core_spans) = self.cores(raw.host.cores.as_ref(), "the host");
         let ports = in_order(raw.port);
         let mut host = HostFile {
@@ -65,15 +61,24 @@ impl Reader<'_> {
         };
         let routers = in_order(raw.router);
         // Given addresses first: made ones differ from them.
-        let mut taken: BTreeSet<[u8; 6]> = (routers.iter())
+        let mut taken: HashSet<[u8; 6]> = (routers.iter())
             .flat_map(|(_, router)| &router.interface)
             .filter_map(|i| lang::args::EtherAddr::literal(i.get_ref().mac.as_ref()?.get_ref()))
             .map(|mac| mac.0)
             .collect();
+        for mac in kept.iter().flat_map(|router| &router.interfaces).map(|interface| interface.mac) {
+            self.other_addresses |= !taken.insert(mac);
+        }
+        let mut kept = kept.into_iter().peekable();
         for (name, router) in &routers {
+            let before = |kept: &VirtualRouter| (kept.span.start as usize) < name.span().start;
+            while let Some(router) = kept.next_if(before) {
+                host.routers.push(router);
+            }
             let router = self.router(&host, name, router, &mut taken);
             host.routers.push(router);
         }
+        host.routers.extend(kept);
         host.router_core_spans = std::mem::take(&mut self.core_spans);
         self.links(&mut host, &raw.link);
         self.defaults(&mut host, &ports);
@@ -84,6 +89,15 @@ impl Reader<'_> {
         self.direct(&host);
         self.connections(&host);
         host
+    }
+
+    /// The host's name, and where its sockets are.
+    pub(super) fn host_place(&mut self, raw: &RawHost) -> (String, PathBuf) {
+        let name = self.host_name(raw);
+        let given = raw.directory.as_ref();
+        let made = || Path::new(RUN_DIR).join(&name);
+        let directory = given.map_or_else(made, |given| self.dir.join(given.get_ref()));
+        (name, directory)
     }
 
     fn host_name(&mut self, raw: &RawHost) -> String {
@@ -171,9 +185,10 @@ impl Reader<'_> {
         host: &HostFile,
         name: &Spanned<String>,
         raw: &RawRouter,
-        taken: &mut BTreeSet<[u8; 6]>,
+        taken: &mut HashSet<[u8; 6]>,
     ) -> VirtualRouter {
         self.check_name(name, "router");
+        let (messages, others) = (self.diags.len(), std::mem::take(&mut self.other_addresses));
         let router = host.routers.len();
         let mut interfaces: Vec<VirtualInterface> = Vec::new();
         for (number, entry) in raw.interface.iter().enumerate() {
@@ -191,7 +206,11 @@ impl Reader<'_> {
         for (interface, entry) in interfaces.iter_mut().zip(&raw.interface) {
             let given = entry.get_ref().mac.as_ref().and_then(|mac| settings::mac(mac, &mut self.diags));
             interface.mac = given.map_or_else(
-                || address::made(&host.name, name.get_ref(), &interface.name, taken),
+                || {
+                    let (mac, first) = address::made(&host.name, name.get_ref(), &interface.name, taken);
+                    self.other_addresses |= !first;
+                    mac
+                },
                 |mac| mac.0,
             );
         }
@@ -217,7 +236,7 @@ impl Reader<'_> {
         let filter = filter.map(|rule| (rule.get_ref().clone(), at(rule))).collect();
         let share = raw.share.as_ref();
         let share = share.and_then(|s| self.number(s, "share", 1..=MAX_SHARE, "a share is a weight"));
-        VirtualRouter {
+        let mut router = VirtualRouter {
             program: self.dir.join(raw.program.get_ref()),
             scheme,
             cores,
@@ -233,7 +252,14 @@ impl Reader<'_> {
             program_span: at(&raw.program),
             owner_span: raw.owner.as_ref().map(at),
             name: name.get_ref().clone(),
+            entry: None,
+        };
+        // Its own processors have places in the host.
+        if self.diags.len() == messages && !self.other_addresses && router.cores.is_empty() {
+            router.entry = Some(router.span);
         }
+        self.other_addresses |= others;
+        router
     }
 
     fn owner(&mut self, text: &Spanned<String>) -> Option<Owner> {

@@ -21,9 +21,25 @@ pub(super) struct Reader<'a> {
     pub(super) strays: bool,
     /// The processors of single routers, with their places.
     pub(super) core_spans: Vec<(usize, Span)>,
+    /// Whether an address that is made is not the first choice, or may not be that because of routers that
+    /// were read before.
+    pub(super) other_addresses: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// A reader of a file of this name (without `.toml`), in this directory.
+    pub(super) fn new(dir: &'a Path, stem: &'a str) -> Self {
+        Self {
+            diags: Diagnostics::new(),
+            dir,
+            stem,
+            excused: BTreeSet::new(),
+            strays: false,
+            core_spans: Vec::new(),
+            other_addresses: false,
+        }
+    }
+
     /// A number within limits, of which `what` says what they are of.
     pub(super) fn number<T: TryFrom<i64>>(
         &mut self,
