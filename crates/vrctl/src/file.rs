@@ -88,15 +88,16 @@ impl HostFile {
         };
         let mut programs: HashMap<&OsStr, Option<String>> = HashMap::new();
         for router in host.iter().flat_map(|host| &host.routers) {
-            let look = || match std::fs::metadata(&router.program) {
+            let Some(program) = &router.program else { continue };
+            let look = || match std::fs::metadata(program) {
                 Ok(found) if found.is_file() => None,
                 Ok(_) => Some("it is not a file".to_owned()),
                 Err(e) => Some(launch::reason(&e)),
             };
-            let Some(problem) = programs.entry(router.program.as_os_str()).or_insert_with(look) else {
+            let Some(problem) = programs.entry(program.as_os_str()).or_insert_with(look) else {
                 continue;
             };
-            let message = format!("the program {}: {problem}", shortest(&router.program));
+            let message = format!("the program {}: {problem}", shortest(program));
             let help = "paths start at the directory of the host file";
             diags.error_with_help(router.program_span, message, help);
         }

@@ -38,7 +38,8 @@ pub(super) struct RawPort {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRouter {
-    pub(super) program: Spanned<String>,
+    pub(super) program: Option<Spanned<String>>,
+    pub(super) machine: Option<Spanned<bool>>,
     pub(super) scheme: Option<Spanned<String>>,
     pub(super) share: Option<Spanned<i64>>,
     pub(super) owner: Option<Spanned<String>>,
