@@ -28,8 +28,6 @@ use std::path::{Path, PathBuf};
 
 /// How much of a file is looked at for its host, in bytes.
 const BEGINNING: u64 = 8192;
-/// Where the keys are described.
-const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
 
 impl HostFile {
     /// Whether its routers get their shares of the processors' time.
@@ -74,7 +72,7 @@ impl HostFile {
     }
 
     fn read_known(path: &Path, before: Option<&Self>) -> (Option<Self>, Diagnostics) {
-        let (source, dir) = match settings::load(path, HELP) {
+        let (source, dir) = match settings::load(path, raw::HELP) {
             Ok(loaded) => loaded,
             Err(diags) => return (None, diags),
         };
@@ -128,7 +126,7 @@ impl HostFile {
 
     fn read_text(source: &Source, dir: &Path) -> (Option<Self>, Diagnostics) {
         let mut reader = Reader::new(dir, stem(Path::new(&source.name)));
-        let raw = settings::read(&source.text, HELP, &mut reader.diags);
+        let raw = settings::read(&source.text, raw::HELP, &mut reader.diags);
         let host = raw.map(|raw| reader.host(raw, Vec::new()));
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);

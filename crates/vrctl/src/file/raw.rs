@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 
 /// The whole file.
+/// Where the keys are described.
+pub(super) const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFile {
