@@ -35,7 +35,9 @@ pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
     let works = |name: &str| match name {
         "queue" => true,
         "memory" => router.scheme != Scheme::Shared,
-        "buffers" | "routes" | "log_lines" | "handler_calls" => router.scheme == Scheme::Shared,
+        "buffers" | "routes" | "neighbors" | "flows" | "log_lines" | "handler_calls" => {
+            router.scheme == Scheme::Shared
+        }
         _ => false,
     };
     router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()

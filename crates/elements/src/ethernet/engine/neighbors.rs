@@ -7,10 +7,11 @@
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;
 use locks::IgnorePoison;
+use runtime::{Budget, Held, Over};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
 use wire::EtherAddr;
 
@@ -60,19 +61,35 @@ struct State {
     entries: ExactMap<Ipv4Addr, Entry>,
     limits: Limits,
     waiting: Waiting,
-}
-
-fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
-    match displaced {
-        Displaced::Nothing => None,
-        Displaced::Replaced(entry) | Displaced::Evicted(_, entry) => Some(entry),
-    }
+    /// What it has of the entries that all the router's tables may have.
+    held: Option<Held>,
 }
 
 impl State {
-    /// Takes out the packets of an entry that was removed because the table was full.
-    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> Vec<Packet> {
-        lost_entry(displaced).map(|e| self.waiting.take_all(e.waiting)).unwrap_or_default()
+    /// Enters an address that is not in the table. If there may be no more entries, the one that was used
+    /// longest ago makes room; if the table has none, it is not entered. Returns the packets that waited for
+    /// the entry that made room, and whether it was the limit of all tables.
+    fn enter(&mut self, ip: Ipv4Addr, entry: Entry, now_ns: u64) -> (Vec<Packet>, Option<Over>) {
+        let mut over = self.held.as_ref().and_then(|held| held.take().err());
+        let removed = match over {
+            None => None,
+            Some(_) => match self.entries.pop_oldest() {
+                Some((_, oldest)) => Some(oldest),
+                None => return (self.waiting.take_all(entry.waiting), over.take()),
+            },
+        };
+        let removed = match self.entries.insert(ip, entry, now_ns) {
+            Displaced::Nothing => removed,
+            Displaced::Replaced(lost) | Displaced::Evicted(_, lost) => {
+                self.gone(1);
+                Some(lost)
+            }
+        };
+        (removed.map(|lost| self.waiting.take_all(lost.waiting)).unwrap_or_default(), over)
+    }
+    /// So many entries are no longer in the table.
+    fn gone(&self, entries: usize) {
+        self.held.iter().for_each(|held| held.give(entries));
     }
 }
 
@@ -90,18 +107,25 @@ pub(crate) enum Answer {
     /// `ask` requires a new request meanwhile.
     Known { packet: Packet, address: EtherAddr, until_ns: u64, ask: bool },
     /// The table keeps the packet until a reply comes; `ask` requires a request. Packets that were removed
-    /// because too many wait are returned.
-    Waits { ask: bool, displaced: Vec<Packet> },
+    /// because too many wait are returned. `over`: there may be no more neighbors, and the owner is to be told.
+    Waits { ask: bool, displaced: Vec<Packet>, over: Option<Over> },
 }
 
 impl Neighbors {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
+        let (entries, waiting) = (ExactMap::new(entries), Waiting::default());
         Self {
-            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: Waiting::default() }),
+            state: Mutex::new(State { entries, limits, waiting, held: None }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }
+    }
+
+    /// Has its entries count for a limit of all the router's tables.
+    pub(crate) fn limited(self, budget: &Arc<Budget>) -> Self {
+        self.lock().held = Some(Held::new(budget));
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -120,9 +144,8 @@ impl Neighbors {
     /// Looks up an address for a packet. `poll_ns` is the age at which a new request for an address is sent.
     pub(crate) fn find(&self, ip: Ipv4Addr, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
-        let State { entries, limits, waiting } = &mut *state;
-        let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
-        if let Some(entry) = entries.touch(&ip, now_ns)
+        let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
+        if let Some(entry) = state.entries.touch(&ip, now_ns)
             && let Some(address) = entry.address
         {
             let age = now_ns.saturating_sub(entry.confirmed_ns);
@@ -138,16 +161,16 @@ impl Neighbors {
             }
             entry.address = None;
         }
-        let mut displaced = Vec::new();
-        if entries.get(&ip).is_none() {
-            let lost = entries.insert(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
-            if let Some(entry) = lost_entry(lost) {
-                displaced = waiting.take_all(entry.waiting);
-            }
+        let (mut displaced, mut over) = (Vec::new(), None);
+        if state.entries.get(&ip).is_none() {
+            (displaced, over) = state.enter(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
+            over = over.filter(|over| over.tell);
         }
+        let State { entries, limits, waiting, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
-            return Answer::Waits { ask: false, displaced };
+            self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
+            return Answer::Waits { ask: false, displaced, over };
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
         // The newest packet is kept rather than the oldest: its sender still waits for an answer.
@@ -173,7 +196,7 @@ impl Neighbors {
             _ => displaced.push(packet),
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
-        Answer::Waits { ask, displaced }
+        Answer::Waits { ask, displaced, over }
     }
 
     /// Stores a reply; returns the packets that waited for it.
@@ -197,21 +220,39 @@ impl Neighbors {
 
     /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry
     /// that was removed because the table was full.
-    pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
+    ///
+    /// # Errors
+    /// The router may have no more neighbors.
+    pub(crate) fn insert(
+        &self,
+        ip: Ipv4Addr,
+        address: EtherAddr,
+        now_ns: u64,
+    ) -> Result<(Vec<Packet>, Vec<Packet>), Over> {
         let mut state = self.lock();
+        let mut waited = Vec::new();
+        let mut entry = state.entries.remove(&ip);
+        match entry.take() {
+            Some(old) => waited = state.waiting.take_all(old.waiting),
+            None => state.held.as_ref().map_or(Ok(()), Held::take)?,
+        }
         let entry =
             Entry { address: Some(address), confirmed_ns: now_ns, live_ns: now_ns, ..Entry::default() };
-        let displaced = state.entries.insert(ip, entry, now_ns);
-        let own = matches!(displaced, Displaced::Replaced(_));
-        let packets = state.forget(displaced);
+        let mut lost = Vec::new();
+        if let Displaced::Replaced(old) | Displaced::Evicted(_, old) = state.entries.insert(ip, entry, now_ns)
+        {
+            state.gone(1);
+            lost = state.waiting.take_all(old.waiting);
+        }
         drop(state);
         self.changed();
-        if own { (packets, Vec::new()) } else { (Vec::new(), packets) }
+        Ok((waited, lost))
     }
     /// Removes an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
         let mut state = self.lock();
         let entry = state.entries.remove(&ip);
+        state.gone(usize::from(entry.is_some()));
         let waited = entry.map(|e| state.waiting.take_all(e.waiting)).unwrap_or_default();
         drop(state);
         self.changed();
@@ -231,6 +272,7 @@ impl Neighbors {
         let mut waited = Vec::new();
         for ip in old {
             if let Some(entry) = state.entries.remove(&ip) {
+                state.gone(1);
                 waited.extend(state.waiting.take_all(entry.waiting));
             }
         }
@@ -248,6 +290,7 @@ impl Neighbors {
         let mut state = self.lock();
         let mut waited = Vec::new();
         while let Some((_, entry)) = state.entries.pop_oldest() {
+            state.gone(1);
             waited.extend(state.waiting.take_all(entry.waiting));
         }
         drop(state);
@@ -263,15 +306,15 @@ impl Neighbors {
             let packets = from.waiting.take_all(std::mem::take(&mut entry.waiting));
             moved.push((ip, entry, packets));
         }
+        from.gone(moved.len());
         drop(from);
         let mut state = self.lock();
         let mut lost = Vec::new();
         for (ip, entry, packets) in moved {
             if state.entries.get(&ip).is_none() {
-                let displaced = state.entries.insert(ip, entry, now_ns);
-                lost.extend(state.forget(displaced));
+                lost.extend(state.enter(ip, entry, now_ns).0);
             }
-            let State { entries, limits, waiting } = &mut *state;
+            let State { entries, limits, waiting, .. } = &mut *state;
             // A worker that already runs the new configuration may have learned it, or sent a request for it.
             let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
                 lost.extend(packets);
