@@ -1,6 +1,7 @@
 """Control planes of virtual routers: each has a network namespace with a TAP for each interface, and FRR in it."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -48,8 +49,8 @@ def named(lab: Lab, short: str) -> Namespace:
 class Host:
     """`outside` -eth0- blue == red -eth1- `inside`: blue's namespace was there before, red's is made."""
 
-    def __init__(self, lab: Lab):
-        self.lab = lab
+    def __init__(self, lab: Lab, red: str = "shared"):
+        self.lab, self.scheme = lab, red
         self.gate, self.outside, self.inside = (lab.namespace(name) for name in "goi")
         lab.veth(self.gate, "eth0", self.outside, "eth0")
         lab.veth(self.gate, "eth1", self.inside, "eth0")
@@ -68,7 +69,14 @@ class Host:
         wait_for("the host's socket", (lab.dir / "run" / "host.control").exists, 10)
         wait_for("both routers", lambda: len(json.loads(self.vr("status", "--json"))["routers"]) == 2, 5)
         for router in ("blue", "red"):
-            wait_for(f"{router} to be in step", lambda r=router: self.read(r, "kernel.state") == "in step", 5)
+            self.in_step(router)
+
+    def in_step(self, router: str) -> None:
+        def state() -> bool:
+            done = subprocess.run(self.reading(router, "kernel.state"), capture_output=True, text=True, check=False)
+            return done.stdout.strip() == "in step"
+
+        wait_for(f"{router} to be in step", state, 10)
 
     def write(self, *, red: str = "") -> None:
         self.file.write_text(f"""
@@ -91,6 +99,7 @@ addresses = ["10.1.0.1/24"]
 addresses = ["10.12.0.1/30"]
 [router.red]
 program = "router.click"
+scheme = "{self.scheme}"
 [router.red.control]
 namespace = "{self.red.name}"
 [[router.red.interface]]
@@ -105,8 +114,16 @@ ends = ["blue.DEV1", "red.DEV0"]
     def vr(self, command: str, *args: str) -> str:
         return self.gate.sh(the_binary(), "vr", command, self.file, *args)
 
+    def reading(self, router: str, handler: str) -> list[str]:
+        return [str(the_binary()), "read", "--socket", str(self.lab.dir / "run" / f"{router}.sock"), handler]
+
     def read(self, router: str, handler: str) -> str:
-        return self.gate.sh(the_binary(), "read", "--socket", self.lab.dir / "run" / f"{router}.sock", handler).strip()
+        return self.gate.sh(*self.reading(router, handler)).strip()
+
+    def process_of(self, router: str) -> int:
+        routers = json.loads(self.vr("status", "--json"))["routers"]
+        number: int = next(one["process"] for one in routers if one["name"] == router)
+        return number
 
     def log(self) -> str:
         return self.process.log.read_text()
@@ -230,6 +247,70 @@ def a_flood_for_the_router_itself_costs_no_hello(lab: Lab) -> None:
     check(min(policed) > sent // 10, (sent, policed))
     equal([dropped(host, name) for name in ("routing", "bgp", "neighbors", "other")], [0] * 4, "other packets dropped")
     equal(host.read("blue", "kernel.drift"), "0", "drift")
+
+
+@case(Plain, seconds=120)
+def a_process_has_a_control_plane_with_frr(lab: Lab) -> None:
+    host = Host(lab, red="hybrid")
+    wait_for("a ping to red", lambda: ping(host.inside, "10.2.0.1"), 5)
+    frr = host.frr()
+    wait_for("OSPF between blue and red", lambda: len(neighbors(frr["b"])) == 2, 30)
+    wait_for("a ping through both", lambda: ping(host.inside, "172.16.0.1"), 20)
+    equal(host.read("red", "rt.lookup 172.16.0.9"), "1 10.12.0.1", "red's route")
+    route = host.inside.sh("traceroute", "-n", "-q", "1", "-w", "2", "172.16.0.1")
+    check([hop in route for hop in ("10.2.0.1", "10.12.0.1", "172.16.0.1")] == [True] * 3, route)
+    # Another program, while the process goes on.
+    process = host.process_of("red")
+    host.program.write_text(host.program.read_text() + "Idle -> Discard;\n")
+    host.vr("apply")
+    host.in_step("red")
+    equal((host.process_of("red"), len(neighbors(frr["r"]))), (process, 1), "red after the change")
+    check(ping(host.inside, "172.16.0.1"), "a ping after the change")
+    # Its process is killed: the next one has the same TAPs, and what FRR knows.
+    os.kill(process, signal.SIGKILL)
+    wait_for("another process", lambda: host.process_of("red") not in (None, process), 10)
+    host.in_step("red")
+    wait_for("a ping again", lambda: ping(host.inside, "172.16.0.1"), 30)
+    # A route that goes, and one that comes.
+    host.red.ip("route", "add", "198.51.100.0/24", "via", "10.2.0.2")
+    wait_for("the route", lambda: host.read("red", "rt.lookup 198.51.100.1") == "2 10.2.0.2", 5)
+    host.red.ip("route", "del", "198.51.100.0/24")
+    wait_for("no route", lambda: "198.51.100" not in host.read("red", "rt.table"), 5)
+    equal(host.read("red", "kernel.drift"), "0", "drift")
+    host.vr("remove", "red")
+    check(host.red.name not in sh("ip", "netns", "list"), "red's namespace is there still")
+
+
+@case(Plain, seconds=60)
+def a_process_with_its_own_ports_has_a_control_plane(lab: Lab) -> None:
+    gate, left, right = (lab.namespace(name) for name in "glr")
+    space = named(lab, "d")
+    text = f'[host]\ncores = [0]\ndirectory = "{lab.dir}/run"\n'
+    router = f'[router.red]\nprogram = "router.click"\nscheme = "direct"\n[router.red.control]\nnamespace = "{space.name}"\n'
+    for number, host in ((0, left), (1, right)):
+        lab.veth(gate, f"eth{number}", host, "eth0")
+        host.ip("addr", "add", f"10.{number}.0.2/24", "dev", "eth0")
+        host.ip("route", "add", "default", "via", f"10.{number}.0.1")
+        text += f'[port.p{number}]\ndevice = "eth{number}"\n'
+        router += f'[[router.red.interface]]\nport = "p{number}"\nwhole = true\naddresses = ["10.{number}.0.1/24"]\n'
+    file = lab.dir / "edge.toml"
+    file.write_text(text + router)
+    (lab.dir / "router.click").write_text((ROOT / "conf" / "vr-frr.click").read_text())
+    inside = f"--net=/run/netns/{gate.name}"
+    process = lab.popen("nsenter", inside, "--", the_binary(), "vr", "run", file, "--no-huge", log="vr.log")
+    wait_for("a ping", lambda: ping(left, "10.1.0.2"), 20)
+    check("10.0.0.1" in left.sh("traceroute", "-n", "-q", "1", "-w", "2", "10.1.0.2"), "Linux does not answer for the router")
+    # Whoever has taken over the process cannot enter the namespace.
+    status = json.loads(gate.sh(the_binary(), "vr", "status", file, "--json"))["routers"][0]
+    lines = pathlib.Path(f"/proc/{status['process']}/status").read_text().splitlines()
+    equal([line.split()[1] for line in lines if line.startswith("CapEff")], ["0" * 16], "its capabilities")
+    # Addresses change while it runs.
+    file.write_text(text + router.replace('"10.1.0.1/24"', '"10.1.0.1/24", "10.9.0.1/24"'))
+    gate.sh(the_binary(), "vr", "apply", file)
+    wait_for("the new address", lambda: ping(left, "10.9.0.1"), 10)
+    gate.sh(the_binary(), "vr", "down", file)
+    equal(process.wait(timeout=10), 0, "the exit status")
+    check(space.name not in sh("ip", "netns", "list"), "its namespace is there still")
 
 
 @case(Plain, seconds=60)

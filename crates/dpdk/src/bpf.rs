@@ -1,12 +1,17 @@
-//! BPF programs on the ingress of an interface, behind the packet sockets: loading, attaching, replacing.
+//! The kernel's BPF: programs, what they are attached to, and maps.
 
 use std::ffi::c_long;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+const BPF_MAP_CREATE: c_long = 0;
+const BPF_MAP_UPDATE_ELEM: c_long = 2;
+const BPF_MAP_DELETE_ELEM: c_long = 3;
 const BPF_PROG_LOAD: c_long = 5;
 const BPF_LINK_CREATE: c_long = 28;
 const BPF_LINK_UPDATE: c_long = 29;
+const BPF_MAP_TYPE_HASH: u32 = 1;
+const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
 const BPF_TCX_INGRESS: u32 = 46;
 
@@ -78,18 +83,29 @@ fn bpf<T>(command: c_long, attributes: &T) -> io::Result<i32> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done as i32) }
 }
 
-fn descriptor(new: i32) -> OwnedFd {
+/// A command that makes a descriptor.
+fn descriptor<T>(command: c_long, attributes: &T) -> io::Result<OwnedFd> {
+    let new = bpf(command, attributes)?;
     // SAFETY: a new descriptor, which is ours.
-    unsafe { OwnedFd::from_raw_fd(new) }
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
-/// A program that the kernel has checked.
+/// What a program is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Use {
+    /// Packets that an interface receives, behind the packet sockets.
+    Ingress,
+    /// Choosing a socket of a fanout group.
+    Fanout,
+}
+
+/// A program that the kernel has verified.
 #[derive(Debug)]
 pub(crate) struct Program(OwnedFd);
 
 impl Program {
     /// Needs CAP_BPF.
-    pub(crate) fn load(instructions: &[Instruction]) -> io::Result<Self> {
+    pub(crate) fn load(what_for: Use, instructions: &[Instruction]) -> io::Result<Self> {
         let bytes = instructions.iter().flat_map(|&(operation, registers, offset, value)| {
             let ([a, b], [c, d, e, f]) = (offset.to_ne_bytes(), value.to_ne_bytes());
             [operation, registers, a, b, c, d, e, f]
@@ -97,16 +113,24 @@ impl Program {
         let bytes: Vec<u8> = bytes.collect();
         let mut name = [0; 16];
         name[..7].copy_from_slice(b"valiant");
+        let (kind, attach_to) = match what_for {
+            Use::Ingress => (BPF_PROG_TYPE_SCHED_CLS, BPF_TCX_INGRESS),
+            Use::Fanout => (BPF_PROG_TYPE_SOCKET_FILTER, 0),
+        };
         let load = Load {
-            kind: BPF_PROG_TYPE_SCHED_CLS,
+            kind,
             instructions_len: instructions.len() as u32,
             instructions: bytes.as_ptr().expose_provenance() as u64,
             license: c"Dual BSD/GPL".as_ptr().expose_provenance() as u64,
             name,
-            attach_to: BPF_TCX_INGRESS,
+            attach_to,
             ..Load::default()
         };
-        Ok(Self(descriptor(bpf(BPF_PROG_LOAD, &load)?)))
+        descriptor(BPF_PROG_LOAD, &load).map(Self)
+    }
+
+    pub(crate) fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
@@ -125,12 +149,69 @@ impl OnIngress {
             attach_to: BPF_TCX_INGRESS,
             ..Attach::default()
         };
-        Ok(Self { link: descriptor(bpf(BPF_LINK_CREATE, &attach)?) })
+        Ok(Self { link: descriptor(BPF_LINK_CREATE, &attach)? })
     }
 
     /// Another program instead: each packet meets the one or the other.
     pub(crate) fn replace(&self, program: &Program) -> io::Result<()> {
         let (link, program) = (self.link.as_raw_fd() as u32, program.0.as_raw_fd() as u32);
         bpf(BPF_LINK_UPDATE, &Update { link, program, ..Update::default() }).map(drop)
+    }
+}
+
+/// A hash table from 64 to 32 bits, which programs look up while it is changed.
+#[derive(Debug)]
+pub(crate) struct Map(OwnedFd);
+
+/// The first attributes of `BPF_MAP_CREATE`.
+#[repr(C)]
+struct Create {
+    kind: u32,
+    key_len: u32,
+    value_len: u32,
+    entries: u32,
+    flags: u32,
+}
+
+/// The attributes of the commands for single elements.
+#[repr(C)]
+struct Element {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Map {
+    pub(crate) fn new(entries: u32) -> io::Result<Map> {
+        /// Memory is taken when an entry is made.
+        const NO_PREALLOC: u32 = 1;
+        let create =
+            Create { kind: BPF_MAP_TYPE_HASH, key_len: 8, value_len: 4, entries, flags: NO_PREALLOC };
+        descriptor(BPF_MAP_CREATE, &create).map(Map)
+    }
+
+    /// Its number for a program's instruction.
+    pub(crate) fn number(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    fn element(&self, key: &u64, value: Option<&u32>) -> Element {
+        let value = value.map_or(0, |value| std::ptr::from_ref(value).expose_provenance() as u64);
+        let key = std::ptr::from_ref(key).expose_provenance() as u64;
+        Element { map: self.0.as_raw_fd() as u32, padding: 0, key, value, flags: 0 }
+    }
+
+    pub(crate) fn set(&self, key: u64, value: u32) -> io::Result<()> {
+        bpf(BPF_MAP_UPDATE_ELEM, &self.element(&key, Some(&value))).map(drop)
+    }
+
+    /// Removes an entry, if there is one.
+    pub(crate) fn remove(&self, key: u64) -> io::Result<()> {
+        match bpf(BPF_MAP_DELETE_ELEM, &self.element(&key, None)) {
+            Err(e) if e.raw_os_error() != Some(libc::ENOENT) => Err(e),
+            _ => Ok(()),
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::bpf::{
     AND32_IMMEDIATE, CALL, EXIT, Instruction, JUMP, JUMP_IF_ANY_BIT, JUMP_IF_EQUAL, JUMP32_UNLESS_EQUAL,
-    LOAD_PACKET_HALF, LOAD_PACKET_WORD, LOAD_WORD, MOVE, MOVE_IMMEDIATE, OnIngress, Program,
+    LOAD_PACKET_HALF, LOAD_PACKET_WORD, LOAD_WORD, MOVE, MOVE_IMMEDIATE, OnIngress, Program, Use,
 };
 use crate::netdev::index_of;
 use std::io;
@@ -56,8 +56,8 @@ impl Division {
     /// An interface is missing, or the kernel refuses: Linux 6.6, CAP_BPF and CAP_NET_ADMIN are needed.
     pub fn new(interface: &str, rest: &str) -> io::Result<Self> {
         let (number, rest) = (existing(interface)?, existing(rest)?);
-        let back = OnIngress::attach(&Program::load(&output(None, number))?, rest)?;
-        let input = OnIngress::attach(&Program::load(&input(&[], rest))?, number)?;
+        let back = OnIngress::attach(&Program::load(Use::Ingress, &output(None, number))?, rest)?;
+        let input = OnIngress::attach(&Program::load(Use::Ingress, &input(&[], rest))?, number)?;
         let interface = interface.to_owned();
         Ok(Self { interface, number, rest, parts: Vec::new(), input, outputs: vec![(rest, back)] })
     }
@@ -78,7 +78,7 @@ impl Division {
         }
         let to = existing(near)?;
         let vlan = if let Part::Vlan(id) = part { Some(id) } else { None };
-        let back = OnIngress::attach(&Program::load(&output(vlan, self.number))?, to)?;
+        let back = OnIngress::attach(&Program::load(Use::Ingress, &output(vlan, self.number))?, to)?;
         self.parts.push((part, to));
         if let Err(e) = self.renew() {
             self.parts.pop();
@@ -100,7 +100,7 @@ impl Division {
     }
 
     fn renew(&self) -> io::Result<()> {
-        self.input.replace(&Program::load(&input(&self.parts, self.rest))?)
+        self.input.replace(&Program::load(Use::Ingress, &input(&self.parts, self.rest))?)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     #[cfg_attr(miri, ignore = "loads programs into the kernel")]
     fn the_kernel_accepts_the_programs() {
         for program in [input(&[], 1), input(&parts(), 1), output(None, 1), output(Some(7), 1)] {
-            match Program::load(&program) {
+            match Program::load(Use::Ingress, &program) {
                 Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
                     return crate::skip::skip("no right to load BPF programs");
                 }

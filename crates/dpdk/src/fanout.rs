@@ -11,16 +11,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Mutex;
 
 use locks::IgnorePoison;
 
-use crate::bpfmap::{self, Assembler, Map};
+use crate::assembler::Assembler;
+use crate::bpf::{Instruction, Map, Program, Use};
 
 /// The most entries of the map: tags, and addresses of tags that are shared.
 const RULES: u32 = 1 << 17;
-const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 
 /// What tells the frames of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ fn entries(rules: &[SteerRule]) -> BTreeMap<u64, u32> {
 #[derive(Debug)]
 pub(crate) struct Fanout {
     map: Map,
-    program: OwnedFd,
+    program: Program,
     groups: u16,
     now: Mutex<BTreeMap<u64, u32>>,
 }
@@ -103,12 +103,12 @@ impl Fanout {
     /// For so many groups of queues with one for each of `threads`. Needs CAP_BPF.
     pub(crate) fn new(groups: u16, threads: u16) -> io::Result<Fanout> {
         let map = Map::new(RULES)?;
-        let program = bpfmap::load(BPF_PROG_TYPE_SOCKET_FILTER, 0, &program(&map, threads))?;
+        let program = Program::load(Use::Fanout, &program(&map, threads))?;
         Ok(Fanout { map, program, groups, now: Mutex::default() })
     }
 
     pub(crate) fn program(&self) -> RawFd {
-        self.program.as_raw_fd()
+        self.program.descriptor()
     }
 
     /// How many groups of queues there are.
@@ -134,7 +134,7 @@ impl Fanout {
 
 /// The program: returns the number of the queue in the fanout group. A load behind the end of the frame ends
 /// it with 0.
-fn program(map: &Map, threads: u16) -> Vec<bpfmap::Instruction> {
+fn program(map: &Map, threads: u16) -> Vec<Instruction> {
     // Operations.
     const LOAD_FIELD: u8 = 0x61;
     const STORE: u8 = 0x7b;

@@ -2,7 +2,7 @@
 //! answer or forward them too. A BPF program on the interface's ingress drops them, behind the packet
 //! sockets.
 
-use crate::bpf::{EXIT, Instruction, MOVE_IMMEDIATE, OnIngress, Program, TCX_DROP};
+use crate::bpf::{EXIT, Instruction, MOVE_IMMEDIATE, OnIngress, Program, TCX_DROP, Use};
 use std::io;
 
 /// The program: everything is dropped.
@@ -23,6 +23,6 @@ impl Ingress {
 
     /// Keeps the kernel from the packets of an interface. Needs Linux 6.6, CAP_BPF and CAP_NET_ADMIN.
     pub(crate) fn block(if_index: u32) -> io::Result<Ingress> {
-        Ok(Ingress { _link: OnIngress::attach(&Program::load(&PROGRAM)?, if_index)? })
+        Ok(Ingress { _link: OnIngress::attach(&Program::load(Use::Ingress, &PROGRAM)?, if_index)? })
     }
 }

@@ -8,7 +8,7 @@
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
-//! 3. `bpf`, `bpfmap`, `fanout`: BPF programs in the kernel, for what an interface receives.
+//! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
 //! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.
 //! 5. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
@@ -18,10 +18,10 @@
 //! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
+mod assembler;
 mod batch;
 mod bell;
 mod bpf;
-mod bpfmap;
 mod buffer;
 mod claim;
 pub mod crash;

@@ -3,6 +3,9 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Mutex;
+
+use locks::IgnorePoison;
 
 use crate::batch::Batch;
 use crate::buffer::{DEFAULT_DATA_ROOM, MAX_BUFFER};
@@ -45,6 +48,17 @@ pub struct TunStats {
     pub down: u64,
 }
 
+/// Devices that were opened before this process gave up its rights: see [`Tun::prepare`].
+static PREPARED: Mutex<Vec<Prepared>> = Mutex::new(Vec::new());
+
+struct Prepared {
+    name: String,
+    namespace: Option<String>,
+    mode: TunMode,
+    fd: OwnedFd,
+    interface: Interface,
+}
+
 /// The interface as it is now, in its namespace.
 fn look_at(name: &str, config: &TunConfig) -> Result<Interface, Error> {
     let looked = netns::inside(config.namespace.as_deref(), || interface(name));
@@ -59,6 +73,33 @@ impl Tun {
         Ok(tun)
     }
 
+    /// Opens or creates the device and sets it as configured, for the time when this process has no right to
+    /// do so any more: whoever opens it from then on, by its name and namespace, gets this one, as it is set
+    /// now.
+    pub fn prepare(config: &TunConfig) -> Result<(), Error> {
+        let Tun { fd, interface, mode, .. } = Tun::open(config)?;
+        let (name, namespace) = (config.name.clone(), config.namespace.clone());
+        PREPARED.lock().ignore_poison().push(Prepared { name, namespace, mode, fd, interface });
+        Ok(())
+    }
+
+    /// The device that was prepared, if it was.
+    fn prepared(config: &TunConfig) -> Option<io::Result<Tun>> {
+        let all = PREPARED.lock().ignore_poison();
+        let known = all.iter().find(|one| {
+            one.name == config.name && one.namespace == config.namespace && one.mode == config.mode
+        })?;
+        Some(known.fd.try_clone().map(|fd| Tun {
+            fd,
+            interface: known.interface.clone(),
+            mode: config.mode,
+            headroom: config.headroom,
+            next: None,
+            stats: TunStats::default(),
+            unsettled: None,
+        }))
+    }
+
     /// Opens or creates the device without changing anything else on this machine: it has no address yet and
     /// is not switched on, and one that was there before is as it was.
     pub fn attach(config: &TunConfig) -> Result<Tun, Error> {
@@ -70,6 +111,9 @@ impl Tun {
         }
         if config.headroom > MAX_BUFFER / 2 {
             return Err(failed(("reading its headroom", invalid())));
+        }
+        if let Some(prepared) = Self::prepared(config) {
+            return prepared.map_err(|error| failed(("opening it again", error)));
         }
         let (fd, name, known) = helper::open(config).map_err(failed)?;
         let interface = look_at(&name, config)?;

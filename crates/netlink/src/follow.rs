@@ -2,14 +2,16 @@
 
 use crate::error::Error;
 use crate::message::{Event, List, Message, messages};
-use crate::socket::{Heard, Home, Namespace, Sockets, wait};
+use crate::socket::{Heard, Home, Namespace, Sockets, take_prepared, wait};
 use crate::state::State;
 use locks::IgnorePoison;
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -133,7 +135,7 @@ impl Shared {
 pub struct Follower {
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,
-    bell: UnixStream,
+    bell: File,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -143,10 +145,9 @@ impl Follower {
     /// # Errors
     /// The namespace cannot be entered, or no socket can be opened in it.
     pub fn start(options: Options, consumer: Box<dyn Consumer>) -> Result<Self, Error> {
-        let (bell, heard) = UnixStream::pair().map_err(Error::Socket)?;
-        for end in [&bell, &heard] {
-            end.set_nonblocking(true).map_err(Error::Socket)?;
-        }
+        // A pipe: a process that has given up its rights may make no further sockets.
+        let ends = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).map_err(|e| Error::Socket(e.into()))?;
+        let (heard, bell) = (File::from(ends.0), File::from(ends.1));
         let shared = Arc::new(Shared::default());
         let state = Arc::new(Mutex::new(State::new(&options.tables)));
         let (started, result) = sync_channel(1);
@@ -257,7 +258,7 @@ struct Thread {
     consumer: Box<dyn Consumer>,
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,
-    bell: UnixStream,
+    bell: File,
     home: Home,
     sockets: Option<Sockets>,
     identity: Option<(u64, u64)>,
@@ -287,7 +288,7 @@ fn run(
     consumer: Box<dyn Consumer>,
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,
-    bell: UnixStream,
+    bell: File,
     started: &SyncSender<Result<(), Error>>,
 ) {
     let now = Instant::now();
@@ -327,18 +328,18 @@ fn run(
     while !thread.shared.stop.load(Relaxed) {
         thread.turn();
     }
+    thread.let_go();
 }
 
 impl Thread {
     fn open(&mut self) -> Result<(), Error> {
         // Asked before, so that a namespace that is replaced in between is noticed.
         self.identity = self.options.namespace.identity();
-        self.options.namespace.enter()?;
-        let sockets = match Sockets::open(self.options.buffer) {
-            Ok(sockets) => sockets,
-            Err(e) => {
-                self.home.return_to();
-                return Err(e);
+        let sockets = match take_prepared(&self.options.namespace) {
+            Some(sockets) => sockets,
+            None => {
+                self.options.namespace.enter()?;
+                Sockets::open(self.options.buffer).inspect_err(|_| self.home.return_to())?
             }
         };
         self.shared.buffer.store(sockets.buffer as u64, Relaxed);
@@ -358,9 +359,15 @@ impl Thread {
         Ok(())
     }
 
+    fn let_go(&mut self) {
+        if let Some(sockets) = self.sockets.take() {
+            sockets.put_back(self.options.namespace.clone());
+        }
+    }
+
     /// Leaves the namespace. `keep`: what is known of it stays until it can be read again.
     fn close(&mut self, keep: bool) {
-        self.sockets = None;
+        self.let_go();
         (self.reading, self.suspects) = (None, None);
         (self.read_at, self.reconcile_at) = (None, None);
         self.complete = false;

@@ -1,7 +1,7 @@
 //! What a router's host sets up in the kernel: network namespaces, and addresses of interfaces in them.
 
 use crate::error::Error;
-use crate::socket::Namespace;
+use crate::socket::{Namespace, Sockets};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -36,6 +36,18 @@ impl Namespace {
                 .join()
                 .map_err(|_| Error::Thread(io::Error::other("it panicked")))?
         })
+    }
+
+    /// Opens sockets in it for so many followers at a time, which may start when this process has no right to
+    /// enter it any more. Up to `buffer` bytes of notifications can wait for each.
+    ///
+    /// # Errors
+    /// It cannot be entered, or no socket can be opened in it.
+    pub fn prepare(&self, followers: usize, buffer: usize) -> Result<(), Error> {
+        for _ in 0..followers {
+            self.inside(|| Sockets::open(buffer))??.keep_for(self.clone());
+        }
+        Ok(())
     }
 
     /// Which namespace has the name now; none if none has.

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::message::List;
+use locks::IgnorePoison;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
@@ -11,6 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// A network namespace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -90,6 +92,26 @@ const OBJECT_GROUP: u32 = 32;
 /// The size of the buffer for one datagram: the kernel writes lists in datagrams of up to 32 KB.
 const DATAGRAM: usize = 64 << 10;
 
+/// Sockets that wait in namespaces which this process cannot enter any more.
+static PREPARED: Mutex<Vec<Prepared>> = Mutex::new(Vec::new());
+
+struct Prepared {
+    namespace: Namespace,
+    identity: Option<Identity>,
+    sockets: Sockets,
+}
+
+/// Sockets that were prepared in a namespace, if some are not in use and it still has its name.
+pub(crate) fn take_prepared(namespace: &Namespace) -> Option<Sockets> {
+    let identity = namespace.identity();
+    let mut all = PREPARED.lock().ignore_poison();
+    let at = all.iter().position(|known| known.namespace == *namespace && known.identity == identity)?;
+    let mut sockets = all.swap_remove(at).sockets;
+    drop(all);
+    sockets.listen(true);
+    Some(sockets)
+}
+
 /// What a socket had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
@@ -109,6 +131,8 @@ pub(crate) struct Sockets {
     /// The size of the buffer for notifications that the kernel has set, in bytes.
     pub(crate) buffer: usize,
     sequence: u32,
+    /// They are kept when nobody uses them: which namespace had the name then.
+    prepared_in: Option<Option<Identity>>,
 }
 
 impl Sockets {
@@ -127,6 +151,7 @@ impl Sockets {
             for group in GROUPS {
                 notifications.add_membership(group)?;
             }
+            // Kernels before 5.3 do not have it.
             let _ = notifications.add_membership(OBJECT_GROUP);
             let mut requests = Socket::new(NETLINK_ROUTE)?;
             requests.set_non_blocking(true)?;
@@ -135,9 +160,38 @@ impl Sockets {
             // Only for lists of one table, which older kernels do not have; other tables are left out anyway.
             let _ = requests.set_netlink_get_strict_chk(true);
             let datagram = Vec::with_capacity(DATAGRAM);
-            Ok(Self { notifications, requests, datagram, buffer: got, sequence: 0 })
+            Ok(Self { notifications, requests, datagram, buffer: got, sequence: 0, prepared_in: None })
         };
         open().map_err(Error::Socket)
+    }
+
+    /// Whether the kernel's notifications are wanted.
+    fn listen(&mut self, wanted: bool) {
+        for group in GROUPS.into_iter().chain([OBJECT_GROUP]) {
+            // It can fail for a group that the kernel does not have.
+            let _ = if wanted {
+                self.notifications.add_membership(group)
+            } else {
+                self.notifications.drop_membership(group)
+            };
+        }
+    }
+
+    /// Keeps them for a follower of the namespace that starts when this process cannot enter it any more.
+    pub(crate) fn keep_for(mut self, namespace: Namespace) {
+        self.prepared_in.get_or_insert_with(|| namespace.identity());
+        self.put_back(namespace);
+    }
+
+    /// The same, if they were kept before.
+    pub(crate) fn put_back(mut self, namespace: Namespace) {
+        let Some(identity) = self.prepared_in else { return };
+        self.listen(false);
+        // What has come meanwhile: no more than the buffers hold.
+        for receive in [Self::notification, Self::answer] {
+            while matches!(receive(&mut self), Heard::Datagram | Heard::Lost) {}
+        }
+        PREPARED.lock().ignore_poison().push(Prepared { namespace, identity, sockets: self });
     }
 
     /// Asks for a list; returns the number of the request.

@@ -197,6 +197,7 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let path = file.socket(router);
     let hardware = ports.iter().any(|port| port.open && matches!(port.spec, PortSpec::Pci { .. }));
     runtime::bequeath(path.clone(), listen(&path).map_err(|e| format!("{}: {}", path.display(), told(e)))?);
+    crate::control::prepare(router)?;
     let (heard, words) = channel();
     let ring = host.ringer();
     let hear = move || {

@@ -10,6 +10,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use tracing::{info, warn};
 
+/// How many elements of a router in a process of its own can follow its namespace: while it changes its
+/// program, the old one and the new one do.
+const FOLLOWERS: usize = 2;
+/// How many bytes of notifications can wait for one, the default of LinuxRoutes' `BUFFER`.
+const NOTIFICATIONS: usize = 32 << 20;
+
 /// What a router has.
 #[derive(Debug)]
 struct Provided {
@@ -90,16 +96,35 @@ impl Controls {
     }
 }
 
+/// The TAP of an interface: it stays when nobody has it open.
+fn tap(namespace: &str, interface: &VirtualInterface) -> TunConfig {
+    let mut config = TunConfig::new(&interface.name, TunMode::Ethernet);
+    config.namespace = Some(namespace.to_owned());
+    config.mac = Some(interface.mac);
+    config.persistent = true;
+    config
+}
+
+/// For a process that has no rights later: opens what the host has provided for its router.
+///
+/// # Errors
+/// A TAP cannot be opened, or there is no socket in the namespace.
+pub(crate) fn prepare(router: &VirtualRouter) -> Result<(), String> {
+    let Some(control) = &router.control else { return Ok(()) };
+    for interface in control.taps.iter().filter_map(|tap| router.interfaces.get(*tap)) {
+        Tun::prepare(&tap(&control.namespace, interface)).map_err(|e| e.to_string())?;
+    }
+    let namespace = Namespace::named(&control.namespace).map_err(|e| e.to_string())?;
+    namespace.prepare(FOLLOWERS, NOTIFICATIONS).map_err(|e| e.to_string())
+}
+
 impl Provided {
     /// Makes a TAP, and sets its addresses to those of the file.
     fn tap(&mut self, namespace: &str, interface: &VirtualInterface, mtu: u32) -> Result<(), String> {
         let name = &interface.name;
         if !self.taps.contains_key(name) {
-            let mut config = TunConfig::new(name, TunMode::Ethernet);
-            config.namespace = Some(namespace.to_owned());
-            config.mac = Some(interface.mac);
+            let mut config = tap(namespace, interface);
             config.mtu = Some(mtu);
-            config.persistent = true;
             // The router opens it in its turn.
             Tun::open(&config).map(drop).map_err(|e| e.to_string())?;
             self.taps.insert(name.clone(), Vec::new());

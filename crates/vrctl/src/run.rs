@@ -299,18 +299,30 @@ impl Serving {
 
     /// Starts a router that is not there. Whether a process of its own can run it is seen later.
     fn add(&mut self, host: &mut Host, router: &VirtualRouter, setup: Setup) -> Result<(), Failure> {
+        if !matches!(setup, Setup::Direct(_)) {
+            self.open_ports(host, router)?;
+        }
+        let started = self.provide(host, router).and_then(|()| self.start(host, router, setup));
+        if started.is_err() {
+            self.controls.release(&router.name);
+        }
+        self.beside(host);
+        started
+    }
+
+    /// Provides a router's control plane.
+    fn provide(&mut self, host: &Host, router: &VirtualRouter) -> Result<(), Failure> {
+        Ok(self.controls.provide(router, |interface| mtu(host, &self.file, interface))?)
+    }
+
+    /// Starts a router for which everything else is there.
+    fn start(&mut self, host: &mut Host, router: &VirtualRouter, setup: Setup) -> Result<(), Failure> {
         match setup {
             Setup::Shared(setup) => {
-                self.open_ports(host, router)?;
-                let provided = self.controls.provide(router, |interface| mtu(host, &self.file, interface));
-                if let Err(e) = provided.map_err(Failure::from).and_then(|()| Ok(host.add(*setup)?)) {
-                    self.controls.release(&router.name);
-                    return Err(e);
-                }
+                host.add(*setup)?;
                 give_to_owner(&self.file, router);
             }
             Setup::Hybrid(relay, own) => {
-                self.open_ports(host, router)?;
                 let rings = self.file.processors_of(router).len();
                 let passages = Passages::new(&self.file, router, host.threads(), rings);
                 let passages = passages.map_err(|e| e.to_string())?;
@@ -330,7 +342,6 @@ impl Serving {
                 self.direct.add(&self.file, *setup, Passages::default());
             }
         }
-        self.beside(host);
         Ok(())
     }
 
@@ -525,11 +536,9 @@ impl Serving {
     ) -> Result<Vec<String>, Failure> {
         let mut swapped = Vec::new();
         for (router, setup) in changing {
+            self.provide(host, &router)?;
             let differs = match setup {
-                Setup::Shared(setup) => {
-                    self.controls.provide(&router, |interface| mtu(host, &self.file, interface))?;
-                    host.change(*setup)?
-                }
+                Setup::Shared(setup) => host.change(*setup)?,
                 Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
                 Setup::Hybrid(relay, own) => {
                     let filter = host.change(*relay)?;

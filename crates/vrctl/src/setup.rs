@@ -14,11 +14,6 @@ use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
 pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
     let mut diags = Diagnostics::new();
     diags.set_sources(file.sources.clone());
-    if let (Some(control), Scheme::Direct | Scheme::Hybrid) = (&router.control, router.scheme) {
-        let text =
-            format!("a control plane does not run yet with the scheme {}: use \"shared\"", router.scheme);
-        diags.error(control.span, text);
-    }
     for interface in &router.interfaces {
         if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
             diags.error(

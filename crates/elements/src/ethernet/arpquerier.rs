@@ -502,4 +502,23 @@ mod tests {
         assert_eq!(b.drops(), [("ARP entry removed".to_owned(), 1)]);
         assert!(b.try_write("insert", "10.0.0.7").is_err());
     }
+
+    #[test]
+    fn there_are_no_more_neighbors_than_the_router_may_have() {
+        let limits = runtime::Limits { neighbors: Some(2), ..runtime::Limits::default() };
+        let options = runtime::Options { limits, ..runtime::Options::default() };
+        let mut b = Bench::with_ports_and_options(QUERIER, 2, 1, options);
+        for host in 1..=4 {
+            assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 10 + host])).len(), 1, "a query");
+        }
+        assert_eq!(
+            (b.read("count"), b.read("length"), b.read("drops")),
+            ("2".into(), "2".into(), "2".into())
+        );
+        let error = b.try_write("insert", "10.0.0.99 2:0:0:0:0:9").unwrap_err().to_string();
+        assert!(error.contains("too many neighbors: the limit neighbors is 2"), "{error}");
+        b.write("delete", "10.0.0.14");
+        b.write("insert", "10.0.0.99 2:0:0:0:0:9");
+        assert_eq!(b.router().hub().bounds().refused(), [("neighbors", 3)]);
+    }
 }

@@ -517,4 +517,26 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn no_more_datagrams_wait_than_the_router_may_have() {
+        let limits = runtime::Limits { flows: Some(2), ..runtime::Limits::default() };
+        let options = runtime::Options { limits, ..runtime::Options::default() };
+        let mut b = Bench::with_ports_and_options("IPReassembler", 1, 2, options);
+        let refused = |b: &mut Bench| b.router().hub().bounds().refused();
+        for id in 1..=2 {
+            assert!(push(&mut b, &piece(id, 0, true, &bytes(8))).is_empty());
+        }
+        assert_eq!(refused(&mut b), [("flows", 0)]);
+        // The oldest makes room.
+        let given_up = push(&mut b, &piece(3, 0, true, &bytes(8)));
+        assert_eq!((given_up.len(), given_up[0].0), (1, 1));
+        assert_eq!(push(&mut b, &piece(3, 8, false, &bytes(4))).len(), 1, "the third is whole");
+        assert_eq!(push(&mut b, &piece(2, 8, false, &bytes(4))).len(), 1, "the second too");
+        assert_eq!(refused(&mut b), [("flows", 1)]);
+        for id in 4..=5 {
+            assert!(push(&mut b, &piece(id, 0, true, &bytes(8))).is_empty());
+        }
+        assert_eq!(refused(&mut b), [("flows", 1)], "those that are whole count no more");
+    }
 }

@@ -599,4 +599,36 @@ mod tests {
         cache.check(&t);
         assert_eq!(cache.get(IP, 0), None);
     }
+
+    /// The limit of a virtual router is for all its tables: who is over it makes room in its own.
+    #[test]
+    fn two_tables_have_no_more_entries_than_their_router_may_have() {
+        let budget = Budget::new(3);
+        let table = || Neighbors::new(Limits::default()).limited(&budget);
+        let (one, two) = (table(), table());
+        let host = |n| Ipv4Addr::new(10, 0, 0, n);
+        let over = |answer| match answer {
+            Answer::Waits { over, displaced, .. } => Some((over.map(|over| over.most), displaced.len())),
+            Answer::Known { .. } => None,
+        };
+        assert_eq!(over(one.find(host(1), packet(1), SECOND, u64::MAX)), Some((None, 0)));
+        assert_eq!(over(one.find(host(2), packet(2), 2 * SECOND, u64::MAX)), Some((None, 0)));
+        assert!(one.insert(host(3), MAC, SECOND).is_ok() && one.insert(host(3), MAC, SECOND).is_ok());
+        // One message in a second, however many there are.
+        assert_eq!(over(one.find(host(4), packet(4), 3 * SECOND, u64::MAX)), Some((Some(3), 1)));
+        assert_eq!(over(one.find(host(5), packet(5), 4 * SECOND, u64::MAX)), Some((None, 1)));
+        assert_eq!((one.len(), budget.used(), budget.refused()), (3, 3, 2));
+        // A table without entries has none that could make room: the packet comes back.
+        assert_eq!(over(two.find(host(1), packet(1), SECOND, u64::MAX)), Some((None, 1)));
+        assert_eq!(two.insert(host(1), MAC, SECOND).map(drop).unwrap_err().most, 3);
+        assert_eq!((two.len(), two.drops(), budget.refused()), (0, 1, 4));
+        drop(one.remove(host(5)));
+        assert!(two.insert(host(1), MAC, SECOND).is_ok());
+        // A hot swap counts none twice.
+        let next = table();
+        assert_eq!(next.adopt(&one, 5 * SECOND).len(), 0);
+        assert_eq!((next.len(), one.len(), budget.used()), (2, 0, 3));
+        drop((next.clear(), two.expire(1000 * SECOND)));
+        assert_eq!(budget.used(), 0);
+    }
 }
