@@ -281,8 +281,8 @@ impl Router {
             });
         }
     }
-    /// Changes the most that the router may have, while it runs; what it has stays. The limit of buffers is for
-    /// the next program.
+    /// Changes the most that the router may have, while it runs; what it has stays. The limit of buffers is
+    /// for the next program.
     pub fn set_limits(&mut self, limits: Limits) {
         self.hub.bounds().set(&limits);
         self.options.limits = limits;

@@ -415,7 +415,8 @@ impl Serving {
 
     /// Reads the host file again: routers that are new are added, those that are gone are removed, those
     /// whose program has changed are hot-swapped, those with other limits get them, and those with other
-    /// changes, of their scheme too, are started anew. If anything in the file or in a program is wrong, nothing is done.
+    /// changes, of their scheme too, are started anew. If anything in the file or in a program is wrong,
+    /// nothing is done.
     fn apply(&mut self, host: &mut Host, awaited: &mut BTreeSet<String>) -> Result<Value, Failure> {
         let new = good(self.file.read_again(&self.path))?;
         self.same_ports(&new)?;

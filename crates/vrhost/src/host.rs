@@ -378,8 +378,8 @@ impl Host {
         self.routers.get(name).map(|hosted| &hosted.setup)
     }
 
-    /// Whether a router that is there can become `setup` while it runs: its program and its limits may differ;
-    /// `None`: it is not there.
+    /// Whether a router that is there can become `setup` while it runs: its program and its limits may
+    /// differ; `None`: it is not there.
     #[must_use]
     pub fn can_become(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;

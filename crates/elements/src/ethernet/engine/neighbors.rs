@@ -107,7 +107,8 @@ pub(crate) enum Answer {
     /// `ask` requires a new request meanwhile.
     Known { packet: Packet, address: EtherAddr, until_ns: u64, ask: bool },
     /// The table keeps the packet until a reply comes; `ask` requires a request. Packets that were removed
-    /// because too many wait are returned. `over`: there may be no more neighbors, and the owner is to be told.
+    /// because too many wait are returned. `over`: there may be no more neighbors, and the owner is to be
+    /// told.
     Waits { ask: bool, displaced: Vec<Packet>, over: Option<Over> },
 }
 
@@ -461,7 +462,7 @@ mod tests {
     #[test]
     fn answers_age_are_asked_for_again_and_expire() {
         let t = Neighbors::new(Limits::default());
-        t.insert(IP, MAC, 0);
+        t.insert(IP, MAC, 0).unwrap();
         let poll = 60 * SECOND;
         assert!(matches!(t.find(IP, packet(0), 59 * SECOND, poll), Answer::Known { ask: false, .. }));
         assert!(matches!(t.find(IP, packet(0), 61 * SECOND, poll), Answer::Known { ask: true, .. }));
@@ -473,7 +474,7 @@ mod tests {
     fn packets_that_nobody_answers_for_expire() {
         let t = Neighbors::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
         let other = Ipv4Addr::new(10, 0, 0, 2);
-        t.insert(other, MAC, SECOND);
+        t.insert(other, MAC, SECOND).unwrap();
         for n in 0..3 {
             drop(t.find(IP, packet(n), SECOND, u64::MAX));
         }
@@ -552,7 +553,7 @@ mod tests {
             match round % 5 {
                 0 => assert!(t.learn(ip, MAC, now).len() <= 2),
                 1 => assert!(t.remove(ip).len() <= 2),
-                2 => assert!(t.insert(ip, MAC, now).0.len() <= 2),
+                2 => assert!(t.insert(ip, MAC, now).unwrap().0.len() <= 2),
                 3 => drop(t.expire(now)),
                 _ => {}
             }
@@ -571,7 +572,7 @@ mod tests {
             drop(old.find(other, packet(10 + n), SECOND, u64::MAX));
         }
         let new = Neighbors::new(Limits { packets: 4, per_entry: 3, ..Limits::default() });
-        new.insert(other, MAC, SECOND);
+        new.insert(other, MAC, SECOND).unwrap();
         let lost: Vec<u8> = new.adopt(&old, SECOND).iter().map(|p| p.data()[0]).collect();
         assert_eq!(lost, [0, 10, 11, 12, 13]);
         assert_eq!((old.waiting(), new.waiting()), (0, 3));
@@ -595,7 +596,7 @@ mod tests {
         cache.check(&t);
         cache.put(IP, MAC, SECOND);
         assert_eq!((cache.get(IP, 0), cache.get(IP, SECOND)), (Some(MAC), None));
-        t.insert(IP, EtherAddr([4; 6]), 0);
+        t.insert(IP, EtherAddr([4; 6]), 0).unwrap();
         cache.check(&t);
         assert_eq!(cache.get(IP, 0), None);
     }
