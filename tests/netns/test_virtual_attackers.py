@@ -149,3 +149,32 @@ def a_router_that_floods_the_log_logs_little(lab: Lab) -> None:
     check(0 < lines <= 10 * (time.monotonic() - began + 3), f"{lines} lines")
     check("limit log_lines: " in host.vr("status"), host.vr("status"))
     host.unharmed()
+
+
+@case(Plain, seconds=60)
+def a_router_that_fills_tables_by_packets_has_no_more_entries_than_its_limits(lab: Lab) -> None:
+    host = Attacked(lab)
+    program = """
+        RatedSource(RATE 2000) -> IPEncap(udp, 10.0.0.1, 10.0.0.2) -> SetRandIPAddress(10.0.0.0/8)
+            -> arp :: ARPQuerier(10.0.0.1, $MAC0) -> Discard; Idle -> [1] arp;
+        RatedSource(LENGTH 900, RATE 2000) -> IPEncap(udp, 10.0.0.1, 10.0.0.2) -> IPFragmenter(576) -> first :: Classifier(6/0000%1fff, -)
+            -> CheckIPHeader -> whole :: IPReassembler(HIMEM 100000000) -> Discard; first [1] -> Discard;
+    """
+    limits = "neighbors = {}, flows = {}, buffers = 8192"
+    host.describe("filler", program, limits.format(50, 20))
+    host.vr("add", "filler")
+
+    def entries() -> tuple[int, int]:
+        dump = host.handler("filler", "whole.dump").splitlines()
+        return int(host.handler("filler", "arp.count")), len(dump) - 1 - next(i for i, line in enumerate(dump) if line.startswith("cached"))
+
+    wait_for("full tables", lambda: min(host.state("filler")["refused"][limit] for limit in ("neighbors", "flows")) > 100, 10)
+    equal(entries(), (50, 20), "neighbors and datagrams")
+    for message in ("too many neighbors: the limit neighbors is 50", "too many datagrams: the limit flows is 20"):
+        check(0 < host.log().count(message) <= 20, f"{message}: {host.log().count(message)} times")
+    # Other limits, while it runs.
+    host.describe("filler", program, limits.format(80, 30))
+    equal(host.vr("apply"), "filler: limits changed\n", "what apply says")
+    wait_for("more entries", lambda: entries() == (80, 30), 10)
+    check(host.state("filler")["refused"]["flows"] > 100, "it was started anew")
+    host.unharmed()

@@ -36,7 +36,7 @@ pub(crate) struct VirtualQueue {
     packets: Mutex<Batch>,
     /// How many there are, to be read without the lock.
     len: AtomicUsize,
-    room: usize,
+    room: AtomicUsize,
     passed: AtomicU64,
     passed_bytes: AtomicU64,
     lost: AtomicU64,
@@ -50,7 +50,7 @@ impl VirtualQueue {
         Arc::new(Self {
             packets: Mutex::default(),
             len: AtomicUsize::new(0),
-            room,
+            room: AtomicUsize::new(room),
             passed: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -66,7 +66,7 @@ impl VirtualQueue {
     /// Takes packets from the front of `batch`, as many as there is room for; returns how many.
     pub(crate) fn put(&self, batch: &mut Batch) -> usize {
         let mut packets = self.packets.lock().ignore_poison();
-        let taken = batch.len().min(self.room.saturating_sub(packets.len()));
+        let taken = batch.len().min(self.room.load(Ordering::Relaxed).saturating_sub(packets.len()));
         let bytes: usize = batch.iter().take(taken).map(Packet::len).sum();
         if taken == batch.len() {
             packets.append(batch);
@@ -181,6 +181,11 @@ impl VirtualPort {
         }
         all.insert(name.to_owned(), Arc::downgrade(&inner));
         Ok(Self(inner))
+    }
+
+    /// Has up to `room` packets wait in each queue from here on; those that wait already stay.
+    pub fn set_room(&self, room: usize) {
+        self.0.rx.iter().chain(&self.0.tx).for_each(|queue| queue.room.store(room, Ordering::Relaxed));
     }
 
     /// Its name, without `virtual:`.
@@ -308,6 +313,11 @@ mod tests {
         assert_eq!((batch.len(), port.stats().rx_missed), (0, 2));
         port.count_unsent(1, 4);
         assert_eq!(port.stats().tx_errors, 4);
+        let mut batch = packets(5);
+        port.set_room(4);
+        assert_eq!(port.put(1, &mut batch), 4);
+        port.set_room(2);
+        assert_eq!((port.put(1, &mut batch), port.waiting(1)), (0, 4));
     }
 
     #[test]

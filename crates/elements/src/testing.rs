@@ -22,6 +22,15 @@ impl Bench {
         let options = runtime::Options { simulated_time: true, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
     }
+    pub(crate) fn with_ports_and_options(
+        declaration: &str,
+        inputs: usize,
+        outputs: usize,
+        options: runtime::Options,
+    ) -> Self {
+        let config = format!("e :: {declaration};");
+        Self(testing::Bench::with(&crate::registry(), &config, inputs, outputs, options))
+    }
     pub(crate) fn workers(config: &str, workers: usize, inputs: usize, outputs: usize) -> Self {
         let options = runtime::Options { workers, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))

@@ -183,7 +183,7 @@ fn diagnostic(e: &toml::de::Error, help: &str) -> Diagnostic {
     let span = e.span().map(|s| Span::new(0, s.start, s.end));
     let message = e.message().trim();
     let mut quoted = message.split('`').skip(1).step_by(2);
-    let problem = Diagnostic::error(span, message);
+    let problem = Diagnostic::error(span, wrong_type(message).unwrap_or_else(|| message.to_owned()));
     if message.starts_with(MISSING) {
         problem.with_help(help)
     } else if let Some(key) = quoted.next().filter(|_| message.starts_with(UNKNOWN)) {
@@ -191,6 +191,36 @@ fn diagnostic(e: &toml::de::Error, help: &str) -> Diagnostic {
     } else {
         problem
     }
+}
+
+/// A message about a value of a wrong type, without the names of Rust's types.
+fn wrong_type(message: &str) -> Option<String> {
+    if let Some(number) = message.strip_prefix("invalid value: integer `") {
+        return Some(format!("the number {} is out of range", number.split('`').next()?));
+    }
+    let (found, expected) = message.strip_prefix("invalid type: ")?.split_once(", expected ")?;
+    let found = match found.split_once(' ') {
+        _ if found == "sequence" => "a list".to_owned(),
+        // Dates are maps to the reader.
+        _ if found == "map" => "a table or a date".to_owned(),
+        Some(("string", text)) => format!("the string {text}"),
+        Some(("integer", number)) => format!("the number {}", number.trim_matches('`')),
+        Some(("floating", number)) => {
+            format!("the number {}", number.trim_start_matches("point ").trim_matches('`'))
+        }
+        Some(("boolean", word)) => word.trim_matches('`').to_owned(),
+        _ => found.to_owned(),
+    };
+    let expected = match expected {
+        "a sequence" => "a list",
+        "a map" => "a table",
+        "a boolean" => "true or false",
+        "f64" | "f32" => "a number",
+        "i64" | "i32" | "i16" | "i8" | "u64" | "u32" | "u16" | "u8" | "usize" => "a whole number",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    Some(format!("expected {expected}, found {found}"))
 }
 
 /// Removes the key at this place from a table or one within it. Returns whether it was there.
@@ -249,7 +279,7 @@ mod tests {
         for line in [
             "shelf.toml:1: unknown field `nam`",
             "missing field `name`",
-            "shelf.toml:3: invalid type: string \"x\", expected u32",
+            "shelf.toml:3: expected a whole number, found the string \"x\"",
             "shelf.toml:4: unknown field `yer`",
             "shelf.toml:2: missing field `year`",
             "shelf.toml:5: missing field `pages`",
@@ -264,6 +294,27 @@ mod tests {
         assert!(shelf.is_some() && text.contains("unknown field `names`"), "{text}");
         let (shelf, text) = errors("name = \nbook = [\n");
         assert!(shelf.is_none() && text.matches("shelf.toml:").count() >= 4, "{text}");
+    }
+
+    #[test]
+    fn types_are_named_plainly() {
+        for (message, plain) in [
+            ("invalid type: integer `5`, expected a string", Some("expected a string, found the number 5")),
+            (
+                "invalid type: floating point `1.5`, expected i64",
+                Some("expected a whole number, found the number 1.5"),
+            ),
+            ("invalid type: boolean `true`, expected a sequence", Some("expected a list, found true")),
+            ("invalid type: sequence, expected struct RawHost", Some("expected a table, found a list")),
+            (
+                "invalid type: map, expected a boolean",
+                Some("expected true or false, found a table or a date"),
+            ),
+            ("invalid value: integer `-1`, expected u16", Some("the number -1 is out of range")),
+            ("missing field `name`", None),
+        ] {
+            assert_eq!(wrong_type(message).as_deref(), plain);
+        }
     }
 
     #[test]

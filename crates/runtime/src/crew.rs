@@ -34,6 +34,14 @@ const TURN_IN_FAIRNESS: u64 = 500_000;
 /// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
 /// packets come.
 const POLLS: usize = 32;
+/// Where routers run in turn, a thread polls its ports again before they run as long as bursts are about full
+/// and each router has got fewer packets than this on average: what a router's turn costs is divided among its
+/// packets. So a router waits no longer where packets are few.
+const GATHERED: usize = 16;
+/// The most packets of these polls: their buffers are to stay in the processor's cache.
+const MOST_GATHERED: usize = 2048;
+/// What is about a full burst.
+const ABOUT_FULL: usize = 48;
 /// Polls beyond the first take at most one part in so many of the time that the routers take: packets that
 /// come faster are lost in the port, where that costs nothing.
 const RECEIVING: u64 = 4;
@@ -399,10 +407,8 @@ impl CrewThread {
         let seated = Seated::new(self.number);
         let mut woken = Vec::new();
         let (mut idle_since, mut nap, mut rounds, mut looked) = (None, NAP, 0u64, 0);
-        // A router's turn may be long: what comes meanwhile must not be lost in the ports, where nobody sees
-        // whose it is.
-        let polls = if matches!(self.ready, Ready::LeastUsed(_)) { POLLS } else { 1 };
-        let (runs, turn) = if polls > 1 { (RUNS_IN_FAIRNESS, TURN_IN_FAIRNESS) } else { (RUNS, u64::MAX) };
+        let fair = matches!(self.ready, Ready::LeastUsed(_));
+        let (runs, turn) = if fair { (RUNS_IN_FAIRNESS, TURN_IN_FAIRNESS) } else { (RUNS, u64::MAX) };
         loop {
             if self.desk.pending.load(Ordering::Acquire) {
                 self.obey(&seated);
@@ -412,24 +418,7 @@ impl CrewThread {
             }
             rounds += 1;
             self.desk.rounds.store(rounds, Ordering::Relaxed);
-            let mut worked = false;
-            for poll in 0..polls {
-                if poll > 0 && self.credit < 0 {
-                    break;
-                }
-                let before = if polls > 1 { dpdk::cycles() } else { 0 };
-                let received = self.front.receive(&mut woken);
-                if polls > 1 {
-                    self.credit -= dpdk::cycles().wrapping_sub(before) as i64;
-                }
-                worked |= received > 0;
-                if received == 0 {
-                    break;
-                }
-            }
-            for router in woken.drain(..) {
-                self.wake(router);
-            }
+            let mut worked = if fair { self.receive_fairly(&mut woken) } else { self.gather(&mut woken) };
             worked |= self.start_due();
             if !worked || rounds.is_multiple_of(u64::from(LOOK_ROUNDS)) {
                 for at in 0..self.waiting.len() {
@@ -464,6 +453,40 @@ impl CrewThread {
             }
             self.sleep(&mut nap, flushed == Flushed::Blocked);
             looked = 0;
+        }
+    }
+
+    /// Polls the ports, several times as long as packets come and the routers have left time for it: a
+    /// router's turn may be long, and what comes meanwhile must not be lost in the ports, where nobody sees
+    /// whose it is. Returns whether packets came.
+    fn receive_fairly(&mut self, woken: &mut Vec<u32>) -> bool {
+        let mut any = false;
+        for poll in 0..POLLS {
+            if poll > 0 && self.credit < 0 {
+                break;
+            }
+            let before = dpdk::cycles();
+            let received = self.front.receive(woken);
+            self.credit -= dpdk::cycles().wrapping_sub(before) as i64;
+            if received == 0 {
+                break;
+            }
+            any = true;
+        }
+        woken.drain(..).for_each(|router| self.wake(router));
+        any
+    }
+
+    /// Polls the ports; again, if what has come is spread over many routers. Returns whether packets came.
+    fn gather(&mut self, woken: &mut Vec<u32>) -> bool {
+        let mut sum = 0;
+        loop {
+            let received = self.front.receive(woken);
+            woken.drain(..).for_each(|router| self.wake(router));
+            sum += received;
+            if received < ABOUT_FULL || sum >= MOST_GATHERED || sum >= GATHERED * self.called {
+                return sum > 0;
+            }
         }
     }
 

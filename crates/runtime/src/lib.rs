@@ -87,7 +87,7 @@ pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;
 pub use inherited::{bequeath, inherited};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
-pub use limits::{Bounds, Budget, Held, Limits, Rate};
+pub use limits::{Bounds, Budget, Held, Limits, Over, Rate};
 pub use live::live_annotations;
 pub use options::{Options, ThreadSetup};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};

@@ -14,6 +14,7 @@ use crate::crew::{Crew, Usage};
 use crate::handler::HandlerError;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
+use crate::limits::Limits;
 use crate::options::Options;
 use crate::placement::{Lanes, PortUse};
 use crate::secrets::without_secrets;
@@ -279,6 +280,12 @@ impl Router {
                 w.busy();
             });
         }
+    }
+    /// Changes the most that the router may have, while it runs; what it has stays. The limit of buffers is
+    /// for the next program.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.hub.bounds().set(&limits);
+        self.options.limits = limits;
     }
     /// Makes [`Router::drive`] return.
     pub fn exit(&mut self) {

@@ -236,7 +236,7 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
                         if let Some(first) = setup.sources.first_mut() {
                             *first = Source::new(name, text);
                         }
-                        let changed = host.change_program(setup);
+                        let changed = host.change(setup);
                         let changed = changed.map_err(|e| Failure::from(e).text());
                         say(socket, &Answer::Program(changed));
                     }

@@ -33,6 +33,8 @@ pub(crate) fn limits(router: &VirtualRouter) -> Limits {
         buffers: of.buffers.map(|buffers| usize::try_from(buffers).unwrap_or(usize::MAX)),
         at_interfaces: 0,
         routes: of.routes,
+        neighbors: of.neighbors,
+        flows: of.flows,
         log_lines: of.log_lines,
         handler_calls: of.handler_calls,
     }

@@ -423,8 +423,9 @@ impl Serving {
     }
 
     /// Reads the host file again: routers that are new are added, those that are gone are removed, those
-    /// whose program alone has changed are hot-swapped, and those with other changes, of their scheme too,
-    /// are started anew. If anything in the file or in a program is wrong, nothing is done.
+    /// whose program has changed are hot-swapped, those with other limits get them, and those with other
+    /// changes, of their scheme too, are started anew. If anything in the file or in a program is wrong,
+    /// nothing is done.
     fn apply(&mut self, host: &mut Host, awaited: &mut BTreeSet<String>) -> Result<Value, Failure> {
         let new = good(self.file.read_again(&self.path))?;
         self.same_ports(&new)?;
@@ -441,21 +442,29 @@ impl Serving {
         }
         let mut starting = Vec::new();
         let mut changing = Vec::new();
+        let mut limited = Vec::new();
         for (router, setup) in setups {
-            let only_program = match &setup {
+            let goes_on = match &setup {
                 // Of one that was in a process of its own, there is more than a program.
                 Setup::Shared(_) if self.direct.setup(&router.name).is_some() => Some(false),
-                Setup::Shared(setup) => host.only_program_differs(setup),
+                Setup::Shared(setup) => host.can_become(setup),
                 Setup::Direct(setup) => self.direct.only_program_differs(setup),
                 Setup::Hybrid(relay, own) => {
-                    let both = host.only_program_differs(relay).zip(self.direct.only_program_differs(own));
+                    let both = host.can_become(relay).zip(self.direct.only_program_differs(own));
                     both.map(|(relay, own)| relay && own)
                 }
             };
             if !running.contains(&router.name) {
                 added.push(router.name.clone());
                 starting.push((router, setup));
-            } else if only_program == Some(true) {
+            } else if goes_on == Some(true) {
+                if let Setup::Shared(setup) = &setup
+                    && host
+                        .setup(&router.name)
+                        .is_some_and(|known| known.limits != setup.limits || known.queue != setup.queue)
+                {
+                    limited.push(router.name.clone());
+                }
                 changing.push((router, setup));
             } else {
                 ending.push(router.name.clone());
@@ -485,7 +494,7 @@ impl Serving {
         awaited.extend(swapped.iter().chain(&begun).cloned());
         self.settle(host);
         Ok(
-            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "restarted": restarted}),
+            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "limited": limited, "restarted": restarted}),
         )
     }
 
@@ -542,10 +551,10 @@ impl Serving {
         for (router, setup) in changing {
             self.provide(host, &router)?;
             let differs = match setup {
-                Setup::Shared(setup) => host.change_program(*setup)?,
+                Setup::Shared(setup) => host.change(*setup)?,
                 Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
                 Setup::Hybrid(relay, own) => {
-                    let filter = host.change_program(*relay)?;
+                    let filter = host.change(*relay)?;
                     self.direct.change_program(&self.file, *own) || filter
                 }
             };

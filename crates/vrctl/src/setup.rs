@@ -31,7 +31,9 @@ pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
         "queue" => true,
         // Of a machine, QEMU has it.
         "memory" => router.scheme != Scheme::Shared && router.program.is_some(),
-        "buffers" | "routes" | "log_lines" | "handler_calls" => router.scheme == Scheme::Shared,
+        "buffers" | "routes" | "neighbors" | "flows" | "log_lines" | "handler_calls" => {
+            router.scheme == Scheme::Shared
+        }
         _ => false,
     };
     router.limits.set().map(|(name, _)| name).filter(|name| !works(name)).collect()

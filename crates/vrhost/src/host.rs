@@ -378,32 +378,41 @@ impl Host {
         self.routers.get(name).map(|hosted| &hosted.setup)
     }
 
-    /// Whether a router that is there differs from `setup` in its program at most; `None`: it is not there.
+    /// Whether a router that is there can become `setup` while it runs: its program and its limits may
+    /// differ; `None`: it is not there.
     #[must_use]
-    pub fn only_program_differs(&self, setup: &RouterSetup) -> Option<bool> {
+    pub fn can_become(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;
         Some(
             known.share == setup.share
-                && known.queue == setup.queue
-                && known.limits == setup.limits
                 && known.load.defines == setup.load.defines
                 && known.interfaces == setup.interfaces,
         )
     }
 
-    /// Gives a router another program; elements of the same name and class keep their state. Returns whether
-    /// it differs from the one that it has.
+    /// Gives a router another program, whose elements keep their state if name and class are the same, and
+    /// other limits. Returns whether the program differs from the one that it has.
     ///
     /// # Errors
-    /// The program is wrong; the router goes on with the one that it has.
-    pub fn change_program(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
+    /// The program is wrong; the router goes on as it is.
+    pub fn change(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
         let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
+        let (threads, room) = (self.crew.threads(), self.room);
+        let limits = |setup: &RouterSetup| limits_of(setup, threads, room);
         let Some(hosted) = self.routers.get_mut(&setup.name) else {
             return Err(message(format!("there is no virtual router '{}'", setup.name)));
         };
         let differs = text(&hosted.setup) != text(&setup);
-        if let (true, Some(running), Some(program)) = (differs, &mut hosted.running, setup.sources.first()) {
-            running.router.hotswap(program.clone())?;
+        if let Some(running) = &mut hosted.running {
+            running.router.set_limits(limits(&setup));
+            if let (true, Some(program)) = (differs, setup.sources.first())
+                && let Err(e) = running.router.hotswap(program.clone())
+            {
+                running.router.set_limits(limits(&hosted.setup));
+                return Err(e);
+            }
+            let room = setup.queue.unwrap_or(room).max(1);
+            running.interfaces.iter().for_each(|(port, _)| port.set_room(room));
         }
         hosted.setup = setup;
         Ok(differs)
@@ -491,8 +500,7 @@ impl Host {
         }
         let crew = (&self.crew, number, setup.share);
         let registry = Arc::clone(&setup.registry);
-        let at_interfaces = at_interfaces(interfaces.len(), self.crew.threads(), room);
-        let limits = Limits { router: setup.name.clone(), at_interfaces, ..setup.limits.clone() };
+        let limits = limits_of(setup, self.crew.threads(), self.room);
         let options = Options { limits, ..self.options.clone() };
         let (mut router, usage) = Router::hosted(&setup.sources, load, registry, options, crew)?;
         let bell = Arc::clone(&self.bell);
@@ -803,6 +811,12 @@ pub fn default_queue(fair: bool) -> usize {
 #[must_use]
 pub fn at_interfaces(interfaces: usize, threads: usize, queue: usize) -> usize {
     queue.max(1).saturating_mul(2 * interfaces * threads)
+}
+
+/// The most that a router may have, with what waits at its interfaces.
+fn limits_of(setup: &RouterSetup, threads: usize, room: usize) -> Limits {
+    let at_interfaces = at_interfaces(setup.interfaces.len(), threads, setup.queue.unwrap_or(room));
+    Limits { router: setup.name.clone(), at_interfaces, ..setup.limits.clone() }
 }
 
 /// The lowest number that is not in use.

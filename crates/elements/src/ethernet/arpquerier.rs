@@ -149,7 +149,10 @@ impl ArpQuerier {
                 self.send(packet, address, cx);
                 ask
             }
-            Answer::Waits { ask, displaced } => {
+            Answer::Waits { ask, displaced, over } => {
+                if let Some(over) = over {
+                    cx.log(Level::WARN, &format!("{}: {}", cx.name(), super::arptable::too_many(over)));
+                }
                 for packet in displaced {
                     self.killed.add(1);
                     cx.drop(packet, TOO_MANY_WAIT);
@@ -188,7 +191,10 @@ impl Element for ArpQuerier {
     const READS: Fields = Fields::DATA.with(Fields::DST_IP);
     const DROPS: &'static [DropCase] = &[
         drops::NO_NEXT_HOP.when("the destination annotation is 0.0.0.0"),
-        TOO_MANY_WAIT.when("the packet, or one that waited for longer, had to make room for others"),
+        TOO_MANY_WAIT.when(
+            "the packet, or one that waited for longer, had to make room for others; or the address found no room \
+             in the table, because a virtual router may have no more neighbors",
+        ),
         drops::ARP_ENTRY_REMOVED.when("packets that waited for it"),
         drops::NO_ARP_REPLY.when("packets that waited for an address, and nobody answered within `TIMEOUT`"),
         NOT_AN_ARP_REPLY.when("on input 1, anything else"),
@@ -243,7 +249,8 @@ impl Element for ArpQuerier {
             }
             None => {
                 cx.holds_together(packets);
-                cx.shared(|| Neighbors::new(limits))
+                let budget = Arc::clone(&cx.hub().bounds().neighbors);
+                cx.shared(|| Neighbors::new(limits).limited(&budget))
             }
         };
         let mask = u32::from(prefix.mask);
@@ -494,5 +501,24 @@ mod tests {
         b.write("delete", "10.0.0.9");
         assert_eq!(b.drops(), [("ARP entry removed".to_owned(), 1)]);
         assert!(b.try_write("insert", "10.0.0.7").is_err());
+    }
+
+    #[test]
+    fn there_are_no_more_neighbors_than_the_router_may_have() {
+        let limits = runtime::Limits { neighbors: Some(2), ..runtime::Limits::default() };
+        let options = runtime::Options { limits, ..runtime::Options::default() };
+        let mut b = Bench::with_ports_and_options(QUERIER, 2, 1, options);
+        for host in 1..=4 {
+            assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 10 + host])).len(), 1, "a query");
+        }
+        assert_eq!(
+            (b.read("count"), b.read("length"), b.read("drops")),
+            ("2".into(), "2".into(), "2".into())
+        );
+        let error = b.try_write("insert", "10.0.0.99 2:0:0:0:0:9").unwrap_err().to_string();
+        assert!(error.contains("too many neighbors: the limit neighbors is 2"), "{error}");
+        b.write("delete", "10.0.0.14");
+        b.write("insert", "10.0.0.99 2:0:0:0:0:9");
+        assert_eq!(b.router().hub().bounds().refused(), [("neighbors", 3)]);
     }
 }

@@ -38,6 +38,7 @@
 
 use super::engine::neighbors::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbors};
 use crate::prelude::*;
+use runtime::Over;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +46,11 @@ use wire::EtherAddr;
 
 /// The `ARPTable` element.
 pub struct ArpTable(Arc<Neighbors>);
+
+/// What the owner of a router is told that may have no more neighbors.
+pub(crate) fn too_many(over: Over) -> String {
+    format!("too many neighbors: the limit neighbors is {}", over.most)
+}
 
 /// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the
 /// address.
@@ -58,7 +64,7 @@ pub(crate) fn insert(
     let mac: Option<EtherAddr> = words.next().and_then(|w| w.parse().ok());
     match (ip, mac, words.next()) {
         (Some(ip), Some(mac), None) => {
-            let (waited, lost) = table.insert(ip, mac, cx.now_ns());
+            let (waited, lost) = table.insert(ip, mac, cx.now_ns()).map_err(too_many)?;
             discard(lost, cx);
             Ok((waited, mac))
         }
@@ -122,7 +128,9 @@ impl Element for ArpTable {
         let timeout_ns =
             timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         cx.holds_together(packets);
-        Ok(Self(cx.shared(|| Neighbors::new(Limits { packets, per_entry, entries, timeout_ns }))))
+        let (limits, budget) =
+            (Limits { packets, per_entry, entries, timeout_ns }, Arc::clone(&cx.hub().bounds().neighbors));
+        Ok(Self(cx.shared(|| Neighbors::new(limits).limited(&budget))))
     }
 
     fn handlers(h: &mut Handlers<Self>) {

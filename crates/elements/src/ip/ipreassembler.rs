@@ -80,7 +80,9 @@ impl Element for IPReassembler {
         ),
         DUPLICATE_FRAGMENT.when("the same fragment has arrived before"),
         REASSEMBLY_TIMEOUT.when("the other fragments of the datagram did not come in time"),
-        REASSEMBLY_MEMORY.when("given up because fragments that wait took too much memory"),
+        REASSEMBLY_MEMORY.when(
+            "given up because fragments that wait took too much memory, or because a virtual router may have no more datagrams",
+        ),
         drops::PACKET_TOO_LONG.when("the whole is longer than 65535 bytes"),
         drops::OUT_OF_MEMORY.when("there was no buffer for the whole packet"),
         drops::NO_WHOLE_IP_HEADER,
@@ -90,7 +92,8 @@ impl Element for IPReassembler {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let high = args.k::<u32>("HIMEM")?.unwrap_or(256 * 1024) as usize;
         let mtu_anno = args.k::<lang::args::Anno<2>>("MAX_MTU_ANNO")?.map(|a| a.0.into());
-        Ok(Self { shared: cx.shared(Shared::default), high, mtu_anno })
+        let budget = Arc::clone(&cx.hub().bounds().flows);
+        Ok(Self { shared: cx.shared(|| Shared::new(&budget)), high, mtu_anno })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -129,6 +132,7 @@ impl IPReassembler {
     }
 
     fn give_up(&self, datagram: Datagram, reason: DropReason, cx: &mut Cx<'_>) {
+        self.shared.held.give(1);
         self.shared.used.fetch_sub(datagram.charged, Relaxed);
         if datagram.spoilt {
             return; // its packets have been counted
@@ -145,13 +149,30 @@ impl IPReassembler {
             return;
         }
         let low = self.high / 4 * 3;
-        while self.shared.used.load(Relaxed) > low {
+        while self.shared.used.load(Relaxed) > low && self.give_up_oldest(cx) {}
+    }
+
+    /// Removes the oldest datagram; returns whether there was one.
+    fn give_up_oldest(&self, cx: &mut Cx<'_>) -> bool {
+        loop {
             let oldest =
                 self.shared.shards.iter().filter_map(|s| Some((lock(s).since()?, s))).min_by_key(|(t, _)| *t);
-            let Some((_, shard)) = oldest else { return };
+            let Some((_, shard)) = oldest else { return false };
+            // Another worker may have been quicker.
             let Some(datagram) = lock(shard).oldest(u64::MAX) else { continue };
             self.give_up(datagram, REASSEMBLY_MEMORY, cx);
+            return true;
         }
+    }
+
+    /// Whether there may be one datagram more: if not, the oldest makes room.
+    fn one_more(&self, cx: &mut Cx<'_>) -> bool {
+        let Err(over) = self.shared.held.take() else { return true };
+        if over.tell {
+            let message = format!("{}: too many datagrams: the limit flows is {}", cx.name(), over.most);
+            cx.log(Level::WARN, &message);
+        }
+        self.give_up_oldest(cx) && self.shared.held.take().is_ok()
     }
 
     /// Stores a fragment; returns the datagram if it is complete.
@@ -175,6 +196,19 @@ impl IPReassembler {
             return None;
         }
         let now = cx.now_ns();
+        let new = !shard.waiting.contains_key(&key);
+        if new {
+            drop(shard);
+            if !self.one_more(cx) {
+                cx.drop(packet, REASSEMBLY_MEMORY);
+                return None;
+            }
+            shard = self.shared.shard(&key);
+            if shard.waiting.contains_key(&key) {
+                // Another worker has begun it meanwhile.
+                self.shared.held.give(1);
+            }
+        }
         let shard = &mut *shard;
         let datagram = match shard.waiting.entry(key) {
             Entry::Occupied(there) => there.into_mut(),
@@ -208,6 +242,7 @@ impl IPReassembler {
                     let whole = datagram.packet(self.mtu_anno);
                     self.shared.used.fetch_sub(before, Relaxed);
                     shard.waiting.remove(&key);
+                    self.shared.held.give(1);
                     shard.good += u64::from(whole.is_ok());
                     shard.tidy();
                     return whole.map_err(|reason| cx.drop(packet, reason)).ok();
@@ -481,5 +516,27 @@ mod tests {
                 assert!(port < 2 && (out.len() >= 20));
             }
         }
+    }
+
+    #[test]
+    fn no_more_datagrams_wait_than_the_router_may_have() {
+        let limits = runtime::Limits { flows: Some(2), ..runtime::Limits::default() };
+        let options = runtime::Options { limits, ..runtime::Options::default() };
+        let mut b = Bench::with_ports_and_options("IPReassembler", 1, 2, options);
+        let refused = |b: &mut Bench| b.router().hub().bounds().refused();
+        for id in 1..=2 {
+            assert!(push(&mut b, &piece(id, 0, true, &bytes(8))).is_empty());
+        }
+        assert_eq!(refused(&mut b), [("flows", 0)]);
+        // The oldest makes room.
+        let given_up = push(&mut b, &piece(3, 0, true, &bytes(8)));
+        assert_eq!((given_up.len(), given_up[0].0), (1, 1));
+        assert_eq!(push(&mut b, &piece(3, 8, false, &bytes(4))).len(), 1, "the third is whole");
+        assert_eq!(push(&mut b, &piece(2, 8, false, &bytes(4))).len(), 1, "the second too");
+        assert_eq!(refused(&mut b), [("flows", 1)]);
+        for id in 4..=5 {
+            assert!(push(&mut b, &piece(id, 0, true, &bytes(8))).is_empty());
+        }
+        assert_eq!(refused(&mut b), [("flows", 1)], "those that are whole count no more");
     }
 }

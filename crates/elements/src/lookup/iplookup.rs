@@ -223,7 +223,7 @@ fn arguments<K: TableVariant>(
     }
     let order = if K::KEEPS_PLACES { Order::FirstFree } else { Order::LastFreed };
     let mut table = Routes::new(order, outputs).map_err(|e| args.error(e.to_string()))?;
-    table.limit(cx.hub().bounds().routes.as_ref());
+    table.limit(&cx.hub().bounds().routes);
     let twice = table.configure(&routes).map_err(|e| args.error(e))?;
     if twice > 0 {
         cx.warn(format!("{twice} {} replaced by later versions", if twice > 1 { "routes" } else { "route" }));

@@ -358,16 +358,16 @@ fn keys_and_types_are_checked_at_once_with_their_places() {
     let errors = refused(text);
     for (line, what) in [
         (2, "unknown field `nam`"),
-        (3, "invalid type: string \"a\", expected i64"),
+        (3, "expected a whole number, found the string \"a\""),
         (4, "missing field `device`"),
-        (5, "invalid type: integer `7`"),
+        (5, "expected a string, found the number 7"),
         (6, "unknown field `ports`"),
         (8, "unknown field `programm`"),
         (9, "unknown field `route`"),
-        (9, "invalid type: integer `64`"),
-        (11, "invalid type: string \"10\""),
-        (12, "invalid type: integer `1`"),
-        (14, "invalid type: integer `5`"),
+        (9, "expected a string, found the number 64"),
+        (11, "expected a whole number, found the string \"10\""),
+        (12, "expected true or false, found the number 1"),
+        (14, "expected a string, found the number 5"),
         (15, "missing field `ends`"),
     ] {
         let place = format!("t.toml:{line}: {what}");

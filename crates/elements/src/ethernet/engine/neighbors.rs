@@ -7,10 +7,11 @@
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;
 use locks::IgnorePoison;
+use runtime::{Budget, Held, Over};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
 use wire::EtherAddr;
 
@@ -60,19 +61,35 @@ struct State {
     entries: ExactMap<Ipv4Addr, Entry>,
     limits: Limits,
     waiting: Waiting,
-}
-
-fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
-    match displaced {
-        Displaced::Nothing => None,
-        Displaced::Replaced(entry) | Displaced::Evicted(_, entry) => Some(entry),
-    }
+    /// What it has of the entries that all the router's tables may have.
+    held: Option<Held>,
 }
 
 impl State {
-    /// Takes out the packets of an entry that was removed because the table was full.
-    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> Vec<Packet> {
-        lost_entry(displaced).map(|e| self.waiting.take_all(e.waiting)).unwrap_or_default()
+    /// Enters an address that is not in the table. If there may be no more entries, the one that was used
+    /// longest ago makes room; if the table has none, it is not entered. Returns the packets that waited for
+    /// the entry that made room, and whether it was the limit of all tables.
+    fn enter(&mut self, ip: Ipv4Addr, entry: Entry, now_ns: u64) -> (Vec<Packet>, Option<Over>) {
+        let mut over = self.held.as_ref().and_then(|held| held.take().err());
+        let removed = match over {
+            None => None,
+            Some(_) => match self.entries.pop_oldest() {
+                Some((_, oldest)) => Some(oldest),
+                None => return (self.waiting.take_all(entry.waiting), over.take()),
+            },
+        };
+        let removed = match self.entries.insert(ip, entry, now_ns) {
+            Displaced::Nothing => removed,
+            Displaced::Replaced(lost) | Displaced::Evicted(_, lost) => {
+                self.gone(1);
+                Some(lost)
+            }
+        };
+        (removed.map(|lost| self.waiting.take_all(lost.waiting)).unwrap_or_default(), over)
+    }
+    /// So many entries are no longer in the table.
+    fn gone(&self, entries: usize) {
+        self.held.iter().for_each(|held| held.give(entries));
     }
 }
 
@@ -90,18 +107,26 @@ pub(crate) enum Answer {
     /// `ask` requires a new request meanwhile.
     Known { packet: Packet, address: EtherAddr, until_ns: u64, ask: bool },
     /// The table keeps the packet until a reply comes; `ask` requires a request. Packets that were removed
-    /// because too many wait are returned.
-    Waits { ask: bool, displaced: Vec<Packet> },
+    /// because too many wait are returned. `over`: there may be no more neighbors, and the owner is to be
+    /// told.
+    Waits { ask: bool, displaced: Vec<Packet>, over: Option<Over> },
 }
 
 impl Neighbors {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
+        let (entries, waiting) = (ExactMap::new(entries), Waiting::default());
         Self {
-            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: Waiting::default() }),
+            state: Mutex::new(State { entries, limits, waiting, held: None }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }
+    }
+
+    /// Has its entries count for a limit of all the router's tables.
+    pub(crate) fn limited(self, budget: &Arc<Budget>) -> Self {
+        self.lock().held = Some(Held::new(budget));
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -120,9 +145,8 @@ impl Neighbors {
     /// Looks up an address for a packet. `poll_ns` is the age at which a new request for an address is sent.
     pub(crate) fn find(&self, ip: Ipv4Addr, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
-        let State { entries, limits, waiting } = &mut *state;
-        let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
-        if let Some(entry) = entries.touch(&ip, now_ns)
+        let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
+        if let Some(entry) = state.entries.touch(&ip, now_ns)
             && let Some(address) = entry.address
         {
             let age = now_ns.saturating_sub(entry.confirmed_ns);
@@ -138,16 +162,16 @@ impl Neighbors {
             }
             entry.address = None;
         }
-        let mut displaced = Vec::new();
-        if entries.get(&ip).is_none() {
-            let lost = entries.insert(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
-            if let Some(entry) = lost_entry(lost) {
-                displaced = waiting.take_all(entry.waiting);
-            }
+        let (mut displaced, mut over) = (Vec::new(), None);
+        if state.entries.get(&ip).is_none() {
+            (displaced, over) = state.enter(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
+            over = over.filter(|over| over.tell);
         }
+        let State { entries, limits, waiting, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
-            return Answer::Waits { ask: false, displaced };
+            self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
+            return Answer::Waits { ask: false, displaced, over };
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
         // The newest packet is kept rather than the oldest: its sender still waits for an answer.
@@ -173,7 +197,7 @@ impl Neighbors {
             _ => displaced.push(packet),
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
-        Answer::Waits { ask, displaced }
+        Answer::Waits { ask, displaced, over }
     }
 
     /// Stores a reply; returns the packets that waited for it.
@@ -197,21 +221,39 @@ impl Neighbors {
 
     /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry
     /// that was removed because the table was full.
-    pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
+    ///
+    /// # Errors
+    /// The router may have no more neighbors.
+    pub(crate) fn insert(
+        &self,
+        ip: Ipv4Addr,
+        address: EtherAddr,
+        now_ns: u64,
+    ) -> Result<(Vec<Packet>, Vec<Packet>), Over> {
         let mut state = self.lock();
+        let mut waited = Vec::new();
+        let mut entry = state.entries.remove(&ip);
+        match entry.take() {
+            Some(old) => waited = state.waiting.take_all(old.waiting),
+            None => state.held.as_ref().map_or(Ok(()), Held::take)?,
+        }
         let entry =
             Entry { address: Some(address), confirmed_ns: now_ns, live_ns: now_ns, ..Entry::default() };
-        let displaced = state.entries.insert(ip, entry, now_ns);
-        let own = matches!(displaced, Displaced::Replaced(_));
-        let packets = state.forget(displaced);
+        let mut lost = Vec::new();
+        if let Displaced::Replaced(old) | Displaced::Evicted(_, old) = state.entries.insert(ip, entry, now_ns)
+        {
+            state.gone(1);
+            lost = state.waiting.take_all(old.waiting);
+        }
         drop(state);
         self.changed();
-        if own { (packets, Vec::new()) } else { (Vec::new(), packets) }
+        Ok((waited, lost))
     }
     /// Removes an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
         let mut state = self.lock();
         let entry = state.entries.remove(&ip);
+        state.gone(usize::from(entry.is_some()));
         let waited = entry.map(|e| state.waiting.take_all(e.waiting)).unwrap_or_default();
         drop(state);
         self.changed();
@@ -231,6 +273,7 @@ impl Neighbors {
         let mut waited = Vec::new();
         for ip in old {
             if let Some(entry) = state.entries.remove(&ip) {
+                state.gone(1);
                 waited.extend(state.waiting.take_all(entry.waiting));
             }
         }
@@ -248,6 +291,7 @@ impl Neighbors {
         let mut state = self.lock();
         let mut waited = Vec::new();
         while let Some((_, entry)) = state.entries.pop_oldest() {
+            state.gone(1);
             waited.extend(state.waiting.take_all(entry.waiting));
         }
         drop(state);
@@ -263,15 +307,15 @@ impl Neighbors {
             let packets = from.waiting.take_all(std::mem::take(&mut entry.waiting));
             moved.push((ip, entry, packets));
         }
+        from.gone(moved.len());
         drop(from);
         let mut state = self.lock();
         let mut lost = Vec::new();
         for (ip, entry, packets) in moved {
             if state.entries.get(&ip).is_none() {
-                let displaced = state.entries.insert(ip, entry, now_ns);
-                lost.extend(state.forget(displaced));
+                lost.extend(state.enter(ip, entry, now_ns).0);
             }
-            let State { entries, limits, waiting } = &mut *state;
+            let State { entries, limits, waiting, .. } = &mut *state;
             // A worker that already runs the new configuration may have learned it, or sent a request for it.
             let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
                 lost.extend(packets);
@@ -418,7 +462,7 @@ mod tests {
     #[test]
     fn answers_age_are_asked_for_again_and_expire() {
         let t = Neighbors::new(Limits::default());
-        t.insert(IP, MAC, 0);
+        t.insert(IP, MAC, 0).unwrap();
         let poll = 60 * SECOND;
         assert!(matches!(t.find(IP, packet(0), 59 * SECOND, poll), Answer::Known { ask: false, .. }));
         assert!(matches!(t.find(IP, packet(0), 61 * SECOND, poll), Answer::Known { ask: true, .. }));
@@ -430,7 +474,7 @@ mod tests {
     fn packets_that_nobody_answers_for_expire() {
         let t = Neighbors::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
         let other = Ipv4Addr::new(10, 0, 0, 2);
-        t.insert(other, MAC, SECOND);
+        t.insert(other, MAC, SECOND).unwrap();
         for n in 0..3 {
             drop(t.find(IP, packet(n), SECOND, u64::MAX));
         }
@@ -509,7 +553,7 @@ mod tests {
             match round % 5 {
                 0 => assert!(t.learn(ip, MAC, now).len() <= 2),
                 1 => assert!(t.remove(ip).len() <= 2),
-                2 => assert!(t.insert(ip, MAC, now).0.len() <= 2),
+                2 => assert!(t.insert(ip, MAC, now).unwrap().0.len() <= 2),
                 3 => drop(t.expire(now)),
                 _ => {}
             }
@@ -528,7 +572,7 @@ mod tests {
             drop(old.find(other, packet(10 + n), SECOND, u64::MAX));
         }
         let new = Neighbors::new(Limits { packets: 4, per_entry: 3, ..Limits::default() });
-        new.insert(other, MAC, SECOND);
+        new.insert(other, MAC, SECOND).unwrap();
         let lost: Vec<u8> = new.adopt(&old, SECOND).iter().map(|p| p.data()[0]).collect();
         assert_eq!(lost, [0, 10, 11, 12, 13]);
         assert_eq!((old.waiting(), new.waiting()), (0, 3));
@@ -552,8 +596,40 @@ mod tests {
         cache.check(&t);
         cache.put(IP, MAC, SECOND);
         assert_eq!((cache.get(IP, 0), cache.get(IP, SECOND)), (Some(MAC), None));
-        t.insert(IP, EtherAddr([4; 6]), 0);
+        t.insert(IP, EtherAddr([4; 6]), 0).unwrap();
         cache.check(&t);
         assert_eq!(cache.get(IP, 0), None);
+    }
+
+    /// The limit of a virtual router is for all its tables: who is over it makes room in its own.
+    #[test]
+    fn two_tables_have_no_more_entries_than_their_router_may_have() {
+        let budget = Budget::new(3);
+        let table = || Neighbors::new(Limits::default()).limited(&budget);
+        let (one, two) = (table(), table());
+        let host = |n| Ipv4Addr::new(10, 0, 0, n);
+        let over = |answer| match answer {
+            Answer::Waits { over, displaced, .. } => Some((over.map(|over| over.most), displaced.len())),
+            Answer::Known { .. } => None,
+        };
+        assert_eq!(over(one.find(host(1), packet(1), SECOND, u64::MAX)), Some((None, 0)));
+        assert_eq!(over(one.find(host(2), packet(2), 2 * SECOND, u64::MAX)), Some((None, 0)));
+        assert!(one.insert(host(3), MAC, SECOND).is_ok() && one.insert(host(3), MAC, SECOND).is_ok());
+        // One message in a second, however many there are.
+        assert_eq!(over(one.find(host(4), packet(4), 3 * SECOND, u64::MAX)), Some((Some(3), 1)));
+        assert_eq!(over(one.find(host(5), packet(5), 4 * SECOND, u64::MAX)), Some((None, 1)));
+        assert_eq!((one.len(), budget.used(), budget.refused()), (3, 3, 2));
+        // A table without entries has none that could make room: the packet comes back.
+        assert_eq!(over(two.find(host(1), packet(1), SECOND, u64::MAX)), Some((None, 1)));
+        assert_eq!(two.insert(host(1), MAC, SECOND).map(drop).unwrap_err().most, 3);
+        assert_eq!((two.len(), two.drops(), budget.refused()), (0, 1, 4));
+        drop(one.remove(host(5)));
+        assert!(two.insert(host(1), MAC, SECOND).is_ok());
+        // A hot swap counts none twice.
+        let next = table();
+        assert_eq!(next.adopt(&one, 5 * SECOND).len(), 0);
+        assert_eq!((next.len(), one.len(), budget.used()), (2, 0, 3));
+        drop((next.clear(), two.expire(1000 * SECOND)));
+        assert_eq!(budget.used(), 0);
     }
 }

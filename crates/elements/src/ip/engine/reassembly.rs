@@ -4,13 +4,14 @@ use super::header::{fill_checksum, header_mut};
 use crate::prelude::*;
 use dpdk::{Anno, DEFAULT_HEADROOM};
 use locks::IgnorePoison;
+use runtime::{Budget, Held};
 use std::collections::hash_map::{HashMap, RandomState};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::hash::BuildHasher;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use wire::Ipv4;
 
 /// The number of shards, each with a lock, so that workers seldom wait for each other.
@@ -66,15 +67,15 @@ pub(in crate::ip) struct Shared {
     pub(in crate::ip) hash: RandomState,
     /// Bytes in all shards.
     pub(in crate::ip) used: AtomicUsize,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self { shards: Default::default(), hash: RandomState::new(), used: AtomicUsize::new(0) }
-    }
+    /// Its datagrams, of the entries that all the router's tables may have.
+    pub(in crate::ip) held: Held,
 }
 
 impl Shared {
+    pub(in crate::ip) fn new(budget: &Arc<Budget>) -> Self {
+        let (hash, used) = (RandomState::new(), AtomicUsize::new(0));
+        Self { shards: Default::default(), hash, used, held: Held::new(budget) }
+    }
     pub(in crate::ip) fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
         let at = self.hash.hash_one(key) as usize % SHARDS;
         lock(self.shards.get(at).unwrap_or(&self.shards[0]))
@@ -92,10 +93,15 @@ impl Shared {
             to.bad += from.bad;
         }
         moved.sort_by_key(|(_, d)| (d.since_ns, d.serial));
+        old.held.give(moved.len());
         for (key, mut datagram) in moved {
             old.used.fetch_sub(datagram.charged, Relaxed);
-            self.used.fetch_add(datagram.charged, Relaxed);
             let mut to = self.shard(&key);
+            if self.held.take().is_err() {
+                to.failed += 1;
+                continue;
+            }
+            self.used.fetch_add(datagram.charged, Relaxed);
             to.serial += 1;
             datagram.serial = to.serial;
             to.times.push_back((datagram.since_ns, datagram.serial, key));

@@ -281,8 +281,8 @@ impl Routes {
         })
     }
     /// Has its routes count for a limit of all the router's tables.
-    pub(in crate::lookup) fn limit(&mut self, budget: Option<&Arc<Budget>>) {
-        self.held = budget.map(Held::new);
+    pub(in crate::lookup) fn limit(&mut self, budget: &Arc<Budget>) {
+        self.held = Some(Held::new(budget));
     }
     /// Counts the routes that there are now.
     fn count(&self, control: &Control) -> Result<(), String> {
