@@ -33,7 +33,8 @@ impl Checked {
         let mut programs = Vec::new();
         for (index, router) in host.iter().flat_map(|host| &host.routers).enumerate() {
             // A program that is not a file was reported with the host file.
-            let text = router.program.is_file().then(|| source(router)).transpose();
+            let program = router.program.as_deref().filter(|program| program.is_file());
+            let text = program.map(source).transpose();
             let text = text.unwrap_or_else(|message| {
                 about_file.error(router.program_span, message);
                 None
@@ -46,7 +47,8 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
-            about_file.append(check_filter(registry, router));
+            about_file
+                .append(host.as_ref().map(|host| check_filter(registry, host, router)).unwrap_or_default());
         }
         about_file.sort();
         let lacking = host.as_ref().map(lacking).unwrap_or_default();
@@ -137,7 +139,7 @@ impl Checked {
                     })
                     .collect();
                 let elements = checked.iter().flatten().next().map(|program| program.elements);
-                json!({"name": router.name, "program": shortest(&router.program),
+                json!({"name": router.name, "program": router.program.as_deref().map(shortest),
                     "scheme": router.scheme.to_string(), "share": router.share,
                     "owner": router.owner.as_ref().map(ToString::to_string),
                     "limits": router.limits.set().collect::<std::collections::BTreeMap<_, _>>(),

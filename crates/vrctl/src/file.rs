@@ -28,8 +28,6 @@ use std::path::{Path, PathBuf};
 
 /// How much of a file is looked at for its host, in bytes.
 const BEGINNING: u64 = 8192;
-/// Where the keys are described.
-const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
 
 impl HostFile {
     /// Whether its routers get their shares of the processors' time.
@@ -74,7 +72,7 @@ impl HostFile {
     }
 
     fn read_known(path: &Path, before: Option<&Self>) -> (Option<Self>, Diagnostics) {
-        let (source, dir) = match settings::load(path, HELP) {
+        let (source, dir) = match settings::load(path, raw::HELP) {
             Ok(loaded) => loaded,
             Err(diags) => return (None, diags),
         };
@@ -88,15 +86,16 @@ impl HostFile {
         };
         let mut programs: HashMap<&OsStr, Option<String>> = HashMap::new();
         for router in host.iter().flat_map(|host| &host.routers) {
-            let look = || match std::fs::metadata(&router.program) {
+            let Some(program) = &router.program else { continue };
+            let look = || match std::fs::metadata(program) {
                 Ok(found) if found.is_file() => None,
                 Ok(_) => Some("it is not a file".to_owned()),
                 Err(e) => Some(launch::reason(&e)),
             };
-            let Some(problem) = programs.entry(router.program.as_os_str()).or_insert_with(look) else {
+            let Some(problem) = programs.entry(program.as_os_str()).or_insert_with(look) else {
                 continue;
             };
-            let message = format!("the program {}: {problem}", shortest(&router.program));
+            let message = format!("the program {}: {problem}", shortest(program));
             let help = "paths start at the directory of the host file";
             diags.error_with_help(router.program_span, message, help);
         }
@@ -127,7 +126,7 @@ impl HostFile {
 
     fn read_text(source: &Source, dir: &Path) -> (Option<Self>, Diagnostics) {
         let mut reader = Reader::new(dir, stem(Path::new(&source.name)));
-        let raw = settings::read(&source.text, HELP, &mut reader.diags);
+        let raw = settings::read(&source.text, raw::HELP, &mut reader.diags);
         let host = raw.map(|raw| reader.host(raw, Vec::new()));
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);

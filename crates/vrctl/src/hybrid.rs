@@ -1,4 +1,5 @@
-//! The scheme `hybrid`: what passes a router's packets between the common process and its own, by memif.
+//! The scheme `hybrid`: what passes a router's packets between the common process and its own, by memif, or a
+//! virtual machine, by vhost-user.
 //!
 //! In the common process such a router has a program that is made here: for each interface it sends what the
 //! interface receives to the process, and what comes back to the interface. So tags, shares, queues and links
@@ -37,18 +38,29 @@ fn port_name(router: &VirtualRouter, interface: &str) -> String {
     format!("{}/{interface}.process", router.name)
 }
 
-/// The program of the common process. With a filter, IPv4 packets that it allows and ARP reach the process.
-fn relay(router: &VirtualRouter) -> Source {
+/// The device to the process, or to the virtual machine, which connects to a socket.
+fn other_side(file: &HostFile, router: &VirtualRouter, number: usize) -> String {
+    let Some(interface) = router.interfaces.get(number) else { return String::new() };
+    if router.program.is_some() {
+        return format!("virtual:{}", port_name(router, &interface.name));
+    }
+    let socket = file.vhost_socket(router, interface);
+    lang::quote(&format!("net_vhost_{}_{number},iface={},queues=1", router.name, socket.display()))
+}
+
+/// The program of the common process. With a filter, IPv4 packets that it allows and ARP reach the other
+/// side.
+fn relay(file: &HostFile, router: &VirtualRouter) -> Source {
     let mut text = String::new();
     let filter: Vec<&str> = router.filter.iter().map(|(rule, _)| rule.as_str()).collect();
-    for interface in &router.interfaces {
-        let (name, process) = (&interface.name, port_name(router, &interface.name));
+    for (number, interface) in router.interfaces.iter().enumerate() {
+        let (name, there) = (&interface.name, other_side(file, router, number));
         let _ = if filter.is_empty() {
-            writeln!(text, "FromDevice(${name}) -> ToDevice(virtual:{process});")
+            writeln!(text, "FromDevice(${name}) -> ToDevice({there});")
         } else {
             writeln!(
                 text,
-                "to_{name} :: ToDevice(virtual:{process});\n\
+                "to_{name} :: ToDevice({there});\n\
                  FromDevice(${name}) -> kind_{name} :: Classifier(12/0800, 12/0806, -);\n\
                  kind_{name}[0] -> CheckIPHeader(14, VERBOSE false) -> filter_{name} :: IPFilter({}) -> to_{name};\n\
                  kind_{name}[1] -> to_{name};\n\
@@ -56,14 +68,14 @@ fn relay(router: &VirtualRouter) -> Source {
                 filter.join(", ")
             )
         };
-        let _ = writeln!(text, "FromDevice(virtual:{process}) -> ToDevice(${name});");
+        let _ = writeln!(text, "FromDevice({there}) -> ToDevice(${name});");
     }
     Source::new("the filter", text)
 }
 
 /// Everything that is needed to run a router's part in the common process.
 pub(crate) fn relay_setup(registry: &Arc<Registry>, file: &HostFile, router: &VirtualRouter) -> RouterSetup {
-    let mut setup = router_setup(registry, file, router, relay(router));
+    let mut setup = router_setup(registry, file, router, relay(file, router));
     // Its control socket is that of its process.
     setup.sources.truncate(1);
     setup.load = LoadOptions::default();
@@ -91,7 +103,7 @@ fn stray(rule: &str) -> Option<String> {
 }
 
 /// The errors in a router's filter, at their places in the host file.
-pub(crate) fn check_filter(registry: &Arc<Registry>, router: &VirtualRouter) -> Diagnostics {
+pub(crate) fn check_filter(registry: &Arc<Registry>, file: &HostFile, router: &VirtualRouter) -> Diagnostics {
     let mut errors = Diagnostics::new();
     for (rule, span) in &router.filter {
         if rule.trim().is_empty() {
@@ -108,7 +120,7 @@ pub(crate) fn check_filter(registry: &Arc<Registry>, router: &VirtualRouter) -> 
         let one = VirtualRouter { filter: vec![(rule.clone(), *span)], ..router.clone() };
         let load = LoadOptions { defines: router.defines(), ..load_options(router) };
         let options = Options { check_only: true, ..Options::default() };
-        if let Err(wrong) = Router::new(&[relay(&one)], load, Arc::clone(registry), options) {
+        if let Err(wrong) = Router::new(&[relay(file, &one)], load, Arc::clone(registry), options) {
             let mut told: Vec<&str> = wrong.iter().map(|d| d.message.as_str()).collect();
             // Each interface has the filter.
             told.dedup();
@@ -234,7 +246,7 @@ mod tests {
 
     fn wrong(filter: &str) -> String {
         let host = file("hybrid", &format!("filter = {filter}")).unwrap();
-        let mut errors = check_filter(&Arc::new(elements::registry()), &host.routers[0]);
+        let mut errors = check_filter(&Arc::new(elements::registry()), &host, &host.routers[0]);
         errors.set_sources(host.sources.clone());
         errors.render_plain(errors.sources())
     }

@@ -6,16 +6,16 @@ use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
 use launch::shortest;
 use runtime::{Limits, Options, Registry, Router};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The text of a router's program.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn source(router: &VirtualRouter) -> Result<Source, String> {
-    let path = shortest(&router.program);
-    let bytes =
-        std::fs::read(&router.program).map_err(|e| format!("the program {path}: {}", launch::reason(&e)))?;
+pub fn source(program: &Path) -> Result<Source, String> {
+    let path = shortest(program);
+    let bytes = std::fs::read(program).map_err(|e| format!("the program {path}: {}", launch::reason(&e)))?;
     Ok(Source::from_bytes(path, &bytes))
 }
 

@@ -190,6 +190,7 @@ enum For {
 
 /// A router of any scheme, ready to be run.
 enum Setup {
+    /// All of it, or of a virtual machine what passes its packets, is in the common process.
     Shared(Box<RouterSetup>),
     Direct(Box<DirectSetup>),
     /// The part in the common process, and the process of its own.
@@ -278,22 +279,28 @@ impl Serving {
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
         runs(file, router)?;
         division::check(file, router)?;
-        let program = source(router).map_err(|e| format!("router {}: {e}", router.name))?;
+        let filter = || {
+            let mut wrong = check_filter(&self.registry, file, router);
+            wrong.set_sources(file.sources.clone());
+            if wrong.has_errors() { Err(wrong) } else { Ok(()) }
+        };
+        let relay = || Box::new(relay_setup(&self.registry, file, router));
+        let Some(program) = &router.program else {
+            filter()?;
+            return Ok(Setup::Shared(relay()));
+        };
+        let program = source(program).map_err(|e| format!("router {}: {e}", router.name))?;
         let shared = router.scheme == Scheme::Shared;
         let workers = if shared { self.workers } else { file.processors_of(router).len() };
         check_program(&self.registry, router, program.clone(), workers, file.fair())?;
-        let mut wrong = check_filter(&self.registry, router);
-        if wrong.has_errors() {
-            wrong.set_sources(file.sources.clone());
-            return Err(wrong.into());
-        }
+        filter()?;
         let own = || Box::new(DirectSetup::new(file, router, &program, self.direct.options()));
         Ok(match router.scheme {
             Scheme::Shared => {
                 Setup::Shared(Box::new(router_setup(&self.registry, file, router, program.clone())))
             }
             Scheme::Direct => Setup::Direct(own()),
-            Scheme::Hybrid => Setup::Hybrid(Box::new(relay_setup(&self.registry, file, router)), own()),
+            Scheme::Hybrid => Setup::Hybrid(relay(), own()),
         })
     }
 
@@ -320,7 +327,9 @@ impl Serving {
         match setup {
             Setup::Shared(setup) => {
                 host.add(*setup)?;
-                give_to_owner(&self.file, router);
+                if router.program.is_some() {
+                    give_to_owner(&self.file, router);
+                }
             }
             Setup::Hybrid(relay, own) => {
                 let rings = self.file.processors_of(router).len();
@@ -436,6 +445,8 @@ impl Serving {
         let mut limited = Vec::new();
         for (router, setup) in setups {
             let goes_on = match &setup {
+                // Of one that was in a process of its own, there is more than a program.
+                Setup::Shared(_) if self.direct.setup(&router.name).is_some() => Some(false),
                 Setup::Shared(setup) => host.can_become(setup),
                 Setup::Direct(setup) => self.direct.only_program_differs(setup),
                 Setup::Hybrid(relay, own) => {
@@ -509,6 +520,7 @@ impl Serving {
             let setup = match router.scheme {
                 Scheme::Shared => Setup::Shared(common()?),
                 Scheme::Direct => Setup::Direct(own()?),
+                Scheme::Hybrid if router.program.is_none() => Setup::Shared(common()?),
                 Scheme::Hybrid => Setup::Hybrid(common()?, own()?),
             };
             Some((router.clone(), setup))
@@ -549,7 +561,9 @@ impl Serving {
             if differs {
                 swapped.push(router.name.clone());
             }
-            give_to_owner(&self.file, &router);
+            if router.program.is_some() {
+                give_to_owner(&self.file, &router);
+            }
         }
         for (router, setup) in starting {
             let named = |e: Failure| Failure::from(format!("router {}: {}", router.name, e.text()));
@@ -569,11 +583,12 @@ impl Serving {
                 "running": router.running,
                 "ended": !router.running && router.failures == 0,
                 "failures": router.failures,
-                "scheme": Scheme::Shared.to_string(),
+                "scheme": known.map(|known| known.scheme.to_string()),
+                "machine": known.is_some_and(|known| known.program.is_none()),
                 "share": router.share,
                 "cycles": router.cycles,
                 "process": std::process::id(),
-                "socket": known.map(|known| self.file.socket(known)),
+                "socket": known.filter(|known| known.program.is_some()).map(|known| self.file.socket(known)),
                 "refused": router.refused.into_iter().collect::<BTreeMap<_, _>>(),
                 "stalls": router.stall.times,
                 "stalled_in": router.stall.element,

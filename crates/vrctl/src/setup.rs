@@ -29,7 +29,8 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
 pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
     let works = |name: &str| match name {
         "queue" => true,
-        "memory" => router.scheme != Scheme::Shared,
+        // Of a machine, QEMU has it.
+        "memory" => router.scheme != Scheme::Shared && router.program.is_some(),
         "buffers" | "routes" | "neighbors" | "flows" | "log_lines" | "handler_calls" => {
             router.scheme == Scheme::Shared
         }

@@ -5,7 +5,7 @@
 //! anything is wrong, all of the file is read.
 
 use super::model::{HostFile, VirtualRouter};
-use super::raw::{RawFile, RawHost};
+use super::raw::{HELP, RawFile, RawHost};
 use super::reader::Reader;
 use lang::{Diagnostics, Source, Span};
 use launch::settings;
@@ -152,7 +152,7 @@ pub(super) fn read_again(
         interface.link = None;
     }
     let mut reader = Reader::new(dir, stem);
-    let raw: RawFile = settings::read(&rest, super::HELP, &mut reader.diags)?;
+    let raw: RawFile = settings::read(&rest, HELP, &mut reader.diags)?;
     let mut host = reader.host(raw, kept);
     // What the entries that were kept depend on.
     let ports = |host: &HostFile| host.ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>();
@@ -190,7 +190,7 @@ pub(super) fn host_alone(text: &str) -> Option<RawHost> {
         return None;
     }
     let mut diags = Diagnostics::new();
-    let part: Part = settings::read(own, super::HELP, &mut diags)?;
+    let part: Part = settings::read(own, HELP, &mut diags)?;
     diags.is_empty().then_some(part.host)
 }
 

@@ -130,13 +130,19 @@ impl Reader<'_> {
                 if router.scheme != Scheme::Hybrid {
                     continue;
                 }
-                let socket = host.memif_socket(router, number);
+                let machine = router.program.is_none();
+                let (socket, kind) = if machine {
+                    (host.vhost_socket(router, interface), "vhost-user")
+                } else {
+                    (host.memif_socket(router, number), "memif")
+                };
                 if socket.as_os_str().len() > 107 {
-                    let message = "the path of the interface's memif socket is longer than 107 bytes";
+                    let message =
+                        format!("the path of the interface's {kind} socket is longer than 107 bytes");
                     let help = "choose a shorter `directory` under [host]";
                     self.diags.error_with_help(interface.span, message, help);
                 } else if socket.to_str().is_none_or(|path| path.contains([',', '=', '[', ']', '"', '\\'])) {
-                    let message = "the path of the interface's memif socket cannot be told to DPDK";
+                    let message = format!("the path of the interface's {kind} socket cannot be told to DPDK");
                     let help = "choose a `directory` under [host] without commas, brackets, quotes and '='";
                     self.diags.error_with_help(interface.span, message, help);
                 }

@@ -178,8 +178,8 @@ impl Limits {
 pub struct VirtualRouter {
     /// Its name.
     pub name: String,
-    /// Its program, an ordinary configuration.
-    pub program: PathBuf,
+    /// Its program, an ordinary configuration; none: the router is a virtual machine.
+    pub program: Option<PathBuf>,
     /// How it is isolated from the others.
     pub scheme: Scheme,
     /// Its weight when processor time is short.
@@ -421,6 +421,12 @@ impl HostFile {
     pub(crate) fn memif_socket(&self, router: &VirtualRouter, interface: usize) -> PathBuf {
         let name = router.interfaces.get(interface).map_or("", |interface| interface.name.as_str());
         self.directory.join(format!("{}.{name}.memif", router.name))
+    }
+
+    /// The socket at which a virtual machine finds an interface.
+    #[must_use]
+    pub fn vhost_socket(&self, router: &VirtualRouter, interface: &VirtualInterface) -> PathBuf {
+        self.directory.join(format!("{}.{}.vhost", router.name, interface.name))
     }
 
     /// The processors that the workers of a router in a process of its own run on.

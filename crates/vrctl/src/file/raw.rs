@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 
 /// The whole file.
+/// Where the keys are described.
+pub(super) const HELP: &str = "conf/virtual-routers.toml is an example, doc/virtual-routers.md has all keys";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFile {
@@ -38,7 +41,8 @@ pub(super) struct RawPort {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRouter {
-    pub(super) program: Spanned<String>,
+    pub(super) program: Option<Spanned<String>>,
+    pub(super) machine: Option<Spanned<bool>>,
     pub(super) scheme: Option<Spanned<String>>,
     pub(super) share: Option<Spanned<i64>>,
     pub(super) owner: Option<Spanned<String>>,

@@ -180,6 +180,46 @@ impl Reader<'_> {
         }
     }
 
+    /// The file of a router's program; none, if it is a virtual machine.
+    fn program<'r>(&mut self, name: &Spanned<String>, raw: &'r RawRouter, scheme: Scheme) -> Option<&'r str> {
+        let router = name.get_ref();
+        let machine = raw.machine.as_ref().filter(|machine| *machine.get_ref());
+        match (&raw.program, machine) {
+            (Some(program), None) => return Some(program.get_ref()),
+            (None, None) => {
+                let message = format!("the router {router} has no program");
+                let help = "add program = \"FILE.click\", or machine = true for a virtual machine";
+                self.diags.error_with_help(at(name), message, help);
+            }
+            (Some(program), Some(machine)) => {
+                let message = format!("the router {router} is a virtual machine, and has a program");
+                self.diags.push(
+                    Diagnostic::error(at(program), message)
+                        .with_note(at(machine), "it is a virtual machine")
+                        .with_help("remove one of both"),
+                );
+            }
+            (None, Some(machine)) if scheme != Scheme::Hybrid => {
+                let message = format!("a virtual machine with the scheme {scheme}");
+                self.diags.error_with_help(at(machine), message, "add scheme = \"hybrid\"");
+            }
+            (None, Some(_)) => self.only_of_programs(raw),
+        }
+        None
+    }
+
+    /// A virtual machine has none of these.
+    fn only_of_programs(&mut self, raw: &RawRouter) {
+        let control = raw.control.as_ref().map(|control| (at(control), "a control plane"));
+        let cores = raw.cores.as_ref().map(|cores| (at(cores), "cores"));
+        let owner = raw.owner.as_ref().map(|owner| (at(owner), "an owner"));
+        let variable = raw.variables.keys().next().map(|variable| (at(variable), "variables"));
+        for (place, what) in [control, cores, owner, variable].into_iter().flatten() {
+            let message = format!("{what} of a virtual machine");
+            self.diags.error_with_help(place, message, "remove it: the machine itself decides that");
+        }
+    }
+
     fn router(
         &mut self,
         host: &HostFile,
@@ -237,7 +277,7 @@ impl Reader<'_> {
         let share = raw.share.as_ref();
         let share = share.and_then(|s| self.number(s, "share", 1..=MAX_SHARE, "a share is a weight"));
         let mut router = VirtualRouter {
-            program: self.dir.join(raw.program.get_ref()),
+            program: self.program(name, raw, scheme).map(|program| self.dir.join(program)),
             scheme,
             cores,
             filter,
@@ -249,7 +289,7 @@ impl Reader<'_> {
             interfaces,
             span: at(name),
             scheme_span: raw.scheme.as_ref().map(at),
-            program_span: at(&raw.program),
+            program_span: raw.program.as_ref().map_or_else(|| at(name), at),
             owner_span: raw.owner.as_ref().map(at),
             name: name.get_ref().clone(),
             entry: None,

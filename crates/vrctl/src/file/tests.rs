@@ -109,7 +109,7 @@ fn everything_that_a_file_says_is_read() {
     let [red, blue] = &host.routers[..] else { panic!("{:?}", host.routers) };
     assert_eq!((red.name.as_str(), red.scheme, red.share), ("red", Scheme::Hybrid, 2));
     assert_eq!((blue.name.as_str(), blue.scheme, blue.share), ("blue", Scheme::Shared, 1));
-    assert_eq!(red.program, Path::new("/conf/red.click"));
+    assert_eq!(red.program.as_deref(), Some(Path::new("/conf/red.click")));
     assert_eq!(red.owner, Some(Owner::User("alice".into())));
     assert_eq!(blue.owner, Some(Owner::Group("netops".into())));
     let limits = Limits {
@@ -362,13 +362,11 @@ fn keys_and_types_are_checked_at_once_with_their_places() {
         (4, "missing field `device`"),
         (5, "expected a string, found the number 7"),
         (6, "unknown field `ports`"),
-        (7, "missing field `program`"),
         (8, "unknown field `programm`"),
         (9, "unknown field `route`"),
         (9, "expected a string, found the number 64"),
         (11, "expected a whole number, found the string \"10\""),
         (12, "expected true or false, found the number 1"),
-        (13, "missing field `program`"),
         (14, "expected a string, found the number 5"),
         (15, "missing field `ends`"),
     ] {
@@ -384,6 +382,40 @@ fn keys_and_types_are_checked_at_once_with_their_places() {
     // The same key twice.
     let errors = refused(&GOOD.replace("[router.blue]", "[router.red]"));
     assert!(errors.contains("duplicate key"), "{errors}");
+}
+
+#[test]
+fn a_virtual_machine_has_no_program() {
+    let machine = |keys: &str, scheme: &str| {
+        let text = format!(
+            "[port.p]\ndevice = \"eth0\"\n[router.lab]\nscheme = \"{scheme}\"\n{keys}\n\
+             [[router.lab.interface]]\nport = \"p\"\nvlan = 7\n[[router.lab.interface]]\nname = \"LAN\"\nport = \"p\"\n"
+        );
+        HostFile::parse("t.toml", &text, Path::new("/conf")).map_err(|d| d.render_plain(d.sources()))
+    };
+    let host = machine("machine = true\nfilter = [\"allow tcp\"]", "hybrid").unwrap();
+    let lab = &host.routers[0];
+    assert_eq!((lab.program.as_deref(), lab.filter.len(), lab.scheme), (None, 1, Scheme::Hybrid));
+    assert!(host.vhost_socket(lab, &lab.interfaces[1]).ends_with("lab.LAN.vhost"));
+    for (keys, scheme, line, what) in [
+        ("", "shared", 3, "the router lab has no program"),
+        ("machine = false", "hybrid", 3, "the router lab has no program"),
+        ("machine = true", "shared", 5, "a virtual machine with the scheme shared"),
+        (
+            "machine = true\nprogram = \"p.click\"",
+            "hybrid",
+            6,
+            "the router lab is a virtual machine, and has a program",
+        ),
+        ("machine = true\ncores = [0]", "hybrid", 6, "cores of a virtual machine"),
+        ("machine = true\nowner = \"root\"", "hybrid", 6, "an owner of a virtual machine"),
+        ("machine = true\nvariables = { A = \"1\" }", "hybrid", 6, "variables of a virtual machine"),
+        ("machine = true\n[router.lab.control]", "hybrid", 6, "a control plane of a virtual machine"),
+    ] {
+        let told = machine(keys, scheme).unwrap_err();
+        assert!(told.contains(&format!("t.toml:{line}: {what}")), "{keys}: {told}");
+        assert_eq!(told.matches("t.toml:").count() - told.matches("it is a").count(), 1, "{keys}: {told}");
+    }
 }
 
 /// One wrong thing causes one message.
