@@ -28,10 +28,9 @@
 use crate::frame::Bytes;
 use crate::{Error, NodeId, in_range};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::Bound::{Excluded, Unbounded};
-use std::str::FromStr;
+use tables::Prefix;
 
 /// The largest possible number of routes.
 pub const MAX_ROUTES: usize = 1 << 20;
@@ -55,53 +54,18 @@ const SUMS: u8 = 2;
 /// In place of a group's number: the sums are those of the groups.
 const OF_GROUPS: u8 = GROUPS as u8;
 
-/// An IPv4 prefix, without bits beyond its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    address: u32,
-    length: u8,
+/// The prefix that a text names; other bits behind it than zeros are an error.
+///
+/// # Errors
+/// The text is no prefix.
+pub fn prefix(text: &str) -> Result<Prefix, RouteError> {
+    let address = text.split('/').next().and_then(|address| address.parse().ok()).map(Ipv4Addr::to_bits);
+    let prefix = text.parse().ok().filter(|prefix: &Prefix| Some(prefix.first()) == address);
+    prefix.ok_or_else(|| RouteError::NotAPrefix(text.to_owned()))
 }
 
-impl Prefix {
-    /// The network that an address is in; none for a length beyond 32.
-    #[must_use]
-    pub fn new(address: Ipv4Addr, length: u8) -> Option<Self> {
-        let mask = match length {
-            0 => 0,
-            1..=32 => u32::MAX << (32 - length),
-            _ => return None,
-        };
-        Some(Self { address: address.to_bits() & mask, length })
-    }
-    /// Its first address.
-    #[must_use]
-    pub const fn address(self) -> Ipv4Addr {
-        Ipv4Addr::from_bits(self.address)
-    }
-    /// How many bits it fixes.
-    #[must_use]
-    pub const fn length(self) -> u8 {
-        self.length
-    }
-    fn bucket(self) -> usize {
-        (mix(u64::from(self.address) << 8 | u64::from(self.length)) >> 52) as usize
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address(), self.length)
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = RouteError;
-    fn from_str(text: &str) -> Result<Self, RouteError> {
-        let wrong = || RouteError::NotAPrefix(text.to_owned());
-        let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-        let (address, length) = (address.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
-        Self::new(address, length).filter(|p| p.address() == address).ok_or_else(wrong)
-    }
+fn bucket_of(prefix: Prefix) -> usize {
+    (mix(u64::from(prefix.first()) << 8 | u64::from(prefix.len())) >> 52) as usize
 }
 
 /// Why a route cannot be changed.
@@ -137,8 +101,8 @@ impl Entry {
     fn hash(&self, prefix: Prefix) -> u64 {
         let Some(via) = self.via else { return 0 };
         let words = [
-            u64::from(prefix.address) << 32 | u64::from(via.to_bits()),
-            u64::from(prefix.length) << 16 | u64::from(self.origin.0),
+            u64::from(prefix.first()) << 32 | u64::from(via.to_bits()),
+            u64::from(prefix.len()) << 16 | u64::from(self.origin.0),
             self.version,
         ];
         words.into_iter().fold(0, |sum, word| mix(sum ^ word))
@@ -318,13 +282,13 @@ impl Replica {
     }
 
     fn entry(&self, prefix: Prefix) -> Option<&Entry> {
-        self.buckets.get(prefix.bucket())?.entries.get(&prefix)
+        self.buckets.get(bucket_of(prefix))?.entries.get(&prefix)
     }
 
     /// Stores an entry in place of the existing one, whatever their versions; returns whether there is memory
     /// for it.
     fn put(&mut self, prefix: Prefix, new: Entry) -> bool {
-        let at = prefix.bucket();
+        let at = bucket_of(prefix);
         let Some(bucket) = self.buckets.get_mut(at) else { return false };
         let old = bucket.entries.get(&prefix).copied();
         let was = old.and_then(|e| e.via);
@@ -346,7 +310,7 @@ impl Replica {
             self.removed.insert((new.version, prefix));
             if self.removed.len() > self.capacity / 4 + 1024
                 && let Some((version, oldest)) = self.removed.pop_first()
-                && let Some(bucket) = self.buckets.get_mut(oldest.bucket())
+                && let Some(bucket) = self.buckets.get_mut(bucket_of(oldest))
             {
                 bucket.entries.remove(&oldest);
                 bucket.forgotten = bucket.forgotten.max(version);
@@ -456,7 +420,7 @@ impl Replica {
     /// remembered.
     fn was_removed(&self, from: NodeId, prefix: Prefix, entry: &Entry) -> bool {
         self.peers.get(&from).is_some_and(|peer| entry.version <= peer.agreed)
-            && self.buckets.get(prefix.bucket()).is_some_and(|bucket| {
+            && self.buckets.get(bucket_of(prefix)).is_some_and(|bucket| {
                 entry.version < bucket.forgotten && !bucket.entries.contains_key(&prefix)
             })
     }
@@ -498,7 +462,8 @@ impl Replica {
             while out.len() + ENTRY_BYTES <= room
                 && let Some(prefix) = peer.updates.pop_first()
             {
-                if let Some(entry) = self.buckets.get(prefix.bucket()).and_then(|b| b.entries.get(&prefix)) {
+                if let Some(entry) = self.buckets.get(bucket_of(prefix)).and_then(|b| b.entries.get(&prefix))
+                {
                     write(prefix, entry, out);
                 }
             }
@@ -572,18 +537,18 @@ fn queue_update(peer: &mut Peer, prefix: Prefix) {
 }
 
 fn write(prefix: Prefix, entry: &Entry, out: &mut Vec<u8>) {
-    out.extend(prefix.address.to_be_bytes());
-    out.extend([prefix.length, u8::from(entry.via.is_some())]);
+    out.extend(prefix.first().to_be_bytes());
+    out.extend([prefix.len(), u8::from(entry.via.is_some())]);
     out.extend(entry.origin.0.to_be_bytes());
     out.extend(entry.version.to_be_bytes());
     out.extend(entry.via.map_or(0, Ipv4Addr::to_bits).to_be_bytes());
 }
 
 fn read(b: &mut Bytes<'_>) -> Option<(Prefix, Entry)> {
-    let address = Ipv4Addr::from_bits(b.word()?);
+    let address = b.word()?;
     let [length, there] = b.array()?;
     let (origin, version, via) = (NodeId(b.short()?), b.long()?, Ipv4Addr::from_bits(b.word()?));
-    let prefix = Prefix::new(address, length).filter(|p| p.address() == address)?;
+    let prefix = Prefix::new(address, length).filter(|p| p.first() == address)?;
     let via = match there {
         0 if via.is_unspecified() => None,
         1 => Some(via),

@@ -4,12 +4,12 @@
 mod lab;
 
 use cluster::hello::{Reason, Settings};
-use cluster::routes::Prefix;
 use cluster::{Key, NodeId, Replica, Rng};
 use lab::{End, Lab, MS, QUARTER, key};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use tables::Prefix;
 
 #[test]
 fn a_mesh_comes_up_and_a_killed_node_leaves_all_sets_within_100_ms_and_comes_back() {
@@ -368,7 +368,7 @@ fn table(lab: &mut Lab, n: u16) -> BTreeMap<Prefix, (Ipv4Addr, NodeId, u64)> {
 }
 
 fn prefix(i: u32) -> Prefix {
-    Prefix::new(Ipv4Addr::from_bits(0x0a00_0000 + (i << 8)), 24).unwrap()
+    Prefix::new(0x0a00_0000 + (i << 8), 24).unwrap()
 }
 
 #[test]

@@ -50,7 +50,7 @@
 use super::engine::fabric::Fabric;
 use super::engine::state::{ClusterState, state_of};
 use crate::prelude::*;
-use cluster::routes::{Prefix, RouteError};
+use cluster::routes::{self, RouteError};
 use lang::args::{ElementName, IpPrefix, NameDb};
 use locks::IgnorePoison;
 use runtime::{Control, ControlTask, Hub};
@@ -59,6 +59,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use tables::Prefix;
 
 /// The number of changes that are put into the table at once.
 const MANY: usize = 1024;
@@ -98,7 +99,7 @@ fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, ConfiguredOutput> {
             _ => continue,
         };
         let prefix = IpPrefix::parse(network, names, true).ok();
-        let prefix = prefix.and_then(|p| Prefix::new(p.network(), p.prefix_len()?));
+        let prefix = prefix.and_then(|p| Prefix::new(p.network().to_bits(), p.prefix_len()?));
         let gateway = gateway
             .and_then(|g| g.parse().ok().or_else(|| names.ip(g)))
             .filter(|g: &Ipv4Addr| !g.is_unspecified());
@@ -114,7 +115,7 @@ impl Shared {
     /// The output of the network that a gateway is in.
     fn output(&self, gateway: Ipv4Addr) -> Result<u32, String> {
         let at = |length: u8| {
-            let own = self.own.get(&Prefix::new(gateway, length)?)?;
+            let own = self.own.get(&Prefix::new(gateway.to_bits(), length)?)?;
             own.gateway.is_none().then_some(own.output)
         };
         if at(32).is_some() {
@@ -127,14 +128,14 @@ impl Shared {
 
     /// Whether the table's own route for a network must not be replaced.
     fn fixed(&self, prefix: Prefix) -> bool {
-        prefix.length() >= 16 && self.own.get(&prefix).is_some_and(|own| own.gateway.is_none())
+        prefix.len() >= 16 && self.own.get(&prefix).is_some_and(|own| own.gateway.is_none())
     }
 
     /// `PREFIX GATEWAY`.
     fn entry(&self, text: &str) -> Result<(Prefix, Ipv4Addr), String> {
         let wrong = || "should be 'NETWORK/LENGTH GATEWAY'".to_owned();
         let (prefix, gateway) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
-        let prefix: Prefix = prefix.parse().map_err(|e: RouteError| e.to_string())?;
+        let prefix = routes::prefix(prefix).map_err(|e| e.to_string())?;
         let gateway: Ipv4Addr = gateway.trim().parse().map_err(|_| wrong())?;
         self.output(gateway)?;
         if self.fixed(prefix) {
@@ -329,7 +330,7 @@ impl Element for ClusterRoutes {
             d.change(|routes| routes.set(prefix, gateway))
         });
         h.shared_write::<Shared>("remove", |d, text| {
-            let prefix = text.trim().parse().map_err(|e: RouteError| e.to_string())?;
+            let prefix = routes::prefix(text.trim()).map_err(|e| e.to_string())?;
             d.change(|routes| routes.remove(prefix))
         });
         h.shared_read::<Shared>("table", |d, _| Ok(d.table()));
