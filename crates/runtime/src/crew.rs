@@ -35,8 +35,8 @@ const TURN_IN_FAIRNESS: u64 = 500_000;
 /// packets come.
 const POLLS: usize = 32;
 /// Where routers run in turn, a thread polls its ports again before they run as long as bursts are about full
-/// and each router has got fewer packets than this on average: what a router's turn costs is divided among its
-/// packets. So a router waits no longer where packets are few.
+/// and each router has got fewer packets than this on average: what a router's turn costs is divided among
+/// its packets. So a router waits no longer where packets are few.
 const GATHERED: usize = 16;
 /// The most packets of these polls: their buffers are to stay in the processor's cache.
 const MOST_GATHERED: usize = 2048;
