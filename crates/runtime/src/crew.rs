@@ -62,6 +62,10 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
+    /// The most packets that have waited for one router after a [`Front::receive`], since the last call.
+    fn longest_queue(&mut self) -> usize {
+        0
+    }
     /// Takes what has come for a router alone, in receive queues of its own; it is the router's turn. Appends
     /// the numbers of other routers that have got some packets to `woken`.
     fn fetch(&mut self, _router: u32, _woken: &mut Vec<u32>) {}
@@ -484,7 +488,12 @@ impl CrewThread {
             let received = self.front.receive(woken);
             woken.drain(..).for_each(|router| self.wake(router));
             sum += received;
-            if received < ABOUT_FULL || sum >= MOST_GATHERED || sum >= GATHERED * self.called {
+            // Of one that gets most of the packets no more may come than its queue has room for.
+            let longest = self.front.longest_queue();
+            if received < ABOUT_FULL
+                || sum >= MOST_GATHERED.min(GATHERED * self.called)
+                || longest >= GATHERED
+            {
                 return sum > 0;
             }
         }

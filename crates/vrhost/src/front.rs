@@ -27,6 +27,8 @@ pub(crate) struct SharedPorts {
     looked: u64,
     /// Whether a router that has a whole port gets the port's queues themselves.
     lends: bool,
+    /// See [`runtime::Front::longest_queue`].
+    longest: usize,
 }
 
 /// How often queues for one router each are looked at for what they have lost, in cycles: about 0.1 s.
@@ -57,18 +59,26 @@ fn has_own_queues(sides: &[Option<Side>]) -> bool {
 /// The most packets that are taken for one turn of a router from its own receive queue.
 const FETCHED: usize = 3 * BURST;
 
-/// Gives what was received to the virtual interfaces.
-fn distribute(side: &mut Side, interfaces: &[Option<Interface>], thread: usize, woken: &mut Vec<u32>) {
+/// Gives what was received to the virtual interfaces. Returns how many packets wait at the one that has most.
+fn distribute(
+    side: &mut Side,
+    interfaces: &[Option<Interface>],
+    thread: usize,
+    woken: &mut Vec<u32>,
+) -> usize {
+    let mut longest = 0;
     side.reader.split(&mut side.received, &mut side.sorted);
     for (owner, batch) in side.sorted.iter_mut() {
         // Whoever has just been removed gets nothing more.
         if let Some(Some(interface)) = interfaces.get(owner as usize) {
             interface.port.put(thread, batch);
             interface.port.lose(thread, batch);
+            longest = longest.max(interface.port.waiting(thread));
             woken.push(interface.router);
         }
     }
     side.sorted.clear();
+    longest
 }
 
 impl SharedPorts {
@@ -84,6 +94,7 @@ impl SharedPorts {
             interfaces: Vec::new(),
             of_router: Vec::new(),
             links: HashMap::new(),
+            longest: 0,
             sent: Batch::with_capacity(BURST),
         }
     }
@@ -219,9 +230,13 @@ impl runtime::Front for SharedPorts {
                 continue;
             }
             received += n;
-            distribute(side, &self.interfaces, self.thread, woken);
+            self.longest = self.longest.max(distribute(side, &self.interfaces, self.thread, woken));
         }
         received
+    }
+
+    fn longest_queue(&mut self) -> usize {
+        std::mem::take(&mut self.longest)
     }
 
     fn fetch(&mut self, router: u32, woken: &mut Vec<u32>) {

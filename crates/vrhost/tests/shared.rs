@@ -300,6 +300,28 @@ fn routers_come_and_go_while_another_forwards() {
     assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > 100_000));
 }
 
+/// Packets are gathered while they are spread over many routers; one that gets nearly all of them must lose
+/// none by that.
+#[test]
+fn a_router_that_gets_most_packets_loses_none_because_many_others_get_some() {
+    const OTHERS: u16 = 60;
+    let vlan = |i: u16| if i < OTHERS { 100 + i } else { 10 };
+    let frames: Vec<_> = (0..2048u16).map(|i| frame(vlan(i), 1, i as u8)).collect();
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
+    let program = "FromDevice($DEV0) -> Discard; Idle -> ToDevice($DEV0);";
+    for other in 0..OTHERS {
+        bench.add(&format!("r{other}"), program, &[(0, Tag::Vlan(100 + other))]).unwrap();
+    }
+    bench.add("most", program, &[(0, Tag::Vlan(10))]).unwrap();
+    let of = |host: &Host, name: &str| {
+        host.status().iter().find(|router| router.name == name).unwrap().interfaces[0].stats
+    };
+    assert!(bench.until(|host| of(host, "most").rx_packets > 300_000));
+    let (most, other) = (of(&bench.host, "most"), of(&bench.host, "r0"));
+    assert!(other.rx_packets > 50, "{other:?}");
+    assert_eq!((most.rx_missed, other.rx_missed), (0, 0), "{most:?}");
+}
+
 #[test]
 fn two_claims_of_one_tag_with_one_address_and_a_wrong_program_change_nothing() {
     let Some(mut bench) = Bench::new(&[frame(10, 1, 0)], false) else { return };
