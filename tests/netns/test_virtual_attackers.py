@@ -174,7 +174,7 @@ def a_router_that_fills_tables_by_packets_has_no_more_entries_than_its_limits(la
         check(0 < host.log().count(message) <= 20, f"{message}: {host.log().count(message)} times")
     # Other limits, while it runs.
     host.describe("filler", program, limits.format(80, 30))
-    equal(host.vr("apply"), "filler: limits changed\n", "what apply says")
+    equal(host.vr("apply"), "filler: share or limits changed\n", "what apply says")
     wait_for("more entries", lambda: entries() == (80, 30), 10)
     check(host.state("filler")["refused"]["flows"] > 100, "it was started anew")
     host.unharmed()

@@ -154,6 +154,8 @@ enum Order {
     Enter(u32, Box<Guest>),
     /// The router's worker has a message, or packets from another worker.
     Call(u32),
+    /// The router's share is another one.
+    Share(u32, u64),
     /// The worker is given back.
     Leave(u32, SyncSender<Box<Worker>>),
     Quit,
@@ -274,6 +276,11 @@ impl Crew {
         self.threads.iter().for_each(|(desk, _)| desk.wake());
     }
 
+    /// Gives a router another share of the time.
+    pub fn set_share(&self, router: u32, share: u32) {
+        self.threads.iter().for_each(|(desk, _)| desk.order(Order::Share(router, share_of(share))));
+    }
+
     /// How many threads there are: each router has so many workers.
     #[must_use]
     pub fn threads(&self) -> usize {
@@ -299,7 +306,7 @@ impl Crew {
             let guest = Guest {
                 worker,
                 usage: Arc::clone(&usage),
-                share: u64::from(share.max(1)),
+                share: share_of(share),
                 pass: 0,
                 ready: false,
                 called: false,
@@ -327,6 +334,10 @@ impl Drop for Crew {
             handle.take().into_iter().for_each(|handle| drop(handle.join()));
         }
     }
+}
+
+fn share_of(share: u32) -> u64 {
+    u64::from(share.max(1))
 }
 
 /// The routers that run next.
@@ -516,6 +527,11 @@ impl CrewThread {
                     self.wake(router);
                 }
                 Order::Call(router) => self.wake(router),
+                Order::Share(router, share) => {
+                    if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) {
+                        guest.share = share;
+                    }
+                }
                 Order::Leave(router, back) => {
                     self.forget(router);
                     if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::take) {

@@ -53,7 +53,7 @@ pub(crate) fn apply(args: &JsonFile) -> Result<ExitCode, Failure> {
         ("added", "added"),
         ("removed", "removed"),
         ("swapped", "program changed, state kept"),
-        ("limited", "limits changed"),
+        ("limited", "share or limits changed"),
         ("restarted", "started anew"),
     ] {
         for name in names(key) {

@@ -458,10 +458,8 @@ impl Serving {
                 added.push(router.name.clone());
                 starting.push((router, setup));
             } else if goes_on == Some(true) {
-                if let Setup::Shared(setup) = &setup
-                    && host
-                        .setup(&router.name)
-                        .is_some_and(|known| known.limits != setup.limits || known.queue != setup.queue)
+                if let Setup::Shared(setup) | Setup::Hybrid(setup, _) = &setup
+                    && host.setup(&router.name).is_some_and(|known| !known.has_limits_of(setup))
                 {
                     limited.push(router.name.clone());
                 }

@@ -69,6 +69,7 @@ pub(crate) fn router_setup(
             below: connection(file, id),
             mac: interface.mac,
             default: port.is_some_and(|port| port.default == Some(id)),
+            rate: interface.rate_bps.map(|bits| bits / 8),
         }
     });
     RouterSetup {

@@ -94,6 +94,7 @@ fn main() {
                     },
                     mac: [2, 0, 0, 0, 1, port as u8],
                     default: false,
+                    rate: None,
                 })
                 .collect(),
         };

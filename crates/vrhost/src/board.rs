@@ -1,5 +1,6 @@
 //! What the control thread tells a thread's front: which virtual interfaces there are.
 
+use crate::outgoing::Outlet;
 use crate::side::Side;
 use demux::Encap;
 use dpdk::VirtualPort;
@@ -13,6 +14,8 @@ pub(crate) struct Interface {
     /// The number of its router.
     pub(crate) router: u32,
     pub(crate) port: Arc<VirtualPort>,
+    /// How it sends by a physical port.
+    pub(crate) outlet: Arc<Outlet>,
     pub(crate) below: Below,
 }
 

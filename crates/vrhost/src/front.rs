@@ -1,7 +1,8 @@
 //! What receives and sends for the virtual routers of one thread.
 
 use crate::board::{Below, Board, Change, Interface};
-use crate::side::{BURST, OwnQueue, Side};
+use crate::outgoing::BURST;
+use crate::side::{OwnQueue, Side};
 use dpdk::{Batch, Packet};
 use runtime::Flushed;
 use std::collections::HashMap;
@@ -141,6 +142,12 @@ impl SharedPorts {
                         self.of_router.get_mut(router as usize).map(std::mem::take).unwrap_or_default()
                     {
                         let gone = self.interfaces[owner as usize].take();
+                        if let Some(Below::Port(at, _) | Below::Whole(at)) =
+                            gone.as_ref().map(|gone| &gone.below)
+                            && let Some(Some(side)) = self.sides.get_mut(*at)
+                        {
+                            side.forget(owner);
+                        }
                         if let Some(gone) = &gone
                             && let Below::Whole(number) = gone.below
                             && let Some(side) = self.sides.get_mut(number).and_then(Option::as_mut)
@@ -166,10 +173,28 @@ fn known(interfaces: &[Option<Interface>], owner: u32) -> Option<&Interface> {
     interfaces.get(owner as usize)?.as_ref()
 }
 
+/// Sends an interface's packets by a physical port, if that is open.
+#[inline]
+fn send(
+    sides: &mut [Option<Side>],
+    port: usize,
+    owner: u32,
+    interface: &Interface,
+    thread: usize,
+    batch: &mut Batch,
+) {
+    if let Some(Some(side)) = sides.get_mut(port) {
+        let lost = side.send(owner, &interface.outlet, batch);
+        interface.port.count_unsent(thread, lost);
+    }
+}
+
 /// Lends a port's queues to the router that has the whole port, from its next run on; takes them back if
 /// somebody else claims a part of it.
 fn lend(interfaces: &[Option<Interface>], thread: usize, number: usize, side: &mut Side) {
-    let whole = side.reader.whole();
+    // One with a rate sends by its queue.
+    let without_rate = |owner: &u32| !known(interfaces, *owner).is_some_and(|one| one.outlet.has_rate());
+    let whole = side.reader.whole().filter(without_rate);
     if side.lent == whole {
         return;
     }
@@ -274,14 +299,10 @@ impl runtime::Front for SharedPorts {
                         let given = self.sent.len();
                         encap.put_on(&mut self.sent);
                         interface.port.count_unsent(self.thread, given - self.sent.len());
-                        if let Some(Some(side)) = self.sides.get_mut(*side) {
-                            side.send(&mut self.sent);
-                        }
+                        send(&mut self.sides, *side, *owner, interface, self.thread, &mut self.sent);
                     }
                     Below::Whole(side) => {
-                        if let Some(Some(side)) = self.sides.get_mut(*side) {
-                            side.send(&mut self.sent);
-                        }
+                        send(&mut self.sides, *side, *owner, interface, self.thread, &mut self.sent);
                     }
                     Below::Link(link, end) => {
                         let peer = self.links.get(link).and_then(|ends| ends[1 - end]);

@@ -3,6 +3,7 @@
 use crate::allot::Allotment;
 use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
+use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
 use demux::{Claim, Encap, Table, Tag};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
@@ -66,6 +67,8 @@ pub struct InterfaceSetup {
     pub mac: [u8; 6],
     /// Whether frames that nobody claims are its.
     pub default: bool,
+    /// The most that it sends by its physical port, in bytes a second; none: what the port takes.
+    pub rate: Option<u64>,
 }
 
 /// Where the packets of a virtual interface come from and go to.
@@ -101,6 +104,16 @@ pub struct RouterSetup {
     pub limits: Limits,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceSetup>,
+}
+
+impl RouterSetup {
+    /// Whether both have the same share, the same limits and the same rates.
+    #[must_use]
+    pub fn has_limits_of(&self, other: &Self) -> bool {
+        let rates = |setup: &Self| setup.interfaces.iter().map(|one| one.rate).collect::<Vec<_>>();
+        (self.share, self.queue, &self.limits) == (other.share, other.queue, &other.limits)
+            && rates(self) == rates(other)
+    }
 }
 
 /// A virtual interface as it is now.
@@ -168,6 +181,14 @@ struct Rung {
 
 type Bell = (Mutex<Rung>, Condvar);
 
+/// A virtual interface of a router that runs.
+struct Attached {
+    port: Arc<VirtualPort>,
+    /// The number by which demultiplexers and fronts know it.
+    owner: u32,
+    outlet: Arc<Outlet>,
+}
+
 /// A router that runs.
 struct Running {
     router: Router,
@@ -175,7 +196,7 @@ struct Running {
     due: Option<Instant>,
     usage: Arc<Usage>,
     number: u32,
-    interfaces: Vec<(Arc<VirtualPort>, u32)>,
+    interfaces: Vec<Attached>,
     since: Instant,
 }
 
@@ -378,20 +399,20 @@ impl Host {
         self.routers.get(name).map(|hosted| &hosted.setup)
     }
 
-    /// Whether a router that is there can become `setup` while it runs: its program and its limits may
-    /// differ; `None`: it is not there.
+    /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits
+    /// and its rates may differ; `None`: it is not there.
     #[must_use]
     pub fn can_become(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;
         Some(
-            known.share == setup.share
-                && known.load.defines == setup.load.defines
-                && known.interfaces == setup.interfaces,
+            known.load.defines == setup.load.defines
+                && known.interfaces.len() == setup.interfaces.len()
+                && known.interfaces.iter().zip(&setup.interfaces).all(|(known, new)| known.can_become(new)),
         )
     }
 
     /// Gives a router another program, whose elements keep their state if name and class are the same, and
-    /// other limits. Returns whether the program differs from the one that it has.
+    /// another share, other limits and rates. Returns whether the program differs from the one that it has.
     ///
     /// # Errors
     /// The program is wrong; the router goes on as it is.
@@ -412,7 +433,13 @@ impl Host {
                 return Err(e);
             }
             let room = setup.queue.unwrap_or(room).max(1);
-            running.interfaces.iter().for_each(|(port, _)| port.set_room(room));
+            if hosted.setup.share != setup.share {
+                self.crew.set_share(running.number, setup.share);
+            }
+            for (attached, interface) in running.interfaces.iter().zip(&setup.interfaces) {
+                attached.port.set_room(room);
+                attached.outlet.set(setup.share, interface.rate);
+            }
         }
         hosted.setup = setup;
         Ok(differs)
@@ -487,7 +514,7 @@ impl Host {
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let mut load = setup.load.clone();
         let room = setup.queue.unwrap_or(self.room).max(1);
-        let mut interfaces: Vec<(Arc<VirtualPort>, u32)> = Vec::new();
+        let mut interfaces: Vec<Attached> = Vec::new();
         let mut belows = Vec::new();
         for interface in &setup.interfaces {
             let (below, mtu) = self.below(interface).map_err(|e| wrong(setup, interface, &e))?;
@@ -496,7 +523,8 @@ impl Host {
             let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), room)
                 .map_err(|e| message(e.to_string()))?;
             load.defines.push((interface.name.clone(), format!("virtual:{name}")));
-            interfaces.push((Arc::new(port), 0));
+            let outlet = Outlet::new(setup.share, interface.rate);
+            interfaces.push(Attached { port: Arc::new(port), owner: 0, outlet });
         }
         let crew = (&self.crew, number, setup.share);
         let registry = Arc::clone(&setup.registry);
@@ -505,30 +533,32 @@ impl Host {
         let (mut router, usage) = Router::hosted(&setup.sources, load, registry, options, crew)?;
         let bell = Arc::clone(&self.bell);
         router.hub().also_ring(Box::new(move || ring(&bell, Some(number))));
-        for (below, (port, owner)) in belows.into_iter().zip(&mut interfaces) {
-            *owner = free_number(&mut self.owners);
-            let known = Interface { router: number, port: Arc::clone(port), below };
+        for (below, attached) in belows.into_iter().zip(&mut interfaces) {
+            attached.owner = free_number(&mut self.owners);
+            let (port, outlet) = (Arc::clone(&attached.port), Arc::clone(&attached.outlet));
+            let known = Interface { router: number, port, outlet, below };
             for board in &self.boards {
-                board.post(Change::Add(*owner, known.clone()));
+                board.post(Change::Add(attached.owner, known.clone()));
             }
         }
         router.start();
         let now = Instant::now();
         let running = Running { router, due: Some(now), usage, number, interfaces, since: now };
         // Last of all frames come.
-        for (interface, (_, owner)) in setup.interfaces.iter().zip(&running.interfaces) {
+        for (interface, attached) in setup.interfaces.iter().zip(&running.interfaces) {
+            let owner = attached.owner;
             let claimed = match interface.below {
                 Connection::Port(port, tag) => {
                     let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
                     let claim = Claim { tag, mac: Some(interface.mac) };
-                    table.claim(claim, *owner).and_then(|()| match interface.default {
-                        true => table.set_default(Some(*owner)),
+                    table.claim(claim, owner).and_then(|()| match interface.default {
+                        true => table.set_default(Some(owner)),
                         false => Ok(()),
                     })
                 }
                 Connection::WholePort(port) => {
                     let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
-                    table.set_default(Some(*owner))
+                    table.set_default(Some(owner))
                 }
                 Connection::Link(..) | Connection::Nothing => Ok(()),
             };
@@ -543,9 +573,9 @@ impl Host {
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
         let Running { router, number, interfaces, .. } = running;
-        for (_, owner) in &interfaces {
+        for attached in &interfaces {
             for port in self.ports.iter().flatten() {
-                if let Err(e) = port.table.release_owner(*owner) {
+                if let Err(e) = port.table.release_owner(attached.owner) {
                     warn!(target: "vr", "{}: {e}", port.name);
                 }
             }
@@ -558,7 +588,7 @@ impl Host {
         if let Some(used) = self.numbers.get_mut(number as usize) {
             *used = false;
         }
-        for (port, owner) in interfaces {
+        for Attached { port, owner, .. } in interfaces {
             port.withdraw();
             if let Some(used) = self.owners.get_mut(owner as usize) {
                 *used = false;
@@ -587,10 +617,10 @@ impl Host {
                     continue;
                 }
                 let mut sum = 0;
-                for (setup, (interface, owner)) in here {
-                    let stats = interface.stats();
+                for (setup, attached) in here {
+                    let stats = attached.port.stats();
                     sum += stats.rx_packets + stats.rx_missed;
-                    owners.insert(*owner, running.number);
+                    owners.insert(attached.owner, running.number);
                     if setup.default || matches!(setup.below, Connection::WholePort(_)) {
                         rest = Some(running.number);
                     }
@@ -647,7 +677,8 @@ impl Host {
     pub fn status(&self) -> Vec<RouterStatus> {
         let of = |(name, hosted): (&String, &Hosted)| {
             let running = hosted.running.as_ref();
-            let stats = |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|(port, _)| port.stats());
+            let stats =
+                |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|attached| attached.port.stats());
             let interfaces = hosted.setup.interfaces.iter().enumerate().map(|(at, interface)| {
                 let own_queue = running.is_some_and(|running| self.has_own_queue(interface, running.number));
                 InterfaceStatus {
@@ -780,6 +811,11 @@ impl Drop for Host {
 }
 
 impl InterfaceSetup {
+    /// Whether a router's interface can become the other while the router runs.
+    fn can_become(&self, other: &Self) -> bool {
+        *self == Self { rate: self.rate, ..other.clone() }
+    }
+
     /// The number of its physical port.
     fn port(&self) -> Option<usize> {
         match self.below {
@@ -894,7 +930,7 @@ fn open_ports(
             rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
             mtu: port.mtu,
             promisc: true,
-            extra_buffers: 2 * room * threads,
+            extra_buffers: (2 * room + outgoing::ROOM) * threads,
             ..PortConfig::default()
         };
         opening.request(&port.spec, &needs);

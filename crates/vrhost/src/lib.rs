@@ -10,16 +10,18 @@
 //! From bottom to top; a module uses its own layer and those before it.
 //!
 //! 1. `allot`: which routers have a receive queue of their own.
-//! 2. `side`: one physical port on one thread, with the packets that wait to be sent.
-//! 3. `board`: what the control thread tells a thread's front.
-//! 4. `front`: what receives and sends for the routers of one thread.
-//! 5. `host`: the host with its ports and routers, as the control thread sees it.
+//! 2. `outgoing`: the queues of what routers send by a port that they share.
+//! 3. `side`: one physical port on one thread, with the packets that wait to be sent.
+//! 4. `board`: what the control thread tells a thread's front.
+//! 5. `front`: what receives and sends for the routers of one thread.
+//! 6. `host`: the host with its ports and routers, as the control thread sees it.
 #![forbid(unsafe_code)]
 
 mod allot;
 mod board;
 mod front;
 mod host;
+mod outgoing;
 mod side;
 
 pub use host::{

@@ -1,16 +1,13 @@
 //! One physical port on one thread.
 
+use crate::outgoing::{BURST, Outgoing, Outlet};
 use demux::{Reader, Sorted};
 use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualPort};
 use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The most packets of one poll.
-pub(crate) const BURST: usize = 64;
-/// How many packets wait for a port that does not take them; further ones are dropped.
-const ROOM: usize = 1024;
+use std::time::Instant;
 
 /// Packets that a port has lost on the way out, for all threads.
 #[derive(Debug, Default)]
@@ -57,8 +54,12 @@ pub(crate) struct Side {
     pub(crate) sorted: Sorted,
     /// Packets that were received, before they are sorted.
     pub(crate) received: Batch,
-    /// Packets to be sent.
+    /// Packets that are sent next.
     out: Batch,
+    /// What waits after them.
+    outgoing: Outgoing,
+    /// Where its time begins.
+    began: Instant,
     losses: Arc<Losses>,
 }
 
@@ -70,11 +71,24 @@ impl Side {
         reader: Reader,
         losses: Arc<Losses>,
     ) -> Self {
-        let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(ROOM));
+        let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(2 * BURST));
         let port = Arc::clone(rx.port());
         let descriptors = if rx.has_sockets() { rx.wake_fds() } else { None };
         let (queues, sorted): (Option<Queues>, _) = (Some((Box::new(rx), Box::new(tx))), Sorted::new());
-        Self { queues, own, lent: None, port, descriptors, reader, sorted, received, out, losses }
+        Self {
+            queues,
+            own,
+            lent: None,
+            port,
+            descriptors,
+            reader,
+            sorted,
+            received,
+            out,
+            outgoing: Outgoing::default(),
+            began: Instant::now(),
+            losses,
+        }
     }
 
     /// Receives from one of the queues for one router each; returns how many packets came.
@@ -106,31 +120,80 @@ impl Side {
         self.queues.as_mut().map_or(0, |(rx, _)| rx.rx_burst(BURST, &mut self.received))
     }
 
-    /// Appends packets to those to be sent; full bursts are sent at once.
-    pub(crate) fn send(&mut self, batch: &mut Batch) {
-        self.out.append(batch);
-        if self.out.len() >= BURST {
-            self.flush();
+    /// Sends packets of an interface, in full bursts; the rest stays for [`Side::flush`]. What the port does not
+    /// take waits in the interface's queue. Returns how many packets it had no room for.
+    #[inline]
+    pub(crate) fn send(&mut self, owner: u32, outlet: &Arc<Outlet>, batch: &mut Batch) -> usize {
+        if self.out.len() < BURST && !self.outgoing.must_wait(outlet) {
+            self.out.append(batch);
+            if self.out.len() >= BURST {
+                self.transmit();
+            }
+            return 0;
         }
+        self.send_in_turn(owner, outlet, batch)
+    }
+
+    #[cold]
+    fn send_in_turn(&mut self, owner: u32, outlet: &Arc<Outlet>, batch: &mut Batch) -> usize {
+        let lost = self.outgoing.put(owner, outlet, batch);
+        // There may be room again before the round ends.
+        if self.outgoing.waiting() >= BURST {
+            self.advance();
+        }
+        if lost > 0 {
+            self.losses.transmit_queue_full.fetch_add(lost as u64, Ordering::Relaxed);
+        }
+        lost
+    }
+
+    /// Gives the port what is next; whether it has taken some.
+    fn transmit(&mut self) -> bool {
+        let mut any = false;
+        if let Some((_, tx)) = &mut self.queues {
+            while tx.tx_burst(&mut self.out) > 0 {
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Gives the port what is next and what waits after that; whether it has taken some.
+    fn advance(&mut self) -> bool {
+        let mut any = self.transmit();
+        if self.outgoing.waiting() == 0 {
+            return any;
+        }
+        let now = self.began.elapsed().as_nanos() as u64;
+        while self.out.len() < BURST {
+            let before = self.out.len();
+            self.outgoing.take(&mut self.out, now);
+            if self.out.len() == before {
+                break;
+            }
+            any |= self.transmit();
+        }
+        any
     }
 
     /// Sends what there is. Of what the port does not take, some stays.
     pub(crate) fn flush(&mut self) -> Flushed {
-        if self.out.is_empty() {
+        if self.out.is_empty() && self.outgoing.waiting() == 0 {
             return Flushed::Nothing;
         }
-        let mut flushed = Flushed::Blocked;
-        if let Some((_, tx)) = &mut self.queues {
-            while tx.tx_burst(&mut self.out) > 0 {
-                flushed = Flushed::Some;
-            }
+        let any = self.advance();
+        if self.port.state() == PortState::Gone {
+            let lost = self.out.len() + self.outgoing.clear();
+            self.out.clear();
+            self.losses.transmit_queue_full.fetch_add(lost as u64, Ordering::Relaxed);
         }
-        let room = if self.port.state() == PortState::Gone { 0 } else { ROOM };
-        if let Some(over @ 1..) = self.out.len().checked_sub(room) {
-            self.out.truncate(room);
-            self.losses.transmit_queue_full.fetch_add(over as u64, Ordering::Relaxed);
-        }
-        if self.out.is_empty() { Flushed::Some } else { flushed }
+        let left = !self.out.is_empty() || self.outgoing.waiting() > 0;
+        if left && !any { Flushed::Blocked } else { Flushed::Some }
+    }
+
+    /// Drops what waits of an interface that goes.
+    pub(crate) fn forget(&mut self, owner: u32) {
+        self.outgoing.forget(owner);
     }
 
     /// The descriptors that are readable when packets have come, if all queues have some.

@@ -209,6 +209,7 @@ impl Bench {
             below: *below,
             mac: [2, 0, 0, 0, 1, at as u8],
             default: false,
+            rate: None,
         });
         let setup = RouterSetup {
             name: name.into(),
@@ -403,10 +404,53 @@ fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
     for (ratio, wanted) in [(cheap / dear, 1.0), (twice / dear, 2.0)] {
         assert!((ratio / wanted - 1.0f64).abs() < 0.1, "{used:?}");
     }
+    // Shares change while the routers run.
+    let mut setup = bench.host.setup("twice").unwrap().clone();
+    setup.share = 4;
+    assert_eq!(bench.host.can_become(&setup), Some(true));
+    assert!(!bench.host.change(setup).unwrap());
+    let before = cycles(&bench.host);
+    assert!(bench.until(|host| cycles(host).iter().zip(&before).all(|(now, before)| now - before > 3e8)));
+    let used: Vec<f64> = cycles(&bench.host).iter().zip(&before).map(|(now, before)| now - before).collect();
+    assert!((used[2] / used[1] / 4.0 - 1.0).abs() < 0.1, "{used:?}");
     // Nothing was lost elsewhere than before the routers' queues.
     for router in bench.host.status() {
         assert!(router.interfaces[1].stats.tx_packets > 0, "{router:?}");
     }
+}
+
+/// A router with a rate sends no more, whether it has a tag or the whole port; the rate changes while it runs.
+#[test]
+fn routers_send_at_their_rates() {
+    let frames = [frame(10, 1, 0), frame(20, 1, 1)];
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
+    for (name, vlan) in [("one", 10), ("two", 20)] {
+        bench.add(name, FORWARD, &[(0, Tag::Vlan(vlan)), (1, Tag::Vlan(vlan))]).unwrap();
+    }
+    let set = |bench: &mut Bench, name: &str, rate: u64| {
+        let mut setup = bench.host.setup(name).unwrap().clone();
+        setup.interfaces[1].rate = Some(rate);
+        assert_eq!(bench.host.can_become(&setup), Some(true));
+        assert!(!bench.host.change(setup).unwrap());
+    };
+    let sent = |host: &Host| -> [u64; 2] {
+        let at_port = |at: usize| {
+            let stats = host.status()[at].interfaces[1].stats;
+            stats.tx_packets - stats.tx_errors
+        };
+        [at_port(0), at_port(1)]
+    };
+    set(&mut bench, "one", 6_400_000);
+    set(&mut bench, "two", 19_200_000);
+    assert!(bench.until(|host| host.status().iter().all(|router| router.interfaces[1].stats.tx_errors > 0)));
+    let (began, before) = (Instant::now(), sent(&bench.host));
+    assert!(bench.until(|host| sent(host)[0] > before[0] + 100_000));
+    let (seconds, now) = (began.elapsed().as_secs_f64(), sent(&bench.host));
+    let [one, two] = [0, 1].map(|at| (now[at] - before[at]) as f64);
+    // What is lost on the way is no evidence of a rate that is too high, so that only the ratio is exact.
+    assert!((two / one / 3.0 - 1.0).abs() < 0.1, "{one} {two}");
+    // A frame has 60 bytes with its tag; what was saved up and what waits comes to it.
+    assert!(one * 60.0 < 6_400_000.0 * seconds + 65_536.0 + 60.0 * 2048.0, "{one} in {seconds} s");
 }
 
 /// How often threads of this process with such a name have gone to sleep.

@@ -247,6 +247,12 @@ impl Reader<'_> {
                 continue;
             }
             let name = host.name_of(id);
+            if interface.rate_bps.is_some() {
+                let message =
+                    format!("{name} has a rate: a router with the scheme direct sends by its ports itself");
+                let help = "use the scheme shared or hybrid, or a BandwidthShaper in the program";
+                self.diags.error_with_help(interface.span, message, help);
+            }
             // The kernel divides such a port.
             let divided = |port: &usize| host.ports[*port].sharing == Sharing::Hardware;
             if let Some(port) = interface.port.filter(|port| !divided(port)) {

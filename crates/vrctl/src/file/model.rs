@@ -244,8 +244,16 @@ impl VirtualRouter {
         let some = [scheme_span, owner_span, entry].into_iter().flatten();
         let of_control = control.iter_mut().map(|Control { namespace: _, taps: _, span }| span);
         for interface in &mut *interfaces {
-            let VirtualInterface { name: _, port: _, tag: _, mac: _, addresses: _, link: _, span } =
-                interface;
+            let VirtualInterface {
+                name: _,
+                port: _,
+                tag: _,
+                mac: _,
+                addresses: _,
+                rate_bps: _,
+                link: _,
+                span,
+            } = interface;
             *span = moved(*span);
         }
         one.chain(some).chain(of_control).for_each(|span| *span = moved(*span));
@@ -311,6 +319,8 @@ pub struct VirtualInterface {
     pub mac: [u8; 6],
     /// The addresses of its TAP, with the lengths of their networks.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// The most that it sends by its port, in bits a second; none: what the port takes.
+    pub rate_bps: Option<u64>,
     /// The index in [`HostFile::links`] of the link that it is an end of.
     pub link: Option<usize>,
     /// The place of its name, or of its whole entry.

@@ -90,6 +90,7 @@ pub(super) struct RawInterface {
     pub(super) whole: Option<Spanned<bool>>,
     pub(super) mac: Option<Spanned<String>>,
     pub(super) addresses: Option<Vec<Spanned<String>>>,
+    pub(super) rate: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

@@ -11,6 +11,7 @@ use super::reader::Reader;
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, SourceMap, Span};
 use launch::settings::{self, at, is_name};
+use measure::bps::bps;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -23,6 +24,8 @@ const MAX_CORE: i64 = 8191;
 const MAX_SHARE: i64 = 65_535;
 /// More than any limit that makes a difference.
 const MAX_LIMIT: i64 = 1_000_000_000_000;
+/// The least rate of an interface, in bits a second.
+const LEAST_RATE: u64 = 8000;
 /// The most routers with receive queues of their own on a port, and how many that are if the file does not
 /// say.
 const MAX_QUEUES: i64 = 255;
@@ -413,8 +416,25 @@ impl Reader<'_> {
             }
             found
         });
-        let addresses = self.addresses(raw);
-        VirtualInterface { name, port, tag: self.tag(raw), mac: [0; 6], addresses, link: None, span }
+        let (tag, addresses, rate_bps) = (self.tag(raw), self.addresses(raw), self.rate(raw));
+        VirtualInterface { name, port, tag, mac: [0; 6], addresses, rate_bps, link: None, span }
+    }
+
+    /// The most that an interface sends, in bits a second.
+    fn rate(&mut self, raw: &RawInterface) -> Option<u64> {
+        let text = raw.rate.as_ref()?;
+        if raw.port.is_none() {
+            let help = "set port = \"...\", or remove the rate: a virtual link has none";
+            self.diags.error_with_help(at(text), "`rate` of an interface without a port", help);
+        }
+        let rate = bps(text.get_ref()).and_then(|rate| match rate {
+            0..LEAST_RATE => Err(format!("at least {LEAST_RATE} bits a second")),
+            _ => Ok(rate),
+        });
+        rate.map_err(|e| {
+            self.diags.error_with_help(at(text), format!("'{}' is not a rate", text.get_ref()), e);
+        })
+        .ok()
     }
 
     fn tag(&mut self, raw: &RawInterface) -> Tag {

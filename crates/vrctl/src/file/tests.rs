@@ -385,6 +385,31 @@ fn keys_and_types_are_checked_at_once_with_their_places() {
 }
 
 #[test]
+fn an_interface_sends_at_a_rate() {
+    let with = |key: &str| GOOD.replacen("qinq = [100, 7]", &format!("qinq = [100, 7]\n{key}"), 1);
+    let rate = |host: &HostFile| host.routers[0].interfaces.iter().map(|i| i.rate_bps).collect::<Vec<_>>();
+    assert_eq!(rate(&good(GOOD)), [None, None, None]);
+    assert_eq!(rate(&good(&with("rate = \"2.5Gbps\""))), [None, Some(2_500_000_000), None]);
+    for (key, message) in [
+        ("rate = \"fast\"", "'fast' is not a rate"),
+        ("rate = \"100bps\"", "at least 8000 bits a second"),
+        ("rate = 100", "expected a string, found the number 100"),
+    ] {
+        let text = with(key);
+        assert!(says(&refused(&text), line_of(&text, "rate ="), message), "{}", refused(&text));
+    }
+    let text = GOOD.replacen("name = \"INSIDE\"", "name = \"INSIDE\"\nrate = \"1M\"", 1);
+    assert!(says(&refused(&text), line_of(&text, "rate ="), "`rate` of an interface without a port"));
+    let text = GOOD.replacen("whole = true", "whole = true\nrate = \"1M\"", 1);
+    let text = text.replacen("owner = \"@netops\"", "scheme = \"direct\"", 1);
+    assert!(
+        refused(&text).contains("blue.DEV1 has a rate: a router with the scheme direct"),
+        "{}",
+        refused(&text)
+    );
+}
+
+#[test]
 fn a_virtual_machine_has_no_program() {
     let machine = |keys: &str, scheme: &str| {
         let text = format!(
