@@ -4,8 +4,8 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
-//!    log, names and counters; buffer sizes; what a port is and what its users need of it.
+//! 1. `error`, `fault`, `log`, `tsc`, `prefetch`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`,
+//!    `needs`: errors, log, names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `prefault`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
 //!    environment, buffers, packets, and the threads that handle them.
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
@@ -46,6 +46,7 @@ mod packetsocket;
 mod partial;
 mod port;
 mod prefault;
+mod prefetch;
 pub mod probe;
 mod queue;
 pub mod rights;
@@ -90,6 +91,7 @@ pub use netdev::{Interface, interface, interfaces};
 pub use packet::{Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
 pub use port::Port;
+pub use prefetch::prefetch;
 pub use queue::{RxQueue, TxQueue};
 pub use spec::PortSpec;
 pub use status::{Link, PortKind, PortState, PortStats};

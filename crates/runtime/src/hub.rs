@@ -247,6 +247,10 @@ impl Hub {
             .get(worker)
             .is_some_and(|i| i.filled.load(Ordering::Relaxed) && i.filled.swap(false, Ordering::AcqRel))
     }
+    /// Asks the processor to fetch what [`Hub::filled`] looks at.
+    pub(crate) fn prefetch(&self, worker: usize) {
+        self.inboxes.get(worker).into_iter().for_each(|inbox| dpdk::prefetch(&inbox.filled, 1));
+    }
     /// Declares that there is more in a worker's inbox.
     pub(crate) fn refilled(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {

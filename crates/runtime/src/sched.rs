@@ -100,6 +100,11 @@ impl RunQueue {
     pub fn queued(&self) -> impl Iterator<Item = u32> + '_ {
         self.first.iter().chain(self.heap.iter().map(|Reverse(due)| due)).map(|(_, _, slot)| *slot)
     }
+    /// Asks the processor to fetch what [`RunQueue::next`] and [`RunQueue::schedule`] use.
+    pub(crate) fn prefetch(&self) {
+        dpdk::prefetch(self.tasks.as_slice(), 8);
+        self.heap.iter().take(1).for_each(|due| dpdk::prefetch(due, 1));
+    }
     /// How many tasks wait.
     #[must_use]
     pub fn len(&self) -> usize {

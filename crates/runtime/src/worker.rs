@@ -32,6 +32,9 @@ const GATHER: Duration = Duration::from_micros(30);
 /// How long a worker looks for the next packet after a large segment, whose sender waits for what becomes of
 /// it. To forward a segment takes as long.
 const AFTER_SEGMENT: Duration = Duration::from_micros(50);
+/// The most lines of a worker's list of elements, and elements, that are fetched before the worker's turn.
+const LINES: usize = 64;
+const ELEMENTS: usize = 16;
 /// The longest sleep of a worker without anything to poll; messages, and packets from other workers, wake it
 /// at once.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -151,6 +154,25 @@ impl Worker {
     #[must_use]
     pub fn id(&self) -> WorkerId {
         self.core.worker
+    }
+
+    /// Asks the processor to fetch what the worker's own fields lead to, which a round uses.
+    pub(crate) fn prefetch(&self) {
+        dpdk::prefetch(&*self.mailbox, 2);
+        dpdk::prefetch(self.graph.slots.as_slice(), LINES);
+        self.core.prefetch();
+    }
+
+    /// The same for what that leads to in turn.
+    pub(crate) fn prefetch_elements(&self) {
+        for slot in self.graph.slots.iter().take(ELEMENTS) {
+            dpdk::prefetch(&*slot.stats, 1);
+            dpdk::prefetch(&*slot.outputs, 1);
+            // It is borrowed while it runs only.
+            if let Ok(node) = slot.node.try_borrow() {
+                dpdk::prefetch(&**node, 4);
+            }
+        }
     }
 
     /// Runs due timers and up to a round of tasks. Returns whether there was work.

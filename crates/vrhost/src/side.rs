@@ -120,8 +120,8 @@ impl Side {
         self.queues.as_mut().map_or(0, |(rx, _)| rx.rx_burst(BURST, &mut self.received))
     }
 
-    /// Sends packets of an interface, in full bursts; the rest stays for [`Side::flush`]. What the port does not
-    /// take waits in the interface's queue. Returns how many packets it had no room for.
+    /// Sends packets of an interface, in full bursts; the rest stays for [`Side::flush`]. What the port does
+    /// not take waits in the interface's queue. Returns how many packets it had no room for.
     #[inline]
     pub(crate) fn send(&mut self, owner: u32, outlet: &Arc<Outlet>, batch: &mut Batch) -> usize {
         if self.out.len() < BURST && !self.outgoing.must_wait(outlet) {

@@ -419,7 +419,8 @@ fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
     }
 }
 
-/// A router with a rate sends no more, whether it has a tag or the whole port; the rate changes while it runs.
+/// A router with a rate sends no more, whether it has a tag or the whole port; the rate changes while it
+/// runs.
 #[test]
 fn routers_send_at_their_rates() {
     let frames = [frame(10, 1, 0), frame(20, 1, 1)];
