@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use launch::Machine;
+use launch::live::time;
 use launch::logging::LogArgs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -243,13 +244,6 @@ pub(crate) enum RouteCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    lang::args::parse::<Duration>(text)
-        .ok()
-        .filter(|t| !t.is_zero())
-        .ok_or_else(|| format!("'{text}' is not a time such as 1s or 500ms"))
 }
 
 fn network(text: &str) -> Result<String, String> {

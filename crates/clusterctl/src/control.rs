@@ -8,14 +8,13 @@ use crate::process::{
     ANSWER, FORBIDDEN, Running, beside, connect, is_silent, local, make_directory, node, runs, taken,
 };
 use crate::program::{check_node, configuration, load};
-use launch::Failure;
+use launch::{Background, Failure};
 use runtime::Registry;
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,8 +25,6 @@ const END: Duration = Duration::from_secs(8);
 /// How long a signal may take.
 const SIGNAL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
-/// How many lines of a node's log an error shows.
-const LAST_WORDS: usize = 15;
 
 /// The nodes that a command is for: those given, or all of this machine.
 fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Failure> {
@@ -49,65 +46,16 @@ fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Fail
     Ok(nodes)
 }
 
-/// A node that has been started, but does not answer on its socket yet.
-struct Starting<'a> {
-    node: &'a Node,
-    child: Child,
-}
-
 /// Starts a node: a process of its own that outlives this one.
-fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>, String> {
-    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
-    let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), launch::reason(e));
+fn spawn(file: &Path, node: &Node, args: &UpArgs) -> Result<Background, String> {
     make_directory(&node.socket).map_err(|failure| match failure {
         Failure::Text(text) => text,
         Failure::Diagnostics(_) => "its socket has no directory".to_owned(),
     })?;
-    let log = beside(node, "log");
-    let out = File::create(&log).map_err(|e| reason(&log, &e))?;
-    let err = out.try_clone().map_err(|e| reason(&log, &e))?;
-    let child = Command::new(program)
-        .args(["cluster", "run"])
-        .arg(file)
-        .args(["--node", &node.id.to_string()])
-        .args(args.machine.words())
-        .envs(launch::logging::environment())
-        .stdin(Stdio::null())
-        .stdout(out)
-        .stderr(err)
-        // Ctrl-C at the terminal must not reach it.
-        .process_group(0)
-        .spawn()
-        .map_err(|e| format!("cannot start it: {}", launch::reason(&e)))?;
-    Ok(Starting { node, child })
-}
-
-impl Starting<'_> {
-    /// Waits until the node answers on its socket.
-    fn wait(mut self, until: Instant) -> Result<(), String> {
-        loop {
-            if runs(self.node) {
-                return Ok(());
-            }
-            let ended = match self.child.try_wait() {
-                Ok(Some(status)) => format!("it exited ({status})"),
-                Ok(None) if Instant::now() < until => {
-                    std::thread::sleep(LOOK);
-                    continue;
-                }
-                Ok(None) => "it does not answer on its socket in time".to_owned(),
-                Err(e) => e.to_string(),
-            };
-            return Err(format!("{ended}\n{}", self.last_words()));
-        }
-    }
-    fn last_words(&self) -> String {
-        let log = beside(self.node, "log");
-        let text = std::fs::read_to_string(&log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        let from = lines.len().saturating_sub(LAST_WORDS);
-        format!("end of {}:\n  {}", log.display(), lines[from..].join("\n  "))
-    }
+    let (id, machine) = (node.id.to_string(), args.machine.words());
+    let mut words: Vec<&dyn AsRef<OsStr>> = vec![&"cluster", &"run", &file, &"--node", &id];
+    words.extend(machine.iter().map(|word| word as &dyn AsRef<OsStr>));
+    Background::start(&words, beside(node, "log"))
 }
 
 /// Starts nodes, all at once, except those whose devices are in use.
@@ -119,12 +67,12 @@ fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<
         if in_use.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
     };
     let begun: Vec<_> =
-        nodes.iter().map(|node| (node.id, begin(node).and_then(|()| spawn(file, node, args)))).collect();
+        nodes.iter().map(|node| (*node, begin(node).and_then(|()| spawn(file, node, args)))).collect();
     begun
         .into_iter()
-        .map(|(id, begun)| match begun.and_then(|starting| starting.wait(until)) {
-            Ok(()) => Outcome::new(id, "started"),
-            Err(problem) => Outcome::failed(id, problem),
+        .map(|(node, begun)| match begun.and_then(|starting| starting.wait(until, || runs(node))) {
+            Ok(()) => Outcome::new(node.id, "started"),
+            Err(problem) => Outcome::failed(node.id, problem),
         })
         .collect()
 }

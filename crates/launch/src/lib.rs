@@ -10,16 +10,19 @@
 //!    files in TOML, with the places of all errors
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
-//! 5. `options`: from a command's options to those of the runtime
+//! 5. `options`, `background`, `live`: from a command's options to those of the runtime; a process in the
+//!    background; output that is renewed
 //!
 //! Read `options.rs` first. This crate knows no command and no element.
 #![forbid(unsafe_code)]
 
+mod background;
 mod client;
 pub mod crash;
 mod failure;
 mod library;
 mod limit;
+pub mod live;
 pub mod logging;
 mod machine;
 mod options;
@@ -32,6 +35,7 @@ pub mod service;
 pub mod settings;
 mod signals;
 
+pub use background::Background;
 pub use client::Client;
 pub use failure::{Failure, shortest};
 pub use library::library;

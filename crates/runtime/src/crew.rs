@@ -175,6 +175,9 @@ struct Desk {
     rounds: AtomicU64,
     /// The router that runs, by its number; [`stall::NOBODY`]: none.
     runs: AtomicU32,
+    /// Cycles in which there was nothing to do, and since when that is so again; 0: there is work.
+    idle: AtomicU64,
+    idle_since: AtomicU64,
 }
 
 impl Desk {
@@ -182,6 +185,24 @@ impl Desk {
         self.orders.lock().ignore_poison().push(order);
         self.pending.store(true, Ordering::Release);
         self.wake();
+    }
+    /// Notes whether there is work from now on.
+    #[inline]
+    fn note(&self, work: bool) {
+        // One thread writes both.
+        let since = self.idle_since.load(Ordering::Relaxed);
+        if work && since > 0 {
+            let idle = self.idle.load(Ordering::Relaxed) + dpdk::cycles().saturating_sub(since);
+            self.idle_since.store(0, Ordering::Relaxed);
+            self.idle.store(idle, Ordering::Relaxed);
+        } else if !work && since == 0 {
+            self.idle_since.store(dpdk::cycles(), Ordering::Relaxed);
+        }
+    }
+    fn idle(&self) -> u64 {
+        let since = self.idle_since.load(Ordering::Relaxed);
+        let this_time = if since > 0 { dpdk::cycles().saturating_sub(since) } else { 0 };
+        self.idle.load(Ordering::Relaxed) + this_time
     }
     fn wake(&self) {
         if let Some(bell) = &self.bell {
@@ -243,6 +264,8 @@ impl Crew {
                 thread: OnceLock::new(),
                 rounds: AtomicU64::new(0),
                 runs: AtomicU32::new(stall::NOBODY),
+                idle: AtomicU64::new(0),
+                idle_since: AtomicU64::new(0),
             });
             let own = Arc::clone(&desk);
             let body = move || {
@@ -263,6 +286,12 @@ impl Crew {
     #[must_use]
     pub fn rounds(&self) -> Vec<u64> {
         self.threads.iter().map(|(desk, _)| desk.rounds.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Cycles in which there was nothing to do, on all threads.
+    #[must_use]
+    pub fn idle_cycles(&self) -> u64 {
+        self.threads.iter().map(|(desk, _)| desk.idle()).sum()
     }
 
     /// Reports routers that run for longer than `limit` at a time, and hold up the others of their thread.
@@ -460,6 +489,7 @@ impl CrewThread {
             self.turns = turns;
             let flushed = self.front.flush();
             worked |= flushed == Flushed::Some;
+            self.desk.note(worked || self.called > 0);
             if worked || self.called > 0 {
                 (idle_since, nap, looked) = (None, NAP, 0);
                 continue;

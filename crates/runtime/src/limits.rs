@@ -258,6 +258,13 @@ impl Bounds {
         budgets.into_iter().chain(rates).flatten().collect()
     }
 
+    /// What the router has of what its tables are limited in, by the names of the limits.
+    #[must_use]
+    pub fn used(&self) -> [(&'static str, u64); 3] {
+        [("routes", &self.routes), ("neighbors", &self.neighbors), ("flows", &self.flows)]
+            .map(|(name, budget)| (name, budget.used.load(Ordering::Relaxed)))
+    }
+
     /// Whether the router may log a line now. Says in the log how many it could not log before.
     pub(crate) fn may_log(&self) -> bool {
         let before = self.log_lines.take();

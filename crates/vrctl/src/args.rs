@@ -1,8 +1,10 @@
 //! The command line of `valiant vr`.
 
 use clap::{Args, Subcommand};
+use launch::live::time;
 use launch::logging::LogArgs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Examples, for the end of the help.
 pub const EXAMPLES: &str = "\
@@ -55,6 +57,22 @@ Examples:
   valiant vr run conf/virtual-routers.toml
   valiant read --socket /run/valiant/edge/blue.sock list")]
     Run(RunHost),
+    /// Start a host in the background, and wait until its routers run.
+    #[command(after_help = "\
+Errors of the file and of the programs are shown first, as by `valiant vr check`; nothing is started then. What the host logs is in DIRECTORY/host.log, and `valiant vr down` ends it.
+
+Example:
+  sudo valiant vr up conf/virtual-routers.toml && valiant vr top conf/virtual-routers.toml")]
+    Up(UpHost),
+    /// Show the routers of a running host again and again: rates, time used and due, losses, and why each does not
+    /// get more.
+    #[command(after_help = "\
+The routers that use most time come first. Ctrl-C ends it. With --json, each time is an object on a line: what `valiant vr status --json` prints.
+
+Examples:
+  valiant vr top conf/virtual-routers.toml
+  valiant vr top conf/virtual-routers.toml --count 1 --json | jq '.routers[] | {name, why}'")]
+    Top(TopArgs),
     /// Show the routers and the ports of a running host: rates, time used and due, losses, processes.
     Status(JsonFile),
     /// Have a running host read its file again, and do the difference: routers are added and removed, changed
@@ -87,6 +105,41 @@ pub(crate) struct RunHost {
     /// Further arguments for DPDK's EAL.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub(crate) eal: Option<String>,
+}
+
+impl RunHost {
+    /// The same, without the file, as arguments.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        words.extend(self.memory.map(|memory| format!("--memory={memory}")));
+        words.extend(self.eal.as_ref().map(|eal| format!("--eal={eal}")));
+        words.extend(self.no_huge.then(|| "--no-huge".to_owned()));
+        words
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct UpHost {
+    #[command(flatten)]
+    pub(crate) run: RunHost,
+    /// How long the host may take to start.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    pub(crate) patience: Duration,
+}
+
+#[derive(Args)]
+pub(crate) struct TopArgs {
+    /// The host file.
+    pub(crate) file: PathBuf,
+    /// Interval over which rates are measured.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) interval: Duration,
+    /// How often it is shown [default: until Ctrl-C].
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Print JSON, an object on each line.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

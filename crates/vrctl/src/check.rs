@@ -55,10 +55,15 @@ impl Checked {
         Self { host, about_file, lacking, programs }
     }
 
+    /// The host, if nothing is wrong with the file and the programs.
+    pub(crate) fn good(&self) -> Option<&HostFile> {
+        let failed = self.about_file.has_errors() || self.programs.iter().flatten().any(Result::is_err);
+        self.host.as_ref().filter(|_| !failed)
+    }
+
     /// Prints the result. Returns the exit status.
     pub(crate) fn show(&self, as_json: bool) -> ExitCode {
-        let failed = self.about_file.has_errors() || self.programs.iter().flatten().any(Result::is_err);
-        let whole = self.host.as_ref().filter(|_| !failed);
+        let whole = self.good();
         if as_json {
             let value = whole.map_or_else(|| self.errors(), |host| self.value(host));
             print(&format!("{value}\n"));
@@ -68,7 +73,7 @@ impl Checked {
                 print(&self.table(host));
             }
         }
-        if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if whole.is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     fn routers(

@@ -8,7 +8,7 @@ use crate::confine::filter_system_calls;
 use crate::division;
 use crate::file::HostFile;
 use crate::hybrid::{on_its_own, process_ports};
-use crate::setup::{interfaces_value, ports_value, router_setup};
+use crate::setup::{drops_value, interfaces_value, ports_value, router_setup};
 use dpdk::PortSpec;
 use dpdk::rights::{self, Capability, User};
 use lang::Source;
@@ -128,6 +128,8 @@ fn status(host: &Host, hybrid: bool) -> Value {
     json!({
         "cycles": router.map(|router| router.cycles),
         "interfaces": router.map(|router| interfaces_value(&router.interfaces)),
+        "drops": router.map(|router| drops_value(host, &router.name)),
+        "used": router.map(|router| router.used.iter().copied().collect::<BTreeMap<_, _>>()),
         "ports": if hybrid { Vec::new() } else { ports_value(host) },
     })
 }

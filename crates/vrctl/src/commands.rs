@@ -1,16 +1,24 @@
 //! Commands that ask a running host.
 
-use crate::args::{HostFileArgs, JsonFile, NamedRouter};
+use crate::args::{HostFileArgs, JsonFile, NamedRouter, TopArgs, UpHost};
+use crate::check::Checked;
 use crate::file::HostFile;
 use crate::run::{read, socket_in};
 use crate::socket::{Request, ask};
-use launch::Failure;
+use crate::view::{add_rates, table, top as table_of_most};
+use launch::live::Live;
+use launch::logging::LogArgs;
 use launch::output::print;
+use launch::progress::waiting;
+use launch::{Background, Failure};
+use runtime::Registry;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The stretch over which rates are measured.
 const STRETCH: Duration = Duration::from_millis(500);
@@ -35,6 +43,54 @@ pub(crate) fn status(args: &JsonFile) -> Result<ExitCode, Failure> {
     let mut now = asked(&args.file, &Request::Status)?;
     add_rates(&before, &mut now);
     print(&if args.json { format!("{now}\n") } else { table(&now) });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant vr top`.
+pub(crate) fn top(args: &TopArgs) -> Result<ExitCode, Failure> {
+    let mut before = asked(&args.file, &Request::Status)?;
+    let live = Live::new(args.count != Some(1), args.json);
+    let mut left = args.count;
+    loop {
+        if !live.wait(args.interval) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut now = asked(&args.file, &Request::Status)?;
+        let last = std::mem::replace(&mut before, now.clone());
+        add_rates(&last, &mut now);
+        let lines = if live.clears() { live.lines() } else { usize::MAX };
+        let more = live.show(&if args.json { now.to_string() } else { table_of_most(&now, lines) });
+        left = left.map(|left| left - 1);
+        if !more || left == Some(0) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// `valiant vr up`.
+pub(crate) fn up(registry: &Arc<Registry>, args: &UpHost, log: &LogArgs) -> Result<ExitCode, Failure> {
+    let checked = waiting(false, "checking the programs", || Checked::new(registry, &args.run.file));
+    let Some(host) = checked.good() else { return Ok(checked.show(false)) };
+    let socket = socket_in(&host.directory);
+    if ask(&socket, &Request::Status).is_ok() {
+        print(&format!("{}: already running\n", host.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let made = |e: std::io::Error| format!("{}: {}", host.directory.display(), launch::reason(&e));
+    std::fs::create_dir_all(&host.directory).map_err(made)?;
+    let log_file = host.directory.join("host.log");
+    let (words, log) = (args.run.words(), log.words());
+    let mut all: Vec<&dyn AsRef<OsStr>> = vec![&"vr"];
+    all.extend(log.iter().map(|word| word as &dyn AsRef<OsStr>));
+    all.extend([&"run" as &dyn AsRef<OsStr>, &args.run.file]);
+    all.extend(words.iter().map(|word| word as &dyn AsRef<OsStr>));
+    let started = Background::start(&all, log_file.clone())?;
+    let process = started.process();
+    let until = Instant::now() + args.patience;
+    // It answers when its routers have been started.
+    let runs = || ask(&socket, &Request::Status).is_ok();
+    waiting(false, "starting the host", || started.wait(until, runs))?;
+    print(&format!("{}: started, process {process}; its log is {}\n", host.name, log_file.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,144 +131,4 @@ pub(crate) fn change(args: &NamedRouter, request: &Request) -> Result<ExitCode, 
 pub(crate) fn down(args: &HostFileArgs) -> Result<ExitCode, Failure> {
     asked(&args.file, &Request::Down)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_default()
-}
-
-/// Adds to each router its packets a second and its part of the processors' time, by the change since
-/// `before`.
-fn add_rates(before: &Value, now: &mut Value) {
-    let seconds = number(&now["seconds"]) - number(&before["seconds"]);
-    let cycles = (number(&now["cycles"]) - number(&before["cycles"])) * number(&now["threads"]);
-    let shares: f64 =
-        now["routers"].as_array().into_iter().flatten().map(|router| number(&router["share"])).sum();
-    let sum = |router: &Value, key: &str| -> f64 {
-        router["interfaces"].as_array().into_iter().flatten().map(|interface| number(&interface[key])).sum()
-    };
-    let known = before["routers"].as_array().cloned().unwrap_or_default();
-    for router in now["routers"].as_array_mut().into_iter().flatten() {
-        let Some(old) = known.iter().find(|old| old["name"] == router["name"]) else { continue };
-        if seconds <= 0.0 || cycles <= 0.0 {
-            continue;
-        }
-        for (key, rate) in
-            [("received", "received_pps"), ("sent", "sent_pps"), ("lost_queue_full", "lost_pps")]
-        {
-            router[rate] = ((sum(router, key) - sum(old, key)).max(0.0) / seconds).round().into();
-        }
-        router["time"] = ((number(&router["cycles"]) - number(&old["cycles"])).max(0.0) / cycles).into();
-        router["time_due"] = (number(&router["share"]) / shares.max(1.0)).into();
-    }
-}
-
-/// The limits that a router has reached, and its runs that did not end in time.
-fn troubles(router: &Value) -> String {
-    let mut text = String::new();
-    for (limit, times) in router["refused"].as_object().into_iter().flatten() {
-        if let Some(times @ 1..) = times.as_u64() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "; limit {limit}: {times} refused");
-        }
-    }
-    if let Some(element) = router["stalled_in"].as_str() {
-        let ms = number(&router["longest_stall_ms"]);
-        let _ = write!(text, "; has held a worker for {ms} ms in {element}: give it scheme = \"direct\"");
-    }
-    text
-}
-
-/// The routers and the ports as a table.
-fn table(status: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        out,
-        "{:<16} {:<8} {:>5} {:>12} {:>12} {:>10} {:>7} {:>7}  state",
-        "router", "scheme", "share", "received/s", "sent/s", "lost/s", "time", "due"
-    );
-    for router in status["routers"].as_array().into_iter().flatten() {
-        let failures = number(&router["failures"]);
-        let own = router["process"].as_u64().filter(|_| router["scheme"] == "direct");
-        let process = own.map_or_else(String::new, |process| format!(" in process {process}"));
-        let times = if failures == 1.0 { "once".to_owned() } else { format!("{failures} times") };
-        let state = match (router["running"].as_bool(), failures > 0.0) {
-            _ if router["ended"] == true => "has ended".to_owned(),
-            (Some(true), false) => format!("runs{process}"),
-            (Some(true), true) => format!("runs{process}, has failed {times}"),
-            (_, false) => "starts".to_owned(),
-            _ => format!("waits after failure {failures}"),
-        };
-        let state = state + &troubles(router);
-        let _ = writeln!(
-            out,
-            "{:<16} {:<8} {:>5} {:>12} {:>12} {:>10} {:>6.1}% {:>6.1}%  {state}",
-            text(&router["name"]),
-            text(&router["scheme"]),
-            number(&router["share"]),
-            number(&router["received_pps"]),
-            number(&router["sent_pps"]),
-            number(&router["lost_pps"]),
-            number(&router["time"]) * 100.0,
-            number(&router["time_due"]) * 100.0,
-        );
-    }
-    let _ = writeln!(
-        out,
-        "\n{:<16} {:<16} {:>14} {:>14} {:>10} {:>16} {:>10}",
-        "port", "device", "received", "sent", "missed", "for nobody", "malformed"
-    );
-    for port in status["ports"].as_array().into_iter().flatten() {
-        let _ = writeln!(
-            out,
-            "{:<16} {:<16} {:>14} {:>14} {:>10} {:>16} {:>10}",
-            text(&port["name"]),
-            text(&port["device"]),
-            number(&port["received"]),
-            number(&port["sent"]),
-            number(&port["missed"]),
-            number(&port["nobody_has_the_tag"]) + number(&port["nobody_has_the_address"]),
-            number(&port["malformed"]),
-        );
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn rates_are_of_the_stretch_between_two_looks() {
-        let look = |cycles: u64, received: u64, used: u64| {
-            json!({"cycles": cycles, "seconds": cycles as f64 / 1000.0, "threads": 2, "ports": [], "routers": [
-                {"name": "a", "scheme": "shared", "share": 3, "cycles": used, "running": true, "failures": 0,
-                 "interfaces": [{"received": received, "sent": 0, "lost_queue_full": 1}]},
-                {"name": "b", "scheme": "shared", "share": 1, "cycles": 0, "running": false, "failures": 2, "interfaces": []},
-            ]})
-        };
-        let (before, mut now) = (look(1000, 50, 100), look(3000, 450, 1100));
-        add_rates(&before, &mut now);
-        let a = &now["routers"][0];
-        assert_eq!((number(&a["received_pps"]), number(&a["lost_pps"])), (200.0, 0.0));
-        assert_eq!((number(&a["time"]), number(&a["time_due"])), (0.25, 0.75));
-        let text = table(&now);
-        assert!(text.contains("25.0%") && text.contains("waits after failure 2"), "{text}");
-        let a = &mut now["routers"][0];
-        (a["stalled_in"], a["longest_stall_ms"]) = ("'f :: Fault'".into(), 1500.into());
-        a["refused"] = json!({"routes": 3, "log_lines": 0});
-        let text = table(&now);
-        assert!(
-            text.contains("runs; limit routes: 3 refused; has held a worker for 1500 ms in 'f :: Fault'"),
-            "{text}"
-        );
-        now["routers"][0]["scheme"] = "direct".into();
-        now["routers"][0]["process"] = 77.into();
-        now["routers"][1]["ended"] = true.into();
-        let text = table(&now);
-        assert!(text.contains("runs in process 77;") && text.contains("has ended\n"), "{text}");
-    }
 }

@@ -631,7 +631,7 @@ impl Direct {
             None => (self.setup.router.interfaces.iter())
                 .map(|i| {
                     json!({"name": i.name, "received": 0, "received_bytes": 0, "sent": 0, "sent_bytes": 0,
-                    "lost_queue_full": 0, "not_sent": 0})
+                    "lost_queue_full": 0, "not_sent": 0, "waiting": 0})
                 })
                 .collect(),
         };
@@ -645,10 +645,20 @@ impl Direct {
             "cycles": self.cycles + self.status["cycles"].as_u64().unwrap_or(0),
             "process": id,
             "processor_seconds": id.and_then(processor_seconds),
+            "memory_bytes": id.and_then(memory_bytes),
+            "drops": self.status["drops"],
+            "used": self.status["used"],
             "socket": file.socket(&self.setup.router),
             "interfaces": interfaces,
         })
     }
+}
+
+/// The memory that a process has in use, without hugepages.
+pub(crate) fn memory_bytes(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let kb = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?;
+    Some(kb.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// The processor time of a process.

@@ -11,7 +11,7 @@
 //!    process of a router may have and do
 //! 4. `cleaner`, `hybrid`, `child`, `direct`: processes of routers: what removes them if the host is killed,
 //!    how packets pass to them, what runs in them, how the host sees them
-//! 5. `check`, `run`, `commands`: the commands
+//! 5. `view`, `check`, `run`, `commands`: what is shown of a host; the commands
 //!
 //! Read `file/model.rs` first. This crate forwards no packets and knows no element class.
 #![forbid(unsafe_code)]
@@ -33,6 +33,7 @@ mod program;
 mod run;
 mod setup;
 mod socket;
+mod view;
 
 pub use args::{EXAMPLES, VrArgs};
 pub use file::{
@@ -63,6 +64,8 @@ pub fn vr(registry: &Arc<Registry>, vr: &VrArgs) -> ExitCode {
         VrCommand::RunRouter => ended(child::run(registry)),
         VrCommand::CleanUp => cleaner::run(),
         VrCommand::Status(args) => ended(commands::status(args)),
+        VrCommand::Up(args) => ended(commands::up(registry, args, &vr.log)),
+        VrCommand::Top(args) => ended(commands::top(args)),
         VrCommand::Apply(args) => ended(commands::apply(args)),
         VrCommand::Add(args) => ended(commands::change(args, &Request::Add(args.router.clone()))),
         VrCommand::Remove(args) => ended(commands::change(args, &Request::Remove(args.router.clone()))),

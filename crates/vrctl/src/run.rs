@@ -3,13 +3,15 @@
 use crate::args::RunHost;
 use crate::cleaner::remove_socket;
 use crate::control::Controls;
-use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs};
+use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs, memory_bytes};
 use crate::division::{self, Divisions, common_ports};
 use crate::file::{HostFile, Scheme, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
-use crate::setup::{give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs};
+use crate::setup::{
+    drops_value, give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs,
+};
 use crate::socket::{Request, Server, ask};
 use lang::Diagnostics;
 use launch::logging::LogArgs;
@@ -410,7 +412,8 @@ impl Serving {
     /// Ports and processors stay what they were at the start.
     fn same_ports(&self, new: &HostFile) -> Result<(), Failure> {
         let of = |file: &HostFile| {
-            let ports = file.ports.iter().map(|port| (port.name.clone(), port.device.clone()));
+            let ports = file.ports.iter();
+            let ports = ports.map(|port| (port.name.clone(), port.device.clone(), port.sharing, port.queues));
             (ports.collect::<Vec<_>>(), file.directory.clone())
         };
         let same_cores = self.file.cores == new.cores || self.file.processors() == new.processors();
@@ -587,6 +590,8 @@ impl Serving {
                 "cycles": router.cycles,
                 "process": std::process::id(),
                 "socket": known.filter(|known| known.program.is_some()).map(|known| self.file.socket(known)),
+                "drops": drops_value(host, &router.name),
+                "used": router.used.into_iter().collect::<BTreeMap<_, _>>(),
                 "refused": router.refused.into_iter().collect::<BTreeMap<_, _>>(),
                 "stalls": router.stall.times,
                 "stalled_in": router.stall.element,
@@ -607,7 +612,18 @@ impl Serving {
                     interface[key] = (interface[key].as_u64().unwrap_or_default() + n).into();
                 };
                 add("lost_queue_full", there.stats.rx_missed);
+                add("waiting", there.waiting as u64);
                 add("not_sent", there.stats.tx_errors);
+            }
+        }
+        for router in &mut routers {
+            let Some(known) = self.file.routers.iter().find(|known| router["name"] == known.name.as_str())
+            else {
+                continue;
+            };
+            let interfaces = router["interfaces"].as_array_mut().into_iter().flatten();
+            for (interface, known) in interfaces.zip(&known.interfaces) {
+                interface["port"] = known.port.map(|port| self.file.ports[port].name.as_str()).into();
             }
         }
         routers.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
@@ -622,6 +638,9 @@ impl Serving {
             "cycles": dpdk::cycles(),
             "seconds": host.started().elapsed().as_secs_f64(),
             "threads": host.threads(),
+            "idle_cycles": host.idle_cycles(),
+            "fair": self.file.fair(),
+            "memory_bytes": memory_bytes(std::process::id()),
             "ports": ports,
             "routers": routers,
         })

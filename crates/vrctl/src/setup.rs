@@ -140,9 +140,22 @@ pub(crate) fn interfaces_value(interfaces: &[vrhost::InterfaceStatus]) -> serde_
             "lost_queue_full": interface.stats.rx_missed,
             "not_sent": interface.stats.tx_errors,
             "own_queue": interface.own_queue,
+            "waiting": interface.waiting,
         })
     };
     interfaces.iter().map(one).collect()
+}
+
+/// How many reasons of drops are shown of a router.
+const MOST_DROPS: usize = 20;
+
+/// What it shows of a router's drops, the most first.
+pub(crate) fn drops_value(host: &vrhost::Host, router: &str) -> serde_json::Value {
+    let mut drops = host.drops(router);
+    drops.sort_by_key(|(_, _, packets)| std::cmp::Reverse(*packets));
+    drops.truncate(MOST_DROPS);
+    let one = |(element, reason, packets): &(String, &str, u64)| serde_json::json!({"element": element, "reason": reason, "packets": packets});
+    drops.iter().map(one).collect()
 }
 
 /// What it shows of the open ports.

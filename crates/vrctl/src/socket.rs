@@ -126,7 +126,7 @@ fn answer(client: UnixStream, ask: &Sender<Asked>, ring: &impl Fn()) -> io::Resu
 pub(crate) fn ask(path: &Path, request: &Request) -> Result<Value, String> {
     let no_host = |e: &io::Error| match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            format!("no host runs at {}: start it with `valiant vr run FILE`", path.display())
+            format!("no host runs at {}: start it with `valiant vr up FILE`", path.display())
         }
         _ => format!("{}: {}", path.display(), launch::reason(e)),
     };

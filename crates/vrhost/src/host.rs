@@ -125,6 +125,8 @@ pub struct InterfaceStatus {
     pub stats: PortStats,
     /// Whether its packets have receive queues of their own on their port.
     pub own_queue: bool,
+    /// Packets that wait for the router.
+    pub waiting: usize,
 }
 
 /// A virtual router as it is now.
@@ -142,6 +144,8 @@ pub struct RouterStatus {
     pub cycles: u64,
     /// How often each of its limits was reached since it started, by name.
     pub refused: Vec<(&'static str, u64)>,
+    /// What it has in its tables, by the names of the limits.
+    pub used: Vec<(&'static str, u64)>,
     /// Runs of it that did not end in time.
     pub stall: Stall,
     /// Its interfaces.
@@ -320,6 +324,12 @@ impl Host {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.crew.threads()
+    }
+
+    /// Cycles in which the threads had nothing to do.
+    #[must_use]
+    pub fn idle_cycles(&self) -> u64 {
+        self.crew.idle_cycles()
     }
 
     /// How many rounds each thread has begun; see [`Crew::rounds`].
@@ -677,14 +687,16 @@ impl Host {
     pub fn status(&self) -> Vec<RouterStatus> {
         let of = |(name, hosted): (&String, &Hosted)| {
             let running = hosted.running.as_ref();
-            let stats =
-                |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|attached| attached.port.stats());
+            let threads = self.crew.threads();
+            let port = |at: usize| running.and_then(|r| r.interfaces.get(at)).map(|attached| &attached.port);
+            let waiting = |port: &Arc<VirtualPort>| (0..threads).map(|thread| port.waiting(thread)).sum();
             let interfaces = hosted.setup.interfaces.iter().enumerate().map(|(at, interface)| {
                 let own_queue = running.is_some_and(|running| self.has_own_queue(interface, running.number));
                 InterfaceStatus {
                     name: interface.name.clone(),
-                    stats: stats(at).unwrap_or_default(),
+                    stats: port(at).map(|port| port.stats()).unwrap_or_default(),
                     own_queue,
+                    waiting: port(at).map_or(0, waiting),
                 }
             });
             RouterStatus {
@@ -694,11 +706,19 @@ impl Host {
                 share: hosted.setup.share,
                 cycles: hosted.cycles + running.map_or(0, |r| r.usage.cycles()),
                 refused: running.map(|r| r.router.hub().bounds().refused()).unwrap_or_default(),
+                used: running.map(|r| r.router.hub().bounds().used().to_vec()).unwrap_or_default(),
                 stall: running.map(|r| r.usage.stall()).unwrap_or_default(),
                 interfaces: interfaces.collect(),
             }
         };
         self.routers.iter().map(of).collect()
+    }
+
+    /// What a router's elements have dropped since it started: element, reason, packets.
+    #[must_use]
+    pub fn drops(&self, name: &str) -> Vec<(String, &'static str, u64)> {
+        let running = self.routers.get(name).and_then(|hosted| hosted.running.as_ref());
+        running.map(|running| running.router.drops()).unwrap_or_default()
     }
 
     /// Runs until `interrupted`: control sockets and scripts of all routers; those that have failed start

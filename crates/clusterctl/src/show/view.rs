@@ -5,14 +5,11 @@ use crate::args::ShowArgs;
 use crate::etcd::{self, Member};
 use crate::file::{Cluster, Node};
 use crate::outcome::heard;
-use launch::{Failure, StopSignals, output};
+use launch::Failure;
+use launch::live::Live;
 use serde_json::Value;
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-/// How often signals are checked during a wait.
-const LOOK: Duration = Duration::from_millis(20);
 /// Two answers of a node, or the reason why it does not answer.
 pub(super) type Answer = Result<(Snapshot, Snapshot), String>;
 
@@ -24,19 +21,6 @@ pub(super) struct View<'a> {
     pub(super) nodes: Vec<(&'a Node, Answer)>,
 }
 
-/// Waits; returns false if a signal came.
-fn wait(time: Duration, stop: &StopSignals) -> bool {
-    let until = Instant::now() + time;
-    while !stop.wanted() {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return true;
-        }
-        std::thread::sleep(left.min(LOOK));
-    }
-    false
-}
-
 /// Asks twice and shows the difference, once or until a signal comes.
 pub(super) fn observe(
     args: &ShowArgs,
@@ -45,11 +29,10 @@ pub(super) fn observe(
     as_json: fn(&View<'_>) -> Value,
 ) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.file)?;
-    let stop = StopSignals::watch();
+    let live = Live::new(args.watch, args.json);
     let mut before = ask_all(&cluster);
-    let clears = args.watch && !args.json && std::io::stdout().is_terminal();
     loop {
-        if !wait(args.interval, &stop) {
+        if !live.wait(args.interval) {
             return Ok(ExitCode::SUCCESS);
         }
         let now = ask_all(&cluster);
@@ -64,14 +47,7 @@ pub(super) fn observe(
             nodes: nodes.collect(),
         };
         let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
-        if args.json {
-            output::print(&format!("{}\n", as_json(&view)));
-        } else {
-            // Home, and clear what is below.
-            output::print(if clears { "\x1b[H\x1b[2J" } else { "" });
-            output::print(&format!("{}{}", text(&view), if args.watch && !clears { "\n" } else { "" }));
-        }
-        if !args.watch || !output::is_open() {
+        if !live.show(&if args.json { as_json(&view).to_string() } else { text(&view) }) {
             return Ok(heard(all));
         }
     }

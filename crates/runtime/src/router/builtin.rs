@@ -91,6 +91,29 @@ fn ports(router: &Router, id: ElementId) -> String {
     text
 }
 
+impl Router {
+    /// The packets that elements have dropped: element, reason, how many.
+    #[must_use]
+    pub fn drops(&self) -> Vec<(String, &'static str, u64)> {
+        let mut all: Vec<(String, &'static str, u64)> = Vec::new();
+        for e in self.elements() {
+            all.extend(e.totals().drops.into_iter().map(|(reason, n)| (e.name.clone(), reason, n)));
+        }
+        for (element, reason, n) in self.hub().removed() {
+            match all.iter_mut().find(|one| one.0 == element && one.1 == reason) {
+                // There is an element with this name again.
+                Some(one) => one.2 += n,
+                None => all.push((element, reason, n)),
+            }
+        }
+        let strays = self.hub().strays();
+        if strays > 0 {
+            all.push(("-".to_owned(), "element removed while packets were on the way", strays));
+        }
+        all
+    }
+}
+
 /// Reads a global handler.
 pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result<String, HandlerError> {
     Ok(match name {
@@ -111,27 +134,10 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             lines.sort();
             lines.concat()
         }
-        "drops" => {
-            let mut lines: Vec<(String, &str, u64)> = Vec::new();
-            for e in router.elements() {
-                lines.extend(e.totals().drops.into_iter().map(|(reason, n)| (e.name.clone(), reason, n)));
-            }
-            for (element, reason, n) in router.hub().removed() {
-                match lines.iter_mut().find(|l| l.0 == element && l.1 == reason) {
-                    // There is an element with this name again.
-                    Some(line) => line.2 += n,
-                    None => lines.push((element, reason, n)),
-                }
-            }
-            let text = lines.into_iter().fold(String::new(), |mut text, (element, reason, n)| {
-                let _ = writeln!(text, "{n}\t{element}\t{reason}");
-                text
-            });
-            match router.hub().strays() {
-                0 => text,
-                n => text + &format!("{n}\t-\telement removed while packets were on the way\n"),
-            }
-        }
+        "drops" => router.drops().into_iter().fold(String::new(), |mut text, (element, reason, n)| {
+            let _ = writeln!(text, "{n}\t{element}\t{reason}");
+            text
+        }),
         "cycles" => table(router),
         "stats.json" => json(router),
         "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
