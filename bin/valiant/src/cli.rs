@@ -100,6 +100,14 @@ pub(crate) enum Command {
     Drops(SocketArgs),
     /// Show packets and cycles per element of a running router.
     Stats(SocketArgs),
+    /// Read and write the handlers of a running router line by line, with history and completion.
+    #[command(after_help = "\
+Lines come from the terminal, or from standard input if that is none: then the exit status is 1 if one of them failed. `help` lists what they can say.
+
+Examples:
+  valiant console --socket /run/valiant/edge/blue.sock
+  echo 'c.count' | valiant console --socket 7777")]
+    Console(SocketArgs),
     /// Report what this machine offers to Valiant, and how to get what is missing.
     Doctor(JsonArgs),
     /// List the ports that a configuration can use.

@@ -96,6 +96,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Write(args) => remote::write(&args),
         Command::Drops(args) => remote::drops(&args),
         Command::Stats(args) => remote::stats(&args),
+        Command::Console(args) => remote::console(&args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
         Command::Chart => chart::draw(),

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use launch::Client;
+use launch::console::drops_table;
 use launch::logging::error;
 use launch::output::print;
 use std::io::{self, Read};
@@ -64,22 +65,20 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
             print(&format!("{text}{newline}"));
             ExitCode::SUCCESS
         }
-        Err(e) => {
-            error(&format!("{}: {e}", args.socket));
-            if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
-                error(
-                    "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket",
-                );
-            }
-            if e.kind() == io::ErrorKind::PermissionDenied
-                && args.token.is_none()
-                && args.token_file.is_none()
-            {
-                error("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
-            }
-            ExitCode::FAILURE
-        }
+        Err(e) => refused(args, &e),
     }
+}
+
+/// Says why a router does not do what is asked.
+fn refused(args: &SocketArgs, e: &io::Error) -> ExitCode {
+    error(&format!("{}: {e}", args.socket));
+    if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+        error("help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket");
+    }
+    if e.kind() == io::ErrorKind::PermissionDenied && args.token.is_none() && args.token_file.is_none() {
+        error("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
+    }
+    ExitCode::FAILURE
 }
 
 /// `valiant read`.
@@ -113,18 +112,16 @@ pub(crate) fn drops(args: &SocketArgs) -> ExitCode {
             let rows: Vec<_> = rows.iter().filter_map(drop).collect();
             return Ok(serde_json::Value::from(rows).to_string());
         }
-        if rows.is_empty() {
-            return Ok("no packet has been dropped".into());
-        }
-        Ok(rows.iter().fold(String::new(), |t, r| {
-            t + &format!(
-                "{:>12}  {:32} {}\n",
-                r.first().unwrap_or(&""),
-                r.get(1).unwrap_or(&""),
-                r.get(2).unwrap_or(&"")
-            )
-        }))
+        Ok(drops_table(&text))
     })
+}
+
+/// `valiant console`.
+pub(crate) fn console(args: &SocketArgs) -> ExitCode {
+    match connect(args) {
+        Ok(client) => launch::console::run(client, "valiant"),
+        Err(e) => refused(args, &e),
+    }
 }
 
 /// `valiant stats`.

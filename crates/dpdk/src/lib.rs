@@ -6,8 +6,8 @@
 //!
 //! 1. `error`, `fault`, `log`, `tsc`, `sum`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors,
 //!    log, names and counters; buffer sizes; what a port is and what its users need of it.
-//! 2. `prefault`, `prefetch`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`: the
-//!    environment, buffers, packets, and the threads that handle them.
+//! 2. `prefault`, `prefetch`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`:
+//!    the environment, buffers, packets, and the threads that handle them.
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
 //! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.

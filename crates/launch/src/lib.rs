@@ -10,14 +10,15 @@
 //!    files in TOML, with the places of all errors
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
-//! 5. `options`, `background`, `live`: from a command's options to those of the runtime; a process in the
-//!    background; output that is renewed
+//! 5. `options`, `background`, `live`, `console`: from a command's options to those of the runtime; a process
+//!    in the background; output that is renewed; handlers, line by line
 //!
 //! Read `options.rs` first. This crate knows no command and no element.
 #![forbid(unsafe_code)]
 
 mod background;
 mod client;
+pub mod console;
 pub mod crash;
 mod failure;
 mod library;

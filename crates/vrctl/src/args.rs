@@ -64,8 +64,8 @@ Errors of the file and of the programs are shown first, as by `valiant vr check`
 Example:
   sudo valiant vr up conf/virtual-routers.toml && valiant vr top conf/virtual-routers.toml")]
     Up(UpHost),
-    /// Show the routers of a running host again and again: rates, time used and due, losses, and why each does not
-    /// get more.
+    /// Show the routers of a running host again and again: rates, time used and due, losses, and why each
+    /// does not get more.
     #[command(after_help = "\
 The routers that use most time come first. Ctrl-C ends it. With --json, each time is an object on a line: what `valiant vr status --json` prints.
 
@@ -75,6 +75,14 @@ Examples:
     Top(TopArgs),
     /// Show the routers and the ports of a running host: rates, time used and due, losses, processes.
     Status(JsonFile),
+    /// Read and write the handlers of a router of a running host line by line, with history and completion.
+    #[command(after_help = "\
+It is `valiant console` at the router's own control socket: its owner may do the same without the host file. `help` lists what lines can say.
+
+Examples:
+  valiant vr console conf/virtual-routers.toml blue
+  echo drops | valiant vr console conf/virtual-routers.toml blue")]
+    Console(NamedRouter),
     /// Have a running host read its file again, and do the difference: routers are added and removed, changed
     /// programs are hot-swapped. All or nothing.
     Apply(JsonFile),

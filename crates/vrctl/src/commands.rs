@@ -10,7 +10,7 @@ use launch::live::Live;
 use launch::logging::LogArgs;
 use launch::output::print;
 use launch::progress::waiting;
-use launch::{Background, Failure};
+use launch::{Background, Client, Failure};
 use runtime::Registry;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// The stretch over which rates are measured.
 const STRETCH: Duration = Duration::from_millis(500);
+
+/// How long a router may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the host of a file. It reads the file itself if it needs more of it than where its socket is.
 fn asked(file: &Path, request: &Request) -> Result<Value, Failure> {
@@ -125,6 +128,22 @@ pub(crate) fn apply(args: &JsonFile) -> Result<ExitCode, Failure> {
 pub(crate) fn change(args: &NamedRouter, request: &Request) -> Result<ExitCode, Failure> {
     asked(&args.file, request)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant vr console`.
+pub(crate) fn console(args: &NamedRouter) -> Result<ExitCode, Failure> {
+    let status = asked(&args.file, &Request::Status)?;
+    let routers = || status["routers"].as_array().into_iter().flatten();
+    let Some(router) = routers().find(|router| router["name"] == args.router.as_str()) else {
+        let names: Vec<&str> = routers().filter_map(|router| router["name"].as_str()).collect();
+        return Err(format!("no virtual router '{}' runs there; {} do", args.router, names.join(", ")).into());
+    };
+    let Some(socket) = router["socket"].as_str() else {
+        return Err(format!("{} is a virtual machine: it has no handlers", args.router).into());
+    };
+    let client =
+        Client::connect_within(socket, PATIENCE).map_err(|e| format!("{socket}: {}", launch::reason(&e)))?;
+    Ok(launch::console::run(client, &args.router))
 }
 
 /// `valiant vr down`.

@@ -69,6 +69,7 @@ pub fn vr(registry: &Arc<Registry>, vr: &VrArgs) -> ExitCode {
         VrCommand::Apply(args) => ended(commands::apply(args)),
         VrCommand::Add(args) => ended(commands::change(args, &Request::Add(args.router.clone()))),
         VrCommand::Remove(args) => ended(commands::change(args, &Request::Remove(args.router.clone()))),
+        VrCommand::Console(args) => ended(commands::console(args)),
         VrCommand::Down(args) => ended(commands::down(args)),
     }
 }

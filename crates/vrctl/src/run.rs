@@ -420,7 +420,7 @@ impl Serving {
         if same_cores && of(&self.file) == of(new) {
             return Ok(());
         }
-        Err("the ports, the cores or the directory have changed: stop the host and start it again"
+        Err("the ports, how they are shared, the cores or the directory have changed: stop the host and start it again"
             .to_owned()
             .into())
     }

@@ -21,8 +21,8 @@ fn sum(router: &Value, key: &str) -> f64 {
     list(&router["interfaces"]).map(|interface| number(&interface[key])).sum()
 }
 
-/// Adds to each router its packets a second, its part of the processors' time, and why it does not get more, by
-/// the change since `before`.
+/// Adds to each router its packets a second, its part of the processors' time, and why it does not get more,
+/// by the change since `before`.
 pub(crate) fn add_rates(before: &Value, now: &mut Value) {
     let seconds = number(&now["seconds"]) - number(&before["seconds"]);
     let cycles = (number(&now["cycles"]) - number(&before["cycles"])) * number(&now["threads"]);
@@ -84,7 +84,8 @@ fn reached(old: &Value, router: &Value) -> Vec<String> {
     all.filter(|limit| refused(router, limit) > refused(old, limit)).cloned().collect()
 }
 
-/// Why a router does not get more, in a sentence; `busy`: the part of all time in which the common processors had work.
+/// Why a router does not get more, in a sentence; `busy`: the part of all time in which the common processors
+/// had work.
 fn why(old: &Value, router: &Value, host: &Value, busy: f64) -> String {
     let part = |part: f64| format!("{:.0} %", part * 100.0);
     let (time, due) = (number(&router["time"]), number(&router["time_due"]));
@@ -357,7 +358,7 @@ mod tests {
         for (expected, said) in [
             (GETS_ALL, said(|_| {})),
             (NOTHING_COMES, said(interface("received", 10))),
-            ("it uses its share, 50 % of the time (50 % due)", said(&lost)),
+            ("it uses its share, 50 % of the time (50 % due)", said(lost)),
             ("nobody has a share", said(|now| (lost(now), now["fair"] = false.into()).0)),
             (
                 "while there is time left: raise limits.queue",
