@@ -1,4 +1,4 @@
-"""What the administrator of a host of virtual routers uses: `valiant vr up`, `top`, `console` and `down`, and rates and shares that change."""
+"""What the administrator of virtual routers uses: `valiant vr up`, `top`, `console` and `down`; rates and shares that change."""
 
 import json
 import pathlib
@@ -82,7 +82,7 @@ def a_host_runs_in_the_background_and_top_says_why_a_router_gets_no_more(lab: La
         check(10_000 < quick["sent_pps"] < 20_000 and quick["not_sent_pps"] > 0, str(quick))
         equal(edge.routers()["slow"]["share"], 2, "the share")
         edge.describe(sharing="software")
-        check("the ports, how they are shared, the cores or the directory have changed" in edge.run("apply").stderr, "another way to share")
+        check("how they are shared" in edge.run("apply").stderr, "another way to share")
 
         lines = "list\nc.count\nwrite c.reset\nno.count\ndrops\n"
         done = edge.run("console", "quick", typed=lines)

@@ -139,8 +139,8 @@ fn is_over(e: &io::Error) -> bool {
 }
 
 /// Obeys lines until there are no more: with a line editor if a terminal is there, else those of standard
-/// input; `name`: of the router, for the prompt. The exit status says whether all went well; at a terminal, only
-/// whether the router was there to the end.
+/// input; `name`: of the router, for the prompt. The exit status says whether all went well; at a terminal,
+/// only whether the router was there to the end.
 pub fn run(client: Client, name: &str) -> ExitCode {
     let session = Rc::new(RefCell::new(Session { client, elements: None, handlers: HashMap::new() }));
     let mut status = ExitCode::SUCCESS;

@@ -107,6 +107,7 @@ pub(crate) fn process_ports(
                 name: interface.name.clone(),
                 spec: PortSpec::Interface(far),
                 mtu: None,
+                tunnel: None,
                 own_queues: 0,
                 open: true,
             });

@@ -14,8 +14,8 @@ mod tests;
 
 pub(crate) use model::usable;
 pub use model::{
-    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
-    VirtualRouter,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, TunnelEnds,
+    VirtualInterface, VirtualRouter,
 };
 
 use lang::{Diagnostics, Source};

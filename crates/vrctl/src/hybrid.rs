@@ -150,6 +150,7 @@ pub(crate) fn process_ports(
             name: interface.name.clone(),
             spec: PortSpec::parse(&spec)?,
             mtu: None,
+            tunnel: None,
             own_queues: 0,
             open: true,
         })

@@ -37,8 +37,8 @@ mod view;
 
 pub use args::{EXAMPLES, VrArgs};
 pub use file::{
-    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, VirtualInterface,
-    VirtualRouter,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, TunnelEnds,
+    VirtualInterface, VirtualRouter,
 };
 pub use machine::lacking;
 pub use program::{CheckedProgram, check_program, load_options, source};

@@ -5,7 +5,7 @@ use crate::cleaner::remove_socket;
 use crate::control::Controls;
 use crate::direct::{ANSWERING, ChildOptions, DirectSetup, Directs, memory_bytes};
 use crate::division::{self, Divisions, common_ports};
-use crate::file::{HostFile, Scheme, VirtualInterface, VirtualRouter};
+use crate::file::{HostFile, Scheme, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
@@ -156,7 +156,8 @@ fn good(read: (Option<HostFile>, Diagnostics)) -> Result<HostFile, Failure> {
 fn mtu(host: &Host, file: &HostFile, interface: &VirtualInterface) -> u32 {
     let port = interface.port.and_then(|port| file.ports.get(port));
     let open = port.and_then(|port| host.ports().find(|(name, _)| *name == port.name));
-    open.map_or(vrhost::LINK_MTU, |(_, port)| port.mtu())
+    let around = if let Tag::Vni(_) = interface.tag { vrhost::AROUND_TUNNELED } else { 0 };
+    open.map_or(vrhost::LINK_MTU, |(_, port)| port.mtu().saturating_sub(around))
 }
 
 /// A running host's file, and what is done with it.
@@ -413,14 +414,17 @@ impl Serving {
     fn same_ports(&self, new: &HostFile) -> Result<(), Failure> {
         let of = |file: &HostFile| {
             let ports = file.ports.iter();
-            let ports = ports.map(|port| (port.name.clone(), port.device.clone(), port.sharing, port.queues));
+            let ports = ports.map(|port| {
+                let tunnel = port.tunnel.map(|tunnel| tunnel.addresses());
+                (port.name.clone(), port.device.clone(), port.sharing, port.queues, tunnel)
+            });
             (ports.collect::<Vec<_>>(), file.directory.clone())
         };
         let same_cores = self.file.cores == new.cores || self.file.processors() == new.processors();
         if same_cores && of(&self.file) == of(new) {
             return Ok(());
         }
-        Err("the ports, how they are shared, the cores or the directory have changed: stop the host and start it again"
+        Err("the ports, their tunnels, how they are shared, the cores or the directory have changed: stop the host and start it again"
             .to_owned()
             .into())
     }

@@ -10,12 +10,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
 
-/// What runs so far: all schemes, without tags by VNI and queue.
+/// What runs so far: all schemes, without tags by queue.
 pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
     let mut diags = Diagnostics::new();
     diags.set_sources(file.sources.clone());
     for interface in &router.interfaces {
-        if let Tag::Queue(_) | Tag::Vni(_) = interface.tag {
+        if let Tag::Queue(_) = interface.tag {
             diags.error(
                 interface.span,
                 format!("{} does not run yet: use a VLAN or an address", interface.tag),
@@ -45,6 +45,7 @@ pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSe
         name: port.name.clone(),
         spec: port.device.clone(),
         mtu: None,
+        tunnel: port.tunnel.map(|tunnel| tunnel.addresses()),
         own_queues: if port.sharing == Sharing::Hardware { port.queues } else { 0 },
         open: open(number),
     };

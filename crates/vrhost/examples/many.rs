@@ -70,6 +70,7 @@ fn main() {
             name: name.into(),
             spec: PortSpec::parse(&spec).expect("a port"),
             mtu: None,
+            tunnel: None,
             own_queues: 0,
             open: true,
         });

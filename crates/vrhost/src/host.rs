@@ -5,12 +5,13 @@ use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
 use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
-use demux::{Claim, Encap, Table, Tag};
+use demux::{Claim, Encap, Table, Tag, Tunnel};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
 use runtime::{Crew, Front, Limits, Options, Registry, Router, Stall, ThreadSetup, Usage};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ const ROOM: usize = 512;
 const ROOM_IN_FAIRNESS: usize = 2048;
 /// Largest network packet of a virtual link, in bytes.
 pub const LINK_MTU: u32 = 1500;
+/// Bytes by which a network packet in a VXLAN tunnel is shorter than the port's largest: inner Ethernet
+/// header, and IPv4, UDP and VXLAN headers.
+pub const AROUND_TUNNELED: u32 = 14 + 20 + 8 + 8;
 /// How long the threads may take to let a port go.
 const LONGEST_CLOSING: Duration = Duration::from_secs(2);
 /// The longest sleep of the control thread.
@@ -49,6 +53,9 @@ pub struct PortSetup {
     pub spec: PortSpec,
     /// Largest network packet, in bytes; `None`: as it is.
     pub mtu: Option<u32>,
+    /// The addresses of the ends of its VXLAN tunnel, this one's and the other's, and the Ethernet address of
+    /// the other one or of the router on the way to it.
+    pub tunnel: Option<(Ipv4Addr, Ipv4Addr, [u8; 6])>,
     /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
     /// the port has common queues.
     pub own_queues: u16,
@@ -218,6 +225,7 @@ struct Hosted {
 struct HostPort {
     name: String,
     port: Arc<Port>,
+    tunnel: Option<Tunnel>,
     table: Table,
     losses: Arc<Losses>,
     /// The receive queues for one router each, if the port has some.
@@ -497,8 +505,10 @@ impl Host {
                 let Some(Some(below)) = self.ports.get(port) else {
                     return Err(format!("port {port} is not open here"));
                 };
-                let encap = Encap::new(tag, None).map_err(|e| e.to_string())?;
-                Ok((Below::Port(port, encap), below.port.mtu()))
+                let encap = Encap::new(tag, below.tunnel).map_err(|e| e.to_string())?;
+                // A tag is beside a packet; a tunnel's packets are around it.
+                let around = if let Tag::Vni(_) = tag { AROUND_TUNNELED } else { 0 };
+                Ok((Below::Port(port, encap), below.port.mtu().saturating_sub(around)))
             }
             Connection::WholePort(port) => {
                 let Some(Some(below)) = self.ports.get(port) else {
@@ -959,8 +969,10 @@ fn open_ports(
     let opened = ports.iter().map(|port| {
         let open = opening.get(&port.spec).filter(|_| port.open)?;
         let own = Allotment::new(port.own_queues.into());
-        let (name, port) = (port.name.clone(), Arc::clone(open));
-        Some(HostPort { name, port, table: Table::new(), losses: Arc::default(), own })
+        let tunnel = port.tunnel.map(|(local, remote, mac)| Tunnel::new(local, open.mac(), remote, mac));
+        let (name, port, table) = (port.name.clone(), Arc::clone(open), Table::new());
+        let set = table.set_tunnel(tunnel).map_err(|e| vec![format!("{name}: {e}")]);
+        Some(set.map(|()| HostPort { name, port, tunnel, table, losses: Arc::default(), own }))
     });
-    Ok(opened.collect())
+    opened.map(Option::transpose).collect()
 }

@@ -25,6 +25,6 @@ mod outgoing;
 mod side;
 
 pub use host::{
-    Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup, RouterSetup,
-    RouterStatus, at_interfaces, default_queue,
+    AROUND_TUNNELED, Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup,
+    RouterSetup, RouterStatus, at_interfaces, default_queue,
 };

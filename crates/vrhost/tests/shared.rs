@@ -173,6 +173,7 @@ impl Bench {
             name: name.into(),
             spec: PortSpec::parse(&spec).unwrap(),
             mtu: None,
+            tunnel: None,
             own_queues: 0,
             open: true,
         });

@@ -218,6 +218,30 @@ impl Reader<'_> {
                 }
             }
         }
+        for (port, ids) in host.ports.iter().zip(&on_port) {
+            let by_vni =
+                |id: &&InterfaceId| host.interface(**id).is_some_and(|i| matches!(i.tag, Tag::Vni(_)));
+            match (ids.iter().find(by_vni), &port.tunnel) {
+                (Some(&id), None) => {
+                    let message =
+                        format!("{} has a VNI, and the port {} has no tunnel", host.name_of(id), port.name);
+                    let help = format!(
+                        "add [port.{}.tunnel] with `local`, `remote` and `remote_mac`: the ends of the tunnel",
+                        port.name
+                    );
+                    let place = host.interface(id).map(|i| i.span);
+                    self.diags.push(Diagnostic::error(place, message).with_help(help));
+                }
+                (None, Some(tunnel)) if !self.strays => {
+                    let message = format!("no interface uses the tunnel of the port {}", port.name);
+                    self.diags.push(
+                        Diagnostic::warning(tunnel.span, message)
+                            .with_help("an interface with `vni` uses it"),
+                    );
+                }
+                _ => {}
+            }
+        }
         for (port, ids) in host.ports.iter().zip(on_port) {
             let is_whole = |id: &&InterfaceId| host.interface(**id).is_some_and(|i| i.tag == Tag::Whole);
             let Some(&owner) = ids.iter().find(is_whole) else { continue };

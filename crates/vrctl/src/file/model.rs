@@ -3,7 +3,7 @@
 use dpdk::PortSpec;
 use lang::{Diagnostics, SourceMap, Span};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 /// A host of virtual routers.
@@ -46,10 +46,32 @@ pub struct HostPort {
     pub queues: u16,
     /// The interface that gets frames for no interface; none: they are dropped.
     pub default: Option<InterfaceId>,
+    /// The ends of its VXLAN tunnel, which interfaces with a VNI use.
+    pub tunnel: Option<TunnelEnds>,
     /// The place of its name.
     pub span: Span,
     /// The place of its device.
     pub device_span: Span,
+}
+
+/// The ends of a VXLAN tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelEnds {
+    /// The address of this end.
+    pub local: Ipv4Addr,
+    /// The address of the other end.
+    pub remote: Ipv4Addr,
+    /// The Ethernet address of the other end, or of the router on the way to it.
+    pub remote_mac: [u8; 6],
+    /// The place of the entry.
+    pub span: Span,
+}
+
+impl TunnelEnds {
+    /// The same without the place.
+    pub(crate) fn addresses(&self) -> (Ipv4Addr, Ipv4Addr, [u8; 6]) {
+        (self.local, self.remote, self.remote_mac)
+    }
 }
 
 /// A virtual interface of the file, by the places of its router and of itself within that.

@@ -36,6 +36,15 @@ pub(super) struct RawPort {
     pub(super) sharing: Option<Spanned<String>>,
     pub(super) queues: Option<Spanned<i64>>,
     pub(super) default: Option<Spanned<String>>,
+    pub(super) tunnel: Option<Spanned<RawTunnel>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTunnel {
+    pub(super) local: Spanned<String>,
+    pub(super) remote: Spanned<String>,
+    pub(super) remote_mac: Spanned<String>,
 }
 
 #[derive(Deserialize)]

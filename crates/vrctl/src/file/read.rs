@@ -3,16 +3,17 @@
 
 use super::address;
 use super::model::{
-    HostFile, HostPort, InterfaceId, Limits, Owner, Scheme, Sharing, Tag, VirtualInterface, VirtualRouter,
-    mac_variable,
+    HostFile, HostPort, InterfaceId, Limits, Owner, Scheme, Sharing, Tag, TunnelEnds, VirtualInterface,
+    VirtualRouter, mac_variable,
 };
-use super::raw::{RawFile, RawHost, RawInterface, RawLimits, RawPort, RawRouter};
+use super::raw::{RawFile, RawHost, RawInterface, RawLimits, RawPort, RawRouter, RawTunnel};
 use super::reader::Reader;
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, SourceMap, Span};
 use launch::settings::{self, at, is_name};
 use measure::bps::bps;
 use std::collections::{BTreeMap, HashSet};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
@@ -178,9 +179,37 @@ impl Reader<'_> {
             sharing,
             queues,
             default: None,
+            tunnel: raw.tunnel.as_ref().and_then(|tunnel| self.tunnel(tunnel)),
             span: at(name),
             device_span: at(&raw.device),
         }
+    }
+
+    fn tunnel(&mut self, raw: &Spanned<RawTunnel>) -> Option<TunnelEnds> {
+        let RawTunnel { local, remote, remote_mac } = raw.get_ref();
+        let mut end = |text: &Spanned<String>, key: &str| {
+            let address = text.get_ref().parse::<Ipv4Addr>().ok();
+            let address = address.filter(|a| !(a.is_unspecified() || a.is_multicast() || a.is_broadcast()));
+            if address.is_none() {
+                let message =
+                    format!("{key} = '{}' is not the IPv4 address of an end of a tunnel", text.get_ref());
+                self.diags.error_with_help(at(text), message, "one address, as in \"192.0.2.1\"");
+            }
+            address
+        };
+        let ends = (end(local, "local"), end(remote, "remote"));
+        let remote_mac = settings::mac(remote_mac, &mut self.diags);
+        let (local, remote) = (ends.0?, ends.1?);
+        if local == remote {
+            let message = format!("both ends of the tunnel are {local}");
+            self.diags.error_with_help(
+                at(raw),
+                message,
+                "`local` is this host's address, `remote` the other's",
+            );
+            return None;
+        }
+        Some(TunnelEnds { local, remote, remote_mac: remote_mac?.0, span: at(raw) })
     }
 
     /// The file of a router's program; none, if it is a virtual machine.

@@ -149,7 +149,8 @@ fn everything_that_a_file_says_is_read() {
 
 #[test]
 fn all_kinds_of_tags_are_read() {
-    let tag = |key: &str| good(&GOOD.replace("qinq = [100, 7]", key)).routers[0].interfaces[1].tag;
+    let with_tunnel = GOOD.replace("[port.dmz]", &format!("{TUNNEL}[port.dmz]"));
+    let tag = |key: &str| good(&with_tunnel.replace("qinq = [100, 7]", key)).routers[0].interfaces[1].tag;
     for (key, expected) in [
         ("", Tag::Mac),
         ("whole = false", Tag::Mac),
@@ -384,6 +385,40 @@ fn keys_and_types_are_checked_at_once_with_their_places() {
     assert!(errors.contains("duplicate key"), "{errors}");
 }
 
+const TUNNEL: &str =
+    "[port.lan.tunnel]\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\"\nremote_mac = \"02:00:00:00:00:09\"\n";
+
+#[test]
+fn interfaces_with_a_vni_use_the_tunnel_of_their_port() {
+    let with = |tunnel: &str, tag: &str| {
+        GOOD.replacen("[port.dmz]", &format!("{tunnel}[port.dmz]"), 1).replacen("qinq = [100, 7]", tag, 1)
+    };
+    let host = good(&with(TUNNEL, "vni = 7"));
+    let tunnel = host.ports[1].tunnel.unwrap();
+    assert_eq!(tunnel.addresses(), ([192, 0, 2, 1].into(), [192, 0, 2, 2].into(), [2, 0, 0, 0, 0, 9]));
+    assert!(host.warnings.is_empty());
+    let text = with("", "vni = 7");
+    assert!(
+        refused(&text).contains("red.DEV1 has a VNI, and the port lan has no tunnel"),
+        "{}",
+        refused(&text)
+    );
+    let warnings = good(&with(TUNNEL, "vlan = 7")).warnings;
+    assert!(
+        warnings.render_plain(warnings.sources()).contains("no interface uses the tunnel of the port lan")
+    );
+    for (from, to, message) in [
+        ("192.0.2.1", "192.0.2", "local = '192.0.2' is not the IPv4 address of an end"),
+        ("192.0.2.2", "224.0.0.5", "remote = '224.0.0.5' is not the IPv4 address of an end"),
+        ("192.0.2.2", "192.0.2.1", "both ends of the tunnel are 192.0.2.1"),
+        ("02:00:00:00:00:09", "02:00", "'02:00' is not an Ethernet address"),
+        ("remote_mac", "mac", "unknown field `mac`"),
+    ] {
+        let errors = refused(&with(&TUNNEL.replacen(from, to, 1), "vni = 7"));
+        assert!(errors.contains(message), "{message} is not in\n{errors}");
+    }
+}
+
 #[test]
 fn an_interface_sends_at_a_rate() {
     let with = |key: &str| GOOD.replacen("qinq = [100, 7]", &format!("qinq = [100, 7]\n{key}"), 1);
@@ -537,7 +572,7 @@ fn the_file_in_the_guide_is_good() {
         .lines()
         .filter(|line| line.contains("Option<") || line.contains("Spanned<"))
         .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
-        .filter(|key| !["port", "router", "variables", "control", "interface"].contains(key))
+        .filter(|key| !["port", "router", "variables", "control", "interface", "tunnel"].contains(key))
         .collect();
     assert!(keys.len() > 20, "{keys:?}");
     for key in keys {
