@@ -109,7 +109,12 @@ impl Outgoing {
             self.queues.resize_with(at + 1, Queue::default);
         }
         let queue = &mut self.queues[at];
-        if queue.packets.is_empty() && !batch.is_empty() {
+        if queue.packets.is_empty() {
+            if batch.is_empty() || self.waiting >= ROOM {
+                let lost = batch.len();
+                batch.clear();
+                return lost;
+            }
             queue.outlet = Some(Arc::clone(outlet));
             self.turns.push_back(owner);
         }
@@ -121,10 +126,6 @@ impl Outgoing {
             } else {
                 lost += 1;
             }
-        }
-        // There was no room for one.
-        if queue.packets.is_empty() {
-            self.forget(owner);
         }
         lost
     }
@@ -156,7 +157,9 @@ impl Outgoing {
                 queue.packets.pop_front().into_iter().for_each(|packet| out.push(packet));
             }
             if queue.packets.is_empty() {
-                self.forget(owner);
+                queue.deficit = 0;
+                self.turns.pop_front();
+                self.begun = false;
             } else if out.len() < BURST || bars {
                 if bars {
                     // It saves up time by its rate, and no bytes beside that.
@@ -279,5 +282,45 @@ mod tests {
             let due = (saved / 1500 + 1).min(most);
             assert!(sent.abs_diff(due) <= due / 100 + 1, "{rate}: {sent} of {due}");
         }
+    }
+
+    /// Whatever is put, taken and forgotten, every packet is sent, lost, forgotten, or waits, and it is known where.
+    #[test]
+    fn no_packet_is_lost_sight_of() {
+        let outlets = [Outlet::new(1, None), Outlet::new(7, None), Outlet::new(2, Some(1000))];
+        let (mut outgoing, mut out) = (Outgoing::default(), Batch::with_capacity(BURST));
+        let (mut put, mut lost, mut sent, mut forgotten) = (0, 0, 0, 0);
+        let mut random = 7u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for step in 0..20_000u64 {
+            let owner = next(40) as u32;
+            match next(if step % 4000 < 2000 { 3 } else { 8 }) {
+                0 => {
+                    forgotten += outgoing.queues.get(owner as usize).map_or(0, |queue| queue.packets.len());
+                    outgoing.forget(owner);
+                }
+                1 | 2 => {
+                    outgoing.take(&mut out, step * 1000);
+                    sent += out.len();
+                    out.clear();
+                }
+                _ => {
+                    let count = next(90) as usize;
+                    let mut batch = packets(60 + next(1400) as usize, count);
+                    put += count;
+                    lost += outgoing.put(owner, &outlets[owner as usize % 3], &mut batch);
+                    assert!(batch.is_empty());
+                }
+            }
+            let queues = outgoing.queues.iter().map(|queue| queue.packets.len());
+            assert_eq!(queues.clone().sum::<usize>(), outgoing.waiting());
+            assert_eq!(queues.filter(|len| *len > 0).count(), outgoing.turns.len());
+            assert!(outgoing.waiting() <= ROOM);
+            assert_eq!(put, lost + sent + forgotten + outgoing.waiting());
+        }
+        assert!(lost > 0 && sent > 0 && forgotten > 0, "{lost} {sent} {forgotten}");
     }
 }
