@@ -192,13 +192,13 @@ def its_scheme_and_program_change_while_others_forward(lab: Lab) -> None:
 
 @case(Plain, seconds=60)
 def a_program_gets_no_more_than_its_user(lab: Lab) -> None:
-    host = Host(lab)
+    host = Host(lab, extra='allow = { read = ["/etc/shadow"], devices = ["tun7"], namespaces = ["."] }\n')
     wait_for("blue", host.blue, 5)
     process = host.routers()["blue"]["process"]
     good = host.program.read_text()
     for line, reason in (
         ("FromDump(/etc/shadow) -> Discard;", "Permission denied"),
-        ("ChatterSocket(TCP, 0);", "Operation not permitted"),
+        ("Idle -> KernelTun(10.99.0.1/24, DEVNAME tun7) -> Discard;", "Operation not permitted"),
     ):
         # In its process and as a new one.
         host.program.write_text(good + line + "\n")
@@ -216,7 +216,7 @@ def a_program_gets_no_more_than_its_user(lab: Lab) -> None:
 
 @case(Plain, seconds=60)
 def a_program_that_its_process_refuses_is_refused_each_time(lab: Lab) -> None:
-    host = Host(lab)
+    host = Host(lab, extra=f'allow = {{ read = ["{lab.dir}/secret.pcap"] }}\n')
     wait_for("blue", host.blue, 5)
     process = host.routers()["blue"]["process"]
     good = host.program.read_text()

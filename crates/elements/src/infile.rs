@@ -1,6 +1,8 @@
 //! Files that elements read as a whole. Their length is limited, and a running router never waits for a pipe.
 
-use std::fs::{File, Metadata};
+use nix::fcntl::OFlag;
+use runtime::Hub;
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 
@@ -31,9 +33,14 @@ fn refusal() -> io::Error {
 ///
 /// # Errors
 /// The file cannot be read, or has more than `most` bytes, or is a pipe that a running router would wait for.
-pub(crate) fn read(path: &str, most: usize, mut take: impl FnMut(&[u8], &Metadata)) -> io::Result<Metadata> {
+pub(crate) fn read(
+    hub: &Hub,
+    path: &str,
+    most: usize,
+    mut take: impl FnMut(&[u8], &Metadata),
+) -> io::Result<Metadata> {
     refuse_to_wait(path)?;
-    let mut file = File::open(path)?;
+    let mut file = hub.open(path, OFlag::O_RDONLY)?;
     let about = file.metadata()?;
     let (mut chunk, mut length) = ([0; 4096], 0);
     loop {
@@ -57,12 +64,12 @@ pub(crate) fn read(path: &str, most: usize, mut take: impl FnMut(&[u8], &Metadat
 }
 
 /// The bytes of a file, while the router runs. A pipe is an error.
-pub(crate) fn read_now(path: &str) -> io::Result<Vec<u8>> {
+pub(crate) fn read_now(hub: &Hub, path: &str) -> io::Result<Vec<u8>> {
     if is_pipe(path) {
         return Err(refusal());
     }
     let mut bytes = Vec::new();
-    read(path, MAX_FILE, |piece, _| bytes.extend_from_slice(piece))?;
+    read(hub, path, MAX_FILE, |piece, _| bytes.extend_from_slice(piece))?;
     Ok(bytes)
 }
 
@@ -85,16 +92,19 @@ mod tests {
         let path = dir.path().join("file").display().to_string();
         std::fs::write(&path, [7; 9000]).unwrap();
         let mut bytes = Vec::new();
-        assert_eq!(read(&path, 9000, |piece, _| bytes.extend_from_slice(piece)).unwrap().len(), 9000);
+        assert_eq!(
+            read(&Hub::default(), &path, 9000, |piece, _| bytes.extend_from_slice(piece)).unwrap().len(),
+            9000
+        );
         assert_eq!(bytes, [7; 9000]);
         for (path, most, wrong) in [
             (path.as_str(), 8999, "it has more than 8 KB"),
             ("/dev/zero", 100, "it has more than 100 bytes"),
             ("/dev/zero", MAX_FILE, "it has more than 64 MB"),
         ] {
-            assert_eq!(read(path, most, |_, _| {}).unwrap_err().to_string(), wrong);
+            assert_eq!(read(&Hub::default(), path, most, |_, _| {}).unwrap_err().to_string(), wrong);
         }
-        assert!(read(dir.path().to_str().unwrap(), 1, |_, _| {}).is_err());
+        assert!(read(&Hub::default(), dir.path().to_str().unwrap(), 1, |_, _| {}).is_err());
     }
 
     #[test]
@@ -103,6 +113,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(read_now(path.to_str().unwrap()).unwrap_err().to_string().contains("it is a pipe"));
+        assert!(
+            read_now(&Hub::default(), path.to_str().unwrap())
+                .unwrap_err()
+                .to_string()
+                .contains("it is a pipe")
+        );
     }
 }

@@ -35,6 +35,7 @@ impl Lines {
     /// Reads the `OUTFILE` argument.
     pub(crate) fn from_args(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let path = args.k::<Filename>("OUTFILE")?.map(|f| f.0);
+        path.iter().try_for_each(|path| cx.permits(Outside::Write(path), args))?;
         Ok(Self { path, file: cx.shared(OutFile::default), channel: String::new() })
     }
 
@@ -52,7 +53,7 @@ impl Lines {
         if self.file.opened.load(Ordering::Acquire) {
             return Ok(());
         }
-        let new = NewFile::open(&path).map_err(|e| format!("{path}: {e}"))?;
+        let new = NewFile::open(cx.hub(), &path).map_err(|e| format!("{path}: {e}"))?;
         self.file.opened.store(true, Ordering::Release);
         let place = Arc::clone(&self.file);
         cx.at_change_over(move || {

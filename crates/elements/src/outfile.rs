@@ -3,9 +3,10 @@
 
 use crate::infile::must_not_wait;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use std::fs::{File, Metadata, OpenOptions};
+use runtime::Hub;
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// The device and inode numbers, which identify a file.
@@ -26,11 +27,11 @@ pub(crate) struct NewFile {
 
 impl NewFile {
     /// Opens a file, or makes it, which is undone unless [`NewFile::begin`] follows.
-    pub(crate) fn open(path: &str) -> io::Result<Self> {
-        let writing = || OpenOptions::new().write(true).to_owned();
+    pub(crate) fn open(hub: &Hub, path: &str) -> io::Result<Self> {
+        let writing = |flags: OFlag| hub.open(path, OFlag::O_WRONLY | flags);
         let of = |file: File, created| Self { file: Some(file), path: path.into(), created };
         if must_not_wait(path) {
-            let file = writing().custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(|e| {
+            let file = writing(OFlag::O_NONBLOCK).map_err(|e| {
                 match nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or_default()) {
                     nix::errno::Errno::ENXIO => io::Error::other("it is a pipe that nobody reads"),
                     _ => e,
@@ -40,16 +41,16 @@ impl NewFile {
             fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
             return Ok(of(file, false));
         }
-        match writing().open(path) {
+        match writing(OFlag::empty()) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => return other.map(|file| of(file, false)),
         }
-        match writing().create_new(true).open(path) {
+        match writing(OFlag::O_CREAT | OFlag::O_EXCL) {
             // A symbolic link that leads to nothing: what it leads to is made.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 // Not a file that another process has created meanwhile.
                 let created = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
-                let file = writing().create(true).truncate(false).open(path)?;
+                let file = writing(OFlag::O_CREAT)?;
                 Ok(Self { file: Some(file), path: std::fs::canonicalize(path)?, created })
             }
             other => other.map(|file| of(file, true)),
@@ -106,30 +107,30 @@ mod tests {
         std::fs::write(&old, "precious").unwrap();
         std::os::unix::fs::symlink(&old, &link).unwrap();
         for name in [&old, &link] {
-            drop(NewFile::open(name).unwrap());
+            drop(NewFile::open(&Hub::default(), name).unwrap());
             assert_eq!(std::fs::read(&old).unwrap(), b"precious");
         }
-        drop(NewFile::open(&new).unwrap());
+        drop(NewFile::open(&Hub::default(), &new).unwrap());
         assert!(!std::fs::exists(&new).unwrap(), "made for nothing, and removed");
-        NewFile::open(&new).unwrap().begin().unwrap().write_all(b"x").unwrap();
+        NewFile::open(&Hub::default(), &new).unwrap().begin().unwrap().write_all(b"x").unwrap();
         assert_eq!(std::fs::read(&new).unwrap(), b"x");
-        NewFile::open(&link).unwrap().begin().unwrap().write_all(b"y").unwrap();
+        NewFile::open(&Hub::default(), &link).unwrap().begin().unwrap().write_all(b"y").unwrap();
         assert_eq!(std::fs::read(&old).unwrap(), b"y");
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         // What a link leads to, too.
         let (dangling, target) = (path("dangling"), path("target"));
         std::os::unix::fs::symlink(&target, &dangling).unwrap();
-        drop(NewFile::open(&dangling).unwrap());
+        drop(NewFile::open(&Hub::default(), &dangling).unwrap());
         assert!(!std::fs::exists(&target).unwrap() && std::fs::symlink_metadata(&dangling).is_ok());
-        NewFile::open(&dangling).unwrap().begin().unwrap();
+        NewFile::open(&Hub::default(), &dangling).unwrap().begin().unwrap();
         assert!(std::fs::exists(&target).unwrap());
         // A file that another process has put in its place stays.
-        let file = NewFile::open(&lost).unwrap();
+        let file = NewFile::open(&Hub::default(), &lost).unwrap();
         std::fs::remove_file(&lost).unwrap();
         std::fs::write(&lost, "").unwrap();
         drop(file);
         assert!(std::fs::exists(&lost).unwrap());
-        NewFile::open("/dev/null").unwrap().begin().unwrap();
+        NewFile::open(&Hub::default(), "/dev/null").unwrap().begin().unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

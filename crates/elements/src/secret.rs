@@ -49,9 +49,9 @@ impl Secret {
     }
 
     /// A file's bytes, `most` at most, and whether others than its owner can read it.
-    pub(crate) fn read(path: &str, most: usize) -> std::io::Result<(Secret, bool)> {
+    pub(crate) fn read(hub: &runtime::Hub, path: &str, most: usize) -> std::io::Result<(Secret, bool)> {
         let mut bytes = Secret::default();
-        let about = infile::read(path, most, |piece, about| {
+        let about = infile::read(hub, path, most, |piece, about| {
             if bytes.is_empty() {
                 let length = usize::try_from(about.len()).unwrap_or(0).min(most);
                 bytes = Secret::with_capacity(length.max(piece.len()));

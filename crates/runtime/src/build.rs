@@ -15,6 +15,7 @@ use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
 use crate::limits::Limits;
 use crate::options::Options;
+use crate::placement::PortUse;
 use crate::ports;
 use crate::replacing::Replacing;
 use crate::store::SharedStore;
@@ -77,6 +78,12 @@ pub(crate) fn build(
         return Err(diags);
     }
     let (slots, warnings) = (&made.port_slots, &mut made.warnings);
+    for error in foreign_ports(&made.uses, &options.limits, &config) {
+        diags.push(error);
+    }
+    if diags.has_errors() {
+        return Err(diags);
+    }
     let ports = open_ports(made.uses, slots, &config, options, &mut diags, warnings);
     for (number, slot) in slots {
         if let (Some(port), Some((of, _))) = (slot.get().cloned(), ports.get(*number)) {
@@ -186,6 +193,23 @@ fn over_limit(holding: &[(usize, usize)], limits: &Limits, config: &Config) -> O
     let help =
         format!("{most_in}make its queues smaller (at the interfaces: the limit queue), or the limit larger");
     Some(Diagnostic::error(most.map(|element| element.span), message).with_help(help))
+}
+
+/// The ports that a program may not use.
+fn foreign_ports(ports: &[PortUse], limits: &Limits, config: &Config) -> Vec<Diagnostic> {
+    let Some(allow) = &limits.allow else { return Vec::new() };
+    let names: Vec<String> = (allow.interfaces.iter())
+        .filter_map(|own| Some(format!("${}", own.to_string().rsplit_once('/')?.1)))
+        .collect();
+    let wrong = ports.iter().filter(|port| !allow.interfaces.contains(&port.spec)).map(|port| {
+        let element = config.elements.get(port.element);
+        let (name, class) = element.map_or(("", ""), |e| (e.name.as_str(), e.class.as_str()));
+        let message =
+            format!("{name} :: {class} uses {}, which is not an interface of this router", port.spec);
+        Diagnostic::error(element.map(|e| e.span), message)
+            .with_help(format!("in the host file, its interfaces are {}", names.join(", ")))
+    });
+    wrong.collect()
 }
 
 /// A warning if elements may hold more packets than there are buffers. Without ports there is none: packets

@@ -1,11 +1,12 @@
 //! The context in which an element is configured.
 
+use crate::allow::Outside;
 use crate::control::ControlTask;
 use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::placement::{Lanes, PortUse, Spread};
 use crate::store::{SharedStore, find_scoped};
-use crate::{ArgError, ElementId, WorkerId};
+use crate::{ArgError, Args, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, PortRef, Span};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -180,6 +181,13 @@ impl ConfigCx<'_> {
     #[must_use]
     pub fn hub(&self) -> &Arc<Hub> {
         self.hub
+    }
+    /// Whether the program may name this outside the router: an argument that was just read.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn permits(&self, what: Outside<'_>, args: &mut Args<'_>) -> Result<(), ArgError> {
+        self.hub.permits(what).map_err(|refused| args.error_here(refused.message, refused.help))
     }
     /// The names of addresses, ports and so on, to be extended by information elements.
     pub fn names(&mut self) -> &mut NameDb {

@@ -1,5 +1,6 @@
 //! State that all workers of a router and its control thread share.
 
+use crate::allow::{self, Allow, Outside, Refused};
 use crate::limits::{Bounds, Limits};
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -149,6 +150,7 @@ pub struct Hub {
     pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
     bounds: OnceLock<Bounds>,
+    allow: Mutex<Option<Arc<Allow>>>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -188,6 +190,28 @@ impl Hub {
     pub(crate) fn limit(&self, limits: &Limits) {
         // A router is made once.
         let _ = self.bounds.set(Bounds::new(limits));
+        self.set_allow(limits);
+    }
+    /// Changes what the program may name; what is open stays.
+    pub(crate) fn set_allow(&self, limits: &Limits) {
+        self.allow.lock().ignore_poison().clone_from(&limits.allow);
+    }
+    fn allow(&self) -> Option<Arc<Allow>> {
+        self.allow.lock().ignore_poison().clone()
+    }
+    /// Whether the program may name this outside the router.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn permits(&self, what: Outside<'_>) -> Result<(), Refused> {
+        self.allow().map_or(Ok(()), |allow| allow.permits(what))
+    }
+    /// Opens a file that the program has named, with the flags of open(2).
+    ///
+    /// # Errors
+    /// It cannot be opened, or the program may not name it.
+    pub fn open(&self, path: &str, flags: nix::fcntl::OFlag) -> std::io::Result<std::fs::File> {
+        allow::open_for(self.allow().as_deref(), path, flags)
     }
     /// What the router has used of what it may have.
     pub fn bounds(&self) -> &Bounds {

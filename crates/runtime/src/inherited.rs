@@ -1,21 +1,31 @@
-//! Sockets that were opened for this process before it gave up its rights: a control socket that it could not
-//! make itself any more.
+//! Sockets that were opened for this process before it gave up its rights: those that it could not make
+//! itself any more.
 
+use crate::allow::Socket;
 use locks::IgnorePoison;
-use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-static LISTENERS: Mutex<BTreeMap<PathBuf, UnixListener>> = Mutex::new(BTreeMap::new());
-
-/// An element that is to listen at this path will use this socket. The element does not remove it from the
-/// file system: whoever made it does.
-pub fn bequeath(path: PathBuf, listener: UnixListener) {
-    LISTENERS.lock().ignore_poison().insert(path, listener);
+/// A socket that listens.
+#[derive(Debug)]
+pub enum Inherited {
+    /// A Unix socket. The element does not remove it from the file system: whoever made it does.
+    Unix(UnixListener),
+    /// A TCP port.
+    Tcp(TcpListener),
 }
 
-/// The socket for this path, once.
-pub fn inherited(path: &Path) -> Option<UnixListener> {
-    LISTENERS.lock().ignore_poison().remove(path)
+static LISTENERS: Mutex<Vec<(Socket, Inherited)>> = Mutex::new(Vec::new());
+
+/// An element that is to listen at this address will use this socket.
+pub fn bequeath(address: Socket, listener: Inherited) {
+    LISTENERS.lock().ignore_poison().push((address, listener));
+}
+
+/// The socket for this address, once.
+pub fn inherited(address: &Socket) -> Option<Inherited> {
+    let mut all = LISTENERS.lock().ignore_poison();
+    let at = all.iter().position(|(known, _)| known == address)?;
+    Some(all.swap_remove(at).1)
 }

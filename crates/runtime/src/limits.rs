@@ -1,6 +1,7 @@
 //! The most that one of many routers in a process may have: a buggy or hostile program must not take it from
 //! the others.
 
+use crate::allow::Allow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
@@ -24,6 +25,8 @@ pub struct Limits {
     pub log_lines: Option<u64>,
     /// Handler calls of clients in a second.
     pub handler_calls: Option<u64>,
+    /// What its program may name outside itself; none: everything.
+    pub allow: Option<Arc<Allow>>,
 }
 
 /// A number of events in a second.

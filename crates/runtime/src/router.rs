@@ -285,6 +285,7 @@ impl Router {
     /// for the next program.
     pub fn set_limits(&mut self, limits: Limits) {
         self.hub.bounds().set(&limits);
+        self.hub.set_allow(&limits);
         self.options.limits = limits;
     }
     /// Makes [`Router::drive`] return.

@@ -1,5 +1,6 @@
 //! `valiant vr check`.
 
+use crate::division;
 use crate::file::{HostFile, InterfaceId, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::check_filter;
 use crate::machine::lacking;
@@ -47,6 +48,7 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
+            about_file.append(host.as_ref().map(|host| division::check(host, router)).unwrap_or_default());
             about_file
                 .append(host.as_ref().map(|host| check_filter(registry, host, router)).unwrap_or_default());
         }
@@ -230,6 +232,43 @@ fn tag_value(tag: Tag) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_divided_is_said_with_both_places() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("p.click"), "FromDevice($DEV0) -> Discard;").unwrap();
+        let check = |device: &str, blue: &str, red: &str| {
+            let text = format!(
+                "[port.p]\ndevice = \"{device}\"\nsharing = \"hardware\"\n[router.blue]\nprogram = \"p.click\"\nscheme = \"direct\"\n\
+                 [[router.blue.interface]]\nport = \"p\"\n{blue}\n[router.red]\nprogram = \"p.click\"\n[[router.red.interface]]\n\
+                 port = \"p\"\n{red}\n"
+            );
+            let file = dir.path().join("edge.toml");
+            std::fs::write(&file, text).unwrap();
+            let checked = Checked::new(&Arc::new(elements::registry()), &file);
+            checked.about_file.render(checked.about_file.sources(), false)
+        };
+        for (blue, red, message) in [
+            (
+                "vlan = 7",
+                "vlan = 7",
+                "blue.DEV0 is to have all frames with VLAN 7 of the port p, and red.DEV0 has VLAN 7 there",
+            ),
+            ("vlan = 7", "qinq = [7, 8]", "and red.DEV0 has QinQ 7, 8 there"),
+            ("qinq = [7, 8]", "vlan = 9", "blue.DEV0 has QinQ 7, 8: the kernel gives"),
+            ("mpls = 17", "vlan = 9", "blue.DEV0 has MPLS"),
+        ] {
+            let told = check("eth0", blue, red);
+            assert!(told.contains("edge.toml:7: ") && told.contains(message), "{message}: {told}");
+            assert!(!blue.contains("vlan") || told.contains("edge.toml:12: "), "{told}");
+        }
+        for (blue, red) in
+            [("vlan = 7", "vlan = 8"), ("", "vlan = 8"), ("vlan = 7", "qinq = [8, 7]"), ("", "")]
+        {
+            assert_eq!(check("eth0", blue, red), "", "{blue} {red}");
+        }
+        assert!(check("0000:03:00.0", "vlan = 7", "vlan = 8").contains("runs on Linux interfaces so far"));
+    }
 
     #[test]
     fn a_program_that_cannot_be_read_is_an_error() {

@@ -16,11 +16,12 @@ use launch::{Failure, Launch};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use runtime::Registry;
+use runtime::{Inherited, Registry, Socket};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -101,6 +102,17 @@ pub(crate) fn run(registry: &Arc<Registry>) -> Result<ExitCode, Failure> {
 fn listen(path: &Path) -> io::Result<UnixListener> {
     crate::cleaner::remove_socket(path);
     crate::socket::bind(path)
+}
+
+/// A socket that the process cannot open later.
+fn open_socket(address: &Socket) -> io::Result<Inherited> {
+    match address {
+        Socket::Unix(path) => listen(path).map(Inherited::Unix),
+        Socket::Tcp { port, all } => {
+            let ip = if *all { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+            TcpListener::bind((ip, *port)).map(Inherited::Tcp)
+        }
+    }
 }
 
 /// Gives up, in all threads, what the process does not need once its ports are open. Returns what it has
@@ -198,7 +210,15 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
 
     let path = file.socket(router);
     let hardware = ports.iter().any(|port| port.open && matches!(port.spec, PortSpec::Pci { .. }));
-    runtime::bequeath(path.clone(), listen(&path).map_err(|e| format!("{}: {}", path.display(), told(e)))?);
+    let own = std::iter::once(Socket::Unix(runtime::whole(&path)));
+    for address in own.chain(router.allow.sockets.iter().cloned()) {
+        let opened = open_socket(&address).map_err(|e| format!("{address}: {}", told(e)))?;
+        runtime::bequeath(address, opened);
+    }
+    // Those of its control plane are below.
+    for namespace in &router.allow.namespaces {
+        crate::control::follow(namespace.as_deref())?;
+    }
     crate::control::prepare(router)?;
     let (heard, words) = channel();
     let ring = host.ringer();

@@ -36,6 +36,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_pwrite64,
     libc::SYS_lseek,
     libc::SYS_openat,
+    libc::SYS_openat2,
     libc::SYS_close,
     libc::SYS_fstat,
     libc::SYS_newfstatat,

@@ -114,7 +114,15 @@ pub(crate) fn prepare(router: &VirtualRouter) -> Result<(), String> {
     for interface in control.taps.iter().filter_map(|tap| router.interfaces.get(*tap)) {
         Tun::prepare(&tap(&control.namespace, interface)).map_err(|e| e.to_string())?;
     }
-    let namespace = Namespace::named(&control.namespace).map_err(|e| e.to_string())?;
+    follow(Some(&control.namespace))
+}
+
+/// For a process that has no rights later: opens sockets in a namespace, none for its own.
+///
+/// # Errors
+/// There is no such namespace, or no socket in it.
+pub(crate) fn follow(namespace: Option<&str>) -> Result<(), String> {
+    let namespace = namespace.map_or(Ok(Namespace::Own), Namespace::named).map_err(|e| e.to_string())?;
     namespace.prepare(FOLLOWERS, NOTIFICATIONS).map_err(|e| e.to_string())
 }
 

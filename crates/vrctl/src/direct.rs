@@ -11,6 +11,7 @@ use crate::setup::give_to_owner;
 use lang::Source;
 use locks::IgnorePoison;
 use nix::unistd::User;
+use runtime::Socket;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -58,7 +59,8 @@ pub(crate) struct DirectSetup {
     router: VirtualRouter,
     order: Order,
     allowance: Allowance,
-    socket: PathBuf,
+    /// Its control socket, and others at which its program listens.
+    sockets: Vec<PathBuf>,
     /// The indices of its ports.
     pub(crate) ports: BTreeSet<usize>,
     /// All that a running process cannot change.
@@ -118,6 +120,7 @@ impl DirectSetup {
                 &router.owner,
                 router.limits.queue,
                 router.defines(),
+                router.allowed(),
                 interfaces
             )
         );
@@ -131,8 +134,12 @@ impl DirectSetup {
             eal: options.eal.clone(),
             memif: if hybrid { hybrid::sockets(file, router) } else { Vec::new() },
         };
-        let socket = file.socket(router);
-        Self { router: router.clone(), order, allowance, socket, ports, fixed }
+        let others = router.allow.sockets.iter().filter_map(|socket| match socket {
+            Socket::Unix(path) => Some(path.clone()),
+            Socket::Tcp { .. } => None,
+        });
+        let sockets = std::iter::once(file.socket(router)).chain(others).collect();
+        Self { router: router.clone(), order, allowance, sockets, ports, fixed }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -280,7 +287,7 @@ impl Directs {
             remains.groups = groups.directories(self.all.keys().map(String::as_str));
         }
         for direct in self.all.values() {
-            remains.sockets.push(direct.setup.socket.clone());
+            remains.sockets.extend_from_slice(&direct.setup.sockets);
             remains.sockets.extend_from_slice(direct.passages.sockets());
         }
         if let Some(cleaner) = &mut self.cleaner {
@@ -422,7 +429,7 @@ impl Directs {
         if let Some(groups) = &self.groups {
             groups.remove(name);
         }
-        remove_socket(&direct.setup.socket);
+        direct.setup.sockets.iter().for_each(|path| remove_socket(path));
         if matches!(direct.state, State::Ended) {
             info!(target: "vr", "router '{name}' has ended");
             return None;
@@ -537,7 +544,7 @@ impl Directs {
             if let Some(groups) = &self.groups {
                 groups.remove(name);
             }
-            remove_socket(&direct.setup.socket);
+            direct.setup.sockets.iter().for_each(|path| remove_socket(path));
         }
         self.settle();
         ending.into_iter().map(|(name, _)| name).collect()

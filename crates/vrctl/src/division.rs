@@ -6,7 +6,7 @@ use crate::file::{HostFile, Scheme, Sharing, Tag, VirtualInterface, VirtualRoute
 use crate::setup::ports;
 use dpdk::PortSpec;
 use dpdk::division::{Division, Part};
-use lang::Diagnostics;
+use lang::{Diagnostic, Diagnostics};
 use launch::Failure;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -38,8 +38,16 @@ pub(crate) fn has_pair(file: &HostFile, router: &VirtualRouter, interface: &Virt
     router.scheme == Scheme::Direct && port.is_some_and(|port| port.sharing == Sharing::Hardware)
 }
 
+/// Whether the kernel gives one of these what the other one is to have: it looks at the outer VLAN id alone.
+fn overlap(tag: Tag, other: Tag) -> bool {
+    match (tag, other) {
+        (Tag::Vlan(id), Tag::Vlan(other)) | (Tag::Vlan(id), Tag::Qinq(other, _)) => id == other,
+        _ => false,
+    }
+}
+
 /// What of a router's interfaces on such ports cannot be.
-pub(crate) fn check(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
+pub(crate) fn check(file: &HostFile, router: &VirtualRouter) -> Diagnostics {
     let mut diags = Diagnostics::new();
     diags.set_sources(file.sources.clone());
     for interface in &router.interfaces {
@@ -49,27 +57,39 @@ pub(crate) fn check(file: &HostFile, router: &VirtualRouter) -> Result<(), Failu
             continue;
         }
         if !matches!(port.device, PortSpec::Interface(_)) {
-            let text = "the sharing \"hardware\" runs on Linux interfaces so far: use \"software-queued\"";
-            diags.error(port.span, text);
-        } else if has_pair(file, router, interface) {
-            let same = |other: &VirtualInterface| other.port == Some(at) && other.tag == interface.tag;
-            let others = file.routers.iter().flat_map(|r| &r.interfaces).filter(|other| same(other)).count();
-            let divided = match interface.tag {
-                Tag::Vlan(_) => others == 1,
-                Tag::Mac => true,
-                Tag::Whole => true,
-                _ => false,
-            };
-            if !divided {
-                let text = format!(
-                    "with the sharing \"hardware\" and the scheme direct, {} needs a VLAN that no other interface has, or none",
-                    interface.name
-                );
-                diags.error(interface.span, text);
+            let text = "the sharing \"hardware\" runs on Linux interfaces so far";
+            diags.error_with_help(port.span, text, "use sharing = \"software-queued\"");
+            continue;
+        }
+        if !has_pair(file, router, interface) {
+            continue;
+        }
+        let name = format!("{}.{}", router.name, interface.name);
+        if !matches!(interface.tag, Tag::Vlan(_) | Tag::Mac | Tag::Whole) {
+            let text = format!(
+                "{name} has {}: the kernel gives a direct router frames by VLAN or address alone",
+                interface.tag
+            );
+            let help = "with the sharing \"hardware\" and the scheme direct, use `vlan` or no tag; or another scheme";
+            diags.error_with_help(interface.span, text, help);
+        }
+        for (of, other) in file.routers.iter().flat_map(|of| of.interfaces.iter().map(move |i| (of, i))) {
+            let same = std::ptr::eq(other, interface);
+            if same || other.port != Some(at) || !overlap(interface.tag, other.tag) {
+                continue;
             }
+            let message = format!(
+                "{name} is to have all frames with {} of the port {}, and {}.{} has {} there",
+                interface.tag, port.name, of.name, other.name, other.tag
+            );
+            diags.push(
+                Diagnostic::error(interface.span, message)
+                    .with_note(other.span, "the other one is here")
+                    .with_help("a direct router needs a VLAN that no other interface of a divided port has, or no tag"),
+            );
         }
     }
-    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
+    diags
 }
 
 /// The ports of the common process. In place of one that is divided, it opens the pair for what is nobody's

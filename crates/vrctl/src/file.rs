@@ -4,6 +4,7 @@
 mod address;
 mod again;
 mod agree;
+mod allow;
 mod control;
 mod model;
 mod raw;

@@ -2,9 +2,10 @@
 
 use crate::file::{Scheme, VirtualRouter};
 use dpdk::PortSpec;
-use lang::{Diagnostic, Diagnostics, LoadOptions, Source};
+use lang::{Diagnostics, LoadOptions, Source};
 use launch::shortest;
-use runtime::{Limits, Options, Registry, Router};
+use nix::fcntl::OFlag;
+use runtime::{Limits, Options, Registry, Router, open_beneath, whole};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +20,32 @@ pub fn source(program: &Path) -> Result<Source, String> {
     Ok(Source::from_bytes(path, &bytes))
 }
 
-/// What a router's program is loaded with: its variables; libraries beside it.
+/// What a router's program is loaded with: its variables; libraries in its directory.
 #[must_use]
 pub fn load_options(router: &VirtualRouter) -> LoadOptions {
-    LoadOptions { defines: router.defines(), library: Some(launch::library(String::new())) }
+    LoadOptions { defines: router.defines(), library: router.program.as_deref().map(library) }
+}
+
+/// Looks libraries up beside the file that asks for them, in the program's directory and below it alone.
+fn library(program: &Path) -> lang::Library {
+    let directory = whole(program).parent().map(Path::to_owned).unwrap_or_default();
+    Arc::new(move |name: &str, from: &str| {
+        let from = whole(Path::new(from));
+        // What comes from elsewhere, as the text of a handler, begins where the program does.
+        let beside = from.parent().filter(|beside| beside.starts_with(&directory)).unwrap_or(&directory);
+        let path = whole(&beside.join(name));
+        let shown = shortest(&path);
+        let Ok(below) = path.strip_prefix(&directory) else {
+            return Err(format!("{shown}: a router's libraries are in the directory of its program"));
+        };
+        let opened = open_beneath(&directory, below, OFlag::O_RDONLY | OFlag::O_NONBLOCK);
+        let read = opened.and_then(|mut file| {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut file, &mut bytes).map(|_| bytes)
+        });
+        let bytes = read.map_err(|e| format!("{shown}: {}", launch::reason(&e)))?;
+        Ok(Source::from_bytes(shown, &bytes))
+    })
 }
 
 /// The limits that act within the common process.
@@ -37,6 +60,7 @@ pub(crate) fn limits(router: &VirtualRouter) -> Limits {
         flows: of.flows,
         log_lines: of.log_lines,
         handler_calls: of.handler_calls,
+        allow: Some(Arc::new(router.allowed())),
     }
 }
 
@@ -77,7 +101,7 @@ pub fn check_program(
             },
             ..limits(router)
         },
-        Scheme::Direct | Scheme::Hybrid => Limits::default(),
+        Scheme::Direct | Scheme::Hybrid => Limits { allow: limits(router).allow, ..Limits::default() },
     };
     let options = Options { check_only: true, hotswap: true, workers, limits, ..Options::default() };
     let made = Router::new(&[source], load_options(router), Arc::clone(registry), options)?;
@@ -87,29 +111,8 @@ pub fn check_program(
     warnings.set_sources(config.sources.clone());
     let devices: Vec<PortSpec> = router.interfaces.iter().map(|i| router.device(i)).collect();
     let mut used = BTreeSet::new();
-    let mut errors = Diagnostics::new();
     for (one, _) in made.ports() {
-        match devices.iter().position(|device| *device == one.spec) {
-            Some(index) => drop(used.insert(index)),
-            None => {
-                let Some(element) = config.elements.get(one.element) else { continue };
-                let message = format!(
-                    "{} :: {} uses {}, which is not an interface of this router",
-                    element.name, element.class, one.spec
-                );
-                let names: Vec<String> = router.interfaces.iter().map(|i| format!("${}", i.name)).collect();
-                errors.push(
-                    Diagnostic::error(element.span, message)
-                        .with_help(format!("in the host file, its interfaces are {}", names.join(", "))),
-                );
-            }
-        }
-    }
-    if !errors.is_empty() {
-        errors.append(warnings);
-        errors.sort();
-        errors.set_sources(config.sources.clone());
-        return Err(errors);
+        used.extend(devices.iter().position(|device| *device == one.spec));
     }
     let unused = (0..devices.len()).filter(|index| !used.contains(index)).collect();
     Ok(CheckedProgram { elements: made.elements().len(), unused, warnings })

@@ -54,7 +54,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     let (eal, enter) = (options.eal.clone(), options.enter);
     for router in &file.routers {
         runs(&file, router)?;
-        division::check(&file, router)?;
+        good_division(&file, router)?;
         let idle = idle_limits(router);
         if !idle.is_empty() {
             tracing::warn!(target: "vr", "router {}: limits without effect so far: {}", router.name, idle.join(", "));
@@ -143,6 +143,12 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
 /// Reads a host file.
 pub(crate) fn read(path: &Path) -> Result<HostFile, Failure> {
     good(HostFile::read(path))
+}
+
+/// Refuses what of a router cannot be divided.
+fn good_division(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
+    let wrong = division::check(file, router);
+    if wrong.has_errors() { Err(wrong.into()) } else { Ok(()) }
 }
 
 fn good(read: (Option<HostFile>, Diagnostics)) -> Result<HostFile, Failure> {
@@ -281,7 +287,7 @@ impl Serving {
     /// Everything that is needed to run a router; its program is checked.
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
         runs(file, router)?;
-        division::check(file, router)?;
+        good_division(file, router)?;
         let filter = || {
             let mut wrong = check_filter(&self.registry, file, router);
             wrong.set_sources(file.sources.clone());

@@ -80,9 +80,19 @@ pub(crate) fn router_setup(
         registry: Arc::clone(registry),
         share: router.share,
         queue: room(router),
-        limits: limits(router),
+        limits: with_own_socket(limits(router), file, router),
         interfaces: interfaces.collect(),
     }
+}
+
+/// The router's control socket is beside what its program may name.
+fn with_own_socket(limits: runtime::Limits, file: &HostFile, router: &VirtualRouter) -> runtime::Limits {
+    let allow = limits.allow.as_deref().map(|allow| {
+        let mut allow = allow.clone();
+        allow.sockets.push(runtime::Socket::Unix(runtime::whole(&file.socket(router))));
+        Arc::new(allow)
+    });
+    runtime::Limits { allow, ..limits }
 }
 
 /// What is below an interface.

@@ -77,6 +77,15 @@ fn most_dropped(old: &Value, router: &Value, rate: impl Fn(f64, f64) -> f64) -> 
     )
 }
 
+/// Packets a second that a port counts as missed and of which it is known whose they were: those lost in the
+/// queues of single routers.
+fn lost_in_own_queues(host: &Value, port: &Value) -> f64 {
+    let own = |router: &&Value| {
+        list(&router["interfaces"]).any(|one| one["port"] == *port && one["own_queue"] == true)
+    };
+    list(&host["routers"]).filter(own).map(|router| number(&router["lost_pps"])).sum()
+}
+
 /// The limits of a router that were reached since `old`.
 fn reached(old: &Value, router: &Value) -> Vec<String> {
     let refused = |router: &Value, limit: &str| number(&router["refused"][limit]);
@@ -134,7 +143,8 @@ fn why(old: &Value, router: &Value, host: &Value, busy: f64) -> String {
                 .to_owned()
         };
     }
-    if let Some(port) = ports().find(|port| number(&port["missed_pps"]) > 0.0) {
+    let unseen = |port: &&Value| number(&port["missed_pps"]) > 1.01 * lost_in_own_queues(host, &port["name"]);
+    if let Some(port) = ports().filter(|_| router["scheme"] != "direct").find(unseen) {
         let name = port["name"].as_str().unwrap_or_default();
         return format!(
             "the port {name} loses packets before it is seen whose they are: the processors are busy"
@@ -373,6 +383,13 @@ mod tests {
                 said(|now| (lost(now), now["routers"][0]["scheme"] = "hybrid".into()).0),
             ),
             ("the port wan loses packets", said(|now| now["ports"][0]["missed"] = 7.into())),
+            (
+                GETS_ALL,
+                said(|now| {
+                    now["ports"][0]["missed"] = 7.into();
+                    now["routers"][1]["interfaces"] = json!([{"port": "wan", "own_queue": true, "lost_queue_full": 7, "received": 1, "sent": 1, "not_sent": 0}]);
+                }),
+            ),
             ("it sends more than its rate", said(interface("not_sent", 3))),
             ("its limit routes", said(|now| now["routers"][0]["refused"]["routes"] = 1.into())),
             (

@@ -284,7 +284,8 @@ mod tests {
         }
     }
 
-    /// Whatever is put, taken and forgotten, every packet is sent, lost, forgotten, or waits, and it is known where.
+    /// Whatever is put, taken and forgotten, every packet is sent, lost, forgotten, or waits, and it is known
+    /// where.
     #[test]
     fn no_packet_is_lost_sight_of() {
         let outlets = [Outlet::new(1, None), Outlet::new(7, None), Outlet::new(2, Some(1000))];

@@ -92,6 +92,7 @@ use crate::prelude::*;
 use crate::secret::Secret;
 use cluster::{Balancer, Config, Key, NodeId, Topology};
 use lang::args::{Bandwidth, Filename, one_of};
+use runtime::{HandlerError, Hub};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,8 +110,8 @@ fn bits(rate: Bandwidth) -> u64 {
 const LONGEST_KEY_FILE: usize = 64 << 10;
 
 /// The key in a file, and whether users other than the file's owner can read it.
-fn read_key(path: &str) -> Result<(Key, bool), String> {
-    let (text, open) = Secret::read(path, LONGEST_KEY_FILE).map_err(|e| format!("{path}: {e}"))?;
+fn read_key(hub: &Hub, path: &str) -> Result<(Key, bool), String> {
+    let (text, open) = Secret::read(hub, path, LONGEST_KEY_FILE).map_err(|e| format!("{path}: {e}"))?;
     let key = key_from_hex(&String::from_utf8_lossy(&text)).map_err(|e| format!("{path}: {e}"))?;
     Ok((key, open))
 }
@@ -185,13 +186,15 @@ impl ClusterInfo {
         })?;
         let given = args.with("KEY", false, false, |text, _| key_from_hex(text))?;
         let file = args.k::<Filename>("KEY_FILE")?;
+        file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
         if given.is_some() && file.is_some() {
             return Err(args.error("KEY and KEY_FILE are two keys: give one of them"));
         }
         let key_file = file.as_ref().map(|f| f.0.clone());
         let key = match file {
             Some(Filename(path)) => {
-                let (key, open) = read_key(&path).map_err(|e| args.error(format!("KEY_FILE: {e}")))?;
+                let (key, open) =
+                    read_key(cx.hub(), &path).map_err(|e| args.error(format!("KEY_FILE: {e}")))?;
                 if open {
                     cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
                 }
@@ -204,9 +207,9 @@ impl ClusterInfo {
     }
 
     /// Whether the key file now contains another key.
-    fn key_changed(state: &ClusterState) -> Result<bool, String> {
+    fn key_changed(state: &ClusterState, hub: &Hub) -> Result<bool, String> {
         let Identity { key, key_file: Some(path), .. } = state.identity() else { return Ok(false) };
-        let (now, _) = read_key(path)?;
+        let (now, _) = read_key(hub, path)?;
         Ok(!same(key.as_ref(), Some(&now)))
     }
 }
@@ -249,7 +252,10 @@ impl Element for ClusterInfo {
         h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));
         h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbors()));
         h.shared_read::<ClusterState>("failures", |s, _| Ok(s.dead()));
-        h.shared_read::<ClusterState>("key_changed", |s, _| Self::key_changed(s).map(|c| c.to_string()));
+        h.called_read("key_changed", |s: &ClusterState, caller, _| {
+            let changed = Self::key_changed(s, caller.hub());
+            changed.map(|c| c.to_string()).map_err(HandlerError::Failed)
+        });
         h.shared_write::<ClusterState>("node_down", |s, text| {
             let ([node], up) = order(text, "NODE")?;
             if node == s.me() {

@@ -108,13 +108,14 @@ impl Token {
         let given = args.k::<String>("TOKEN")?;
         let given = given.or(args.k("PASSWORD")?);
         let file = args.k::<Filename>("TOKEN_FILE")?;
+        file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
         let token = match (given, file) {
             (None, None) => return Ok(None),
             (Some(_), Some(_)) => return Err(args.error("specify at most one of 'TOKEN' and 'TOKEN_FILE'")),
             (Some(token), None) => token,
             (None, Some(Filename(path))) => {
-                let (text, open) =
-                    Secret::read(&path, 2 * LONGEST_TOKEN).map_err(|e| args.error(format!("{path}: {e}")))?;
+                let (text, open) = Secret::read(cx.hub(), &path, 2 * LONGEST_TOKEN)
+                    .map_err(|e| args.error(format!("{path}: {e}")))?;
                 if open {
                     cx.warn(format!("TOKEN_FILE: others than its owner can read {path}: chmod 600 {path}"));
                 }
@@ -417,7 +418,7 @@ impl Element for ControlSocket {
     const MANUAL: &'static str = manual!("control/controlsocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let address = Address::read(args)?;
+        let address = Address::read(args, cx)?;
         let read_only = args.k("READONLY")?.unwrap_or(false);
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let retries = Retries::read(args)?;

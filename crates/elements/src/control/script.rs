@@ -188,6 +188,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         cx.publish(Arc::clone(&program));
         let watch = Arc::new(OnceLock::new());
         if let ScriptType::Signal(signals) = &program.kind {
+            cx.permits(Outside::TakeSignals, args)?;
             Watch::allows(signals).map_err(|e| args.error(e))?;
             let (place, signals, hub) = (Arc::clone(&watch), signals.clone(), Arc::clone(cx.hub()));
             cx.at_change_over(move || {
@@ -275,10 +276,10 @@ fn act(program: &Program, caller: &mut dyn Caller, args: &CallArgs<'_>) -> Resul
     program.handle(caller, args.name, args.value, args.write)
 }
 
-fn compute(_: &Program, _: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
+fn compute(_: &Program, caller: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
     let function = FUNCTIONS.iter().find(|f| f.name == args.name);
     let function = function.ok_or_else(|| HandlerError::NoHandler(args.name.into()))?;
-    bounded(args.value).and_then(|()| (function.call)(args.value)).map_err(failed)
+    bounded(args.value).and_then(|()| function.of(args.value, caller.hub())).map_err(failed)
 }
 
 /// `readable` and `writable`.

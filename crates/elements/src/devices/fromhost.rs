@@ -70,6 +70,7 @@ impl Element for FromHost {
         config.address = address.map(|a| (a.addr, u32::from(a.mask).count_ones() as u8));
         config.mac = mac.map(|a| a.0);
         config.namespace = arguments::namespace(args)?;
+        cx.permits(Outside::Interface(&name, config.namespace.as_deref()), args)?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         config.mtu = args.k("MTU")?;
         let burst = arguments::burst(args, cx)?;

@@ -67,6 +67,7 @@ impl Element for ToHost {
         }
         let mut config = TunConfig::new(&name, mode);
         config.namespace = super::engine::arguments::namespace(args)?;
+        cx.permits(Outside::Interface(&name, config.namespace.as_deref()), args)?;
         let device = HostSlot::open(cx, config);
         Ok(Self { device, out: ToKernel::new(), count: Counter::new() })
     }

@@ -138,6 +138,8 @@ impl Element for FromDump {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let path = args.mp::<Filename>("FILENAME")?.0;
+        cx.permits(Outside::Read(&path), args)?;
+        let hub = Arc::clone(cx.hub());
         let timing = args.p_or("TIMING", false)?;
         let stop = args.k_or("STOP", false)?;
         let active = args.k_or("ACTIVE", true)?;
@@ -157,7 +159,7 @@ impl Element for FromDump {
         }
         let key = format!("{} {} {path}", Self::CLASS, cx.name());
         let open = move |path: &str| {
-            let mut capture = Capture::open(path)?;
+            let mut capture = Capture::open(&hub, path)?;
             if position > 0 {
                 let seek = capture.input().seek(position);
                 seek.map_err(|e| format!("{}: {e}", Input::display(path)))?;

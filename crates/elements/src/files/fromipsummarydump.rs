@@ -88,6 +88,8 @@ impl Element for FromIpSummaryDump {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let path = args.p::<Filename>("FILENAME")?.map(|f| f.0);
+        path.iter().try_for_each(|path| cx.permits(Outside::Read(path), args))?;
+        let hub = Arc::clone(cx.hub());
         let stop = args.k_or("STOP", false)?;
         let active = args.k_or("ACTIVE", true)?;
         let timing = args.k_or("TIMING", false)?;
@@ -120,7 +122,7 @@ impl Element for FromIpSummaryDump {
             let input = match data {
                 Some(data) => Some(Input::bytes("<data>", data.as_bytes())),
                 None if nonexistent && path != "-" && !Path::new(path).exists() => None,
-                None => Some(Input::open(path)?),
+                None => Some(Input::open(&hub, path)?),
             };
             if !nonexistent && input.as_ref().is_some_and(|i| i.size() == Some(0)) {
                 return Err(format!("{path}: empty file"));

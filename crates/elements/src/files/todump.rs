@@ -99,6 +99,7 @@ impl Element for ToDump {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let path = args.mp::<Filename>("FILENAME")?.0;
+        cx.permits(Outside::Write(&path), args)?;
         let snaplen = args.p_or::<u32>("SNAPLEN", 2000)?;
         let encap = args.p::<Word>("ENCAP")?;
         let from = args.k::<Raw>("USE_ENCAP_FROM")?;

@@ -97,6 +97,7 @@ impl Element for ToIpSummaryDump {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let path = args.mp::<Filename>("FILENAME")?.0;
+        cx.permits(Outside::Write(&path), args)?;
         let mut contents = "timestamp ip_src".to_owned();
         for name in ["FIELDS", "CONTENTS", "DATA"] {
             contents = args.k::<Raw>(name)?.map_or(contents, |raw| raw.0);

@@ -96,6 +96,7 @@ use crate::infile::MAX_FILE;
 use crate::prelude::*;
 use crate::secret::Secret;
 use lang::args::Filename;
+use runtime::Hub;
 use std::sync::Arc;
 
 /// The `IPsecSAD` element.
@@ -104,8 +105,8 @@ pub struct IPsecSAD {
 }
 
 /// The associations of a file, and whether users other than its owner can read it.
-fn read(path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
-    let (bytes, open) = Secret::read(path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
+fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
+    let (bytes, open) = Secret::read(hub, path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
     let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
     let (mut specs, mut errors) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {
@@ -142,7 +143,9 @@ impl Element for IPsecSAD {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let file = args.k::<Filename>("FILE")?;
+        file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
         let device = args.k::<String>("DEVICE")?;
+        device.iter().try_for_each(|device| cx.permits(Outside::Crypto(device), args))?;
         let capacity = args.k::<usize>("CAPACITY")?.unwrap_or(1024);
         let (workers, eal) = (cx.workers(), cx.environment().clone());
         let mut made = false;
@@ -151,7 +154,7 @@ impl Element for IPsecSAD {
             Database::new(device, workers, capacity, eal)
         });
         if made && let Some(Filename(path)) = file {
-            match read(&path) {
+            match read(cx.hub(), &path) {
                 Ok((specs, open)) => {
                     if open && !cx.as_click() {
                         cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
@@ -299,14 +302,14 @@ mod tests {
         text.fill(0);
         std::hint::black_box(&mut text);
         assert_eq!(found(&digits), 0, "the test itself shows the key");
-        let (specs, _) = read(&path).unwrap_or_else(|e| panic!("{e:?}"));
+        let (specs, _) = read(&Hub::default(), &path).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(found(&key) >= specs.len(), "the search finds what is there");
         drop(specs);
         assert_eq!((found(&digits), found(&key)), (0, 0), "digits and bytes of the keys");
         // The same for a file with a wrong line.
         let file = std::fs::OpenOptions::new().append(true).open(&path);
         std::io::Write::write_all(&mut file.unwrap(), b" in 1 2 3\nin 999 1.0.0.1 1.0.0.2 aes-gcm ").unwrap();
-        assert!(read(&path).is_err());
+        assert!(read(&Hub::default(), &path).is_err());
         assert_eq!((found(&digits), found(&key)), (0, 0));
         std::fs::remove_file(&path).unwrap();
     }

@@ -65,6 +65,7 @@ use super::engine::text::{Command, Route};
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Filename;
+use nix::fcntl::OFlag;
 use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
@@ -170,6 +171,7 @@ fn arguments<K: TableVariant>(
     outputs: u32,
 ) -> Result<Routes, ArgError> {
     let file = args.k::<Filename>("FILE")?;
+    file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
     let names = args.names().clone();
     let mut routes = Vec::with_capacity(args.len());
     let mut errors = Vec::new();
@@ -190,7 +192,8 @@ fn arguments<K: TableVariant>(
         }
     }
     if let Some(Filename(path)) = file {
-        let text = std::fs::read_to_string(&path).map_err(|e| args.error(format!("{path}: {e}")))?;
+        let text = cx.hub().open(&path, OFlag::O_RDONLY).and_then(std::io::read_to_string);
+        let text = text.map_err(|e| args.error(format!("{path}: {e}")))?;
         // The shortest line has about as many characters, so that the list need not move while it grows.
         routes.reserve(text.len() / SHORT_LINE);
         for (i, line) in text.lines().enumerate() {

@@ -253,7 +253,9 @@ impl Element for LinuxRoutes {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let ElementName(table) = args.mp("TABLE")?;
         let host = args.k::<u32>("HOST")?;
-        let namespace = match args.k::<String>("NETNS")?.filter(|name| !name.is_empty()) {
+        let name = args.k::<String>("NETNS")?.filter(|name| !name.is_empty());
+        cx.permits(Outside::Namespace(name.as_deref()), args)?;
+        let namespace = match name {
             Some(name) => Namespace::named(&name).map_err(|e| args.error(format!("NETNS: {e}")))?,
             None => Namespace::Own,
         };

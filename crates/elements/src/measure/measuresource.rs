@@ -205,6 +205,7 @@ impl Element for MeasureSource {
         let dst_eth = args.k::<EtherAddr>("DSTETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 2]), mac);
         let ttl = args.k::<u8>("TTL")?.unwrap_or(64);
         let pcap = args.k::<Filename>("PCAP")?;
+        pcap.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
         let stream = args.k::<u8>("STREAM")?.unwrap_or(0);
         let seed = args.k::<u64>("SEED")?.unwrap_or(1);
         let catchup_ns = args.k::<Duration>("CATCHUP")?.map_or(10_000_000, nanoseconds);
@@ -236,7 +237,8 @@ impl Element for MeasureSource {
         let contents = FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, run: shared.run };
         let mut frames = match pcap {
             Some(path) => {
-                let frames = replay::load(&path.0).map_err(|e| ArgError::new(format!("PCAP: {e}")))?;
+                let frames =
+                    replay::load(cx.hub(), &path.0).map_err(|e| ArgError::new(format!("PCAP: {e}")))?;
                 let replay = Replay::new(frames, share.0, share.1);
                 lengths = replay.lengths();
                 if limit == u64::MAX && duration_ns == 0 {

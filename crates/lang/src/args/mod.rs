@@ -137,6 +137,8 @@ pub struct Args<'a> {
     span: Option<Span>,
     names: &'a NameDb,
     asked: Vec<String>,
+    /// The place of the argument that was read last.
+    last: Option<Span>,
     errors: Vec<ArgError>,
 }
 
@@ -164,7 +166,7 @@ impl<'a> Args<'a> {
             a.span = exact.map(|s| s.part(a.range.start, a.range.end)).or(span);
         }
         let states = args.iter().map(|a| State::Free(keyword_len(&a.text))).collect();
-        Args { args, states, span, names, asked: Vec::new(), errors: Vec::new() }
+        Args { args, states, span, names, asked: Vec::new(), last: None, errors: Vec::new() }
     }
 
     /// The database that names are looked up in.
@@ -317,6 +319,13 @@ impl<'a> Args<'a> {
         self.remember(ArgError::new(message).at(span))
     }
 
+    /// An error at the argument that was read last, remembered like those of failed reads.
+    pub fn error_here(&mut self, message: impl Into<String>, help: impl Into<String>) -> ArgError {
+        let mut error = ArgError::new(message).at(self.last.or(self.span));
+        error.help.push(help.into());
+        self.remember(error)
+    }
+
     /// Checks that every argument has been read and every read has succeeded.
     ///
     /// # Errors
@@ -328,6 +337,7 @@ impl<'a> Args<'a> {
                 State::Free(0) => extra = extra.or(Some(i)),
                 State::Free(n) => {
                     let arg = &self.args[i];
+                    self.last = arg.span;
                     let key = arg.text[..n].to_string();
                     let span = arg.span.map(|s| if s.len() == arg.text.len() { s.part(0, n) } else { s });
                     let mut e = ArgError::new(format!("{key}: unknown argument")).at(span);

@@ -218,6 +218,8 @@ pub struct VirtualRouter {
     /// Variables of the program that the file defines, without those of the interfaces; see
     /// [`VirtualRouter::defines`].
     pub variables: Vec<(String, String)>,
+    /// What its program may name outside the router, without its interfaces and its control plane.
+    pub allow: runtime::Allow,
     /// The network namespace that controls it.
     pub control: Option<Control>,
     /// Its interfaces, in the order of the file.
@@ -254,6 +256,7 @@ impl VirtualRouter {
             cores: _,
             filter,
             variables: _,
+            allow: _,
             control,
             interfaces,
             span,
@@ -286,6 +289,20 @@ impl VirtualRouter {
     #[must_use]
     pub fn device(&self, interface: &VirtualInterface) -> PortSpec {
         PortSpec::Virtual(format!("{}/{}", self.name, interface.name))
+    }
+
+    /// What its program may name outside the router.
+    #[must_use]
+    pub fn allowed(&self) -> runtime::Allow {
+        let taps = |control: &Control| {
+            let taps = control.taps.iter().filter_map(|tap| self.interfaces.get(*tap));
+            (control.namespace.clone(), taps.map(|interface| interface.name.clone()).collect())
+        };
+        runtime::Allow {
+            interfaces: self.interfaces.iter().map(|interface| self.device(interface)).collect(),
+            control: self.control.as_ref().map(taps),
+            ..self.allow.clone()
+        }
     }
 
     /// All variables of the program: those of the file, for each interface its device (`$DEV0`) and its

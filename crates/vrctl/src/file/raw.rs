@@ -62,6 +62,7 @@ pub(super) struct RawRouter {
     #[serde(default)]
     pub(super) variables: BTreeMap<Spanned<String>, Spanned<String>>,
     pub(super) control: Option<Spanned<RawControl>>,
+    pub(super) allow: Option<Spanned<RawAllow>>,
     #[serde(default)]
     pub(super) interface: Vec<Spanned<RawInterface>>,
 }
@@ -71,6 +72,16 @@ pub(super) struct RawRouter {
 pub(super) struct RawControl {
     pub(super) namespace: Option<Spanned<String>>,
     pub(super) interfaces: Option<Vec<Spanned<String>>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawAllow {
+    pub(super) read: Option<Vec<Spanned<String>>>,
+    pub(super) write: Option<Vec<Spanned<String>>>,
+    pub(super) sockets: Option<Vec<Spanned<String>>>,
+    pub(super) devices: Option<Vec<Spanned<String>>>,
+    pub(super) namespaces: Option<Vec<Spanned<String>>>,
 }
 
 #[derive(Deserialize, Default)]

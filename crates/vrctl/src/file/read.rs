@@ -6,7 +6,7 @@ use super::model::{
     HostFile, HostPort, InterfaceId, Limits, Owner, Scheme, Sharing, Tag, TunnelEnds, VirtualInterface,
     VirtualRouter, mac_variable,
 };
-use super::raw::{RawFile, RawHost, RawInterface, RawLimits, RawPort, RawRouter, RawTunnel};
+use super::raw::{RawAllow, RawFile, RawHost, RawInterface, RawLimits, RawPort, RawRouter, RawTunnel};
 use super::reader::Reader;
 use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, SourceMap, Span};
@@ -88,6 +88,7 @@ impl Reader<'_> {
         self.defaults(&mut host, &ports);
         self.sockets(&host);
         self.namespaces(&host.routers);
+        self.listening(&host.routers);
         self.devices(&host);
         self.claims(&host);
         self.direct(&host);
@@ -245,8 +246,9 @@ impl Reader<'_> {
         let control = raw.control.as_ref().map(|control| (at(control), "a control plane"));
         let cores = raw.cores.as_ref().map(|cores| (at(cores), "cores"));
         let owner = raw.owner.as_ref().map(|owner| (at(owner), "an owner"));
+        let allow = raw.allow.as_ref().map(|allow| (at(allow), "`allow`"));
         let variable = raw.variables.keys().next().map(|variable| (at(variable), "variables"));
-        for (place, what) in [control, cores, owner, variable].into_iter().flatten() {
+        for (place, what) in [control, cores, owner, allow, variable].into_iter().flatten() {
             let message = format!("{what} of a virtual machine");
             self.diags.error_with_help(place, message, "remove it: the machine itself decides that");
         }
@@ -317,6 +319,11 @@ impl Reader<'_> {
             owner: raw.owner.as_ref().and_then(|owner| self.owner(owner)),
             limits: self.limits(&raw.limits),
             variables: self.variables(raw, &interfaces),
+            allow: self.allow(
+                name.get_ref(),
+                raw.allow.as_ref().map_or(&RawAllow::default(), |allow| allow.get_ref()),
+                scheme,
+            ),
             control: self.control(name.get_ref(), raw, &interfaces),
             interfaces,
             span: at(name),

@@ -4,6 +4,7 @@ use super::program::{Log, Program};
 use lang::quote::shift_word;
 use lang::unquote;
 use lang::vars::{Expander, Reference, VarKind, expand};
+use nix::fcntl::OFlag;
 use runtime::{Caller, HandlerError, KnownHandler};
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -97,8 +98,8 @@ impl Program {
             let (name, rest) = shift_word(rest.strip_prefix('>').unwrap_or(rest));
             text = rest;
             if !name.is_empty() && name != "-" {
-                let mut options = std::fs::OpenOptions::new();
-                match options.create(true).append(append).write(true).truncate(!append).open(&name) {
+                let how = if append { OFlag::O_APPEND } else { OFlag::O_TRUNC };
+                match caller.hub().open(&name, OFlag::O_WRONLY | OFlag::O_CREAT | how) {
                     Ok(opened) => file = Some((name, opened)),
                     Err(e) => return log.error(None, &format!("{name}: {}", runtime::reason(&e))),
                 }

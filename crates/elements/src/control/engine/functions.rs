@@ -4,16 +4,38 @@
 use crate::plumbing::engine::text::general;
 use lang::quote::{Words, shift_word};
 use lang::unquote;
-use runtime::{FromArg, NameDb};
+use runtime::{FromArg, Hub, NameDb, Outside};
 
 /// A function: its name, whether only the configuration itself may call it, and its code.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
-    pub(crate) call: fn(&str) -> Result<String, String>,
+    call: Call,
+}
+
+/// What a function depends on.
+enum Call {
+    /// Its parameter.
+    Of(fn(&str) -> Result<String, String>),
+    /// What the router may name outside itself, too.
+    Outside(fn(&str, &Hub) -> Result<String, String>),
+}
+
+impl Function {
+    /// Computes it for a parameter.
+    pub(crate) fn of(&self, parameter: &str, hub: &Hub) -> Result<String, String> {
+        match self.call {
+            Call::Of(call) => call(parameter),
+            Call::Outside(call) => call(parameter, hub),
+        }
+    }
+}
+
+const fn outside(name: &'static str, call: fn(&str, &Hub) -> Result<String, String>) -> Function {
+    Function { name, call: Call::Outside(call) }
 }
 
 const fn function(name: &'static str, call: fn(&str) -> Result<String, String>) -> Function {
-    Function { name, call }
+    Function { name, call: Call::Of(call) }
 }
 
 /// The functions that depend on nothing but their parameter.
@@ -21,8 +43,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("abs", |s| unary(s, i64::wrapping_abs, f64::abs)),
     function("add", |s| fold(s, Op::Add)),
     function("and", |s| all_or_any(s, true).map(boolean)),
-    function("cat", file),
-    function("catq", |s| file(s).map(|t| lang::quote(&t))),
+    outside("cat", file),
+    outside("catq", |s, hub| file(s, hub).map(|t| lang::quote(&t))),
     function("div", |s| fold(s, Op::Div)),
     function("eq", |s| compare(s, |o| o.is_eq())),
     function("first", |s| Ok(shift_word(s).0)),
@@ -33,7 +55,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("idiv", |s| fold(s, Op::IntDiv)),
     function("if", choose),
     function("in", is_in),
-    function("kill", kill),
+    outside("kill", kill),
     function("le", |s| compare(s, |o| o.is_le())),
     function("length", |s| Ok(s.len().to_string())),
     function("lt", |s| compare(s, |o| o.is_lt())),
@@ -247,15 +269,16 @@ fn random(params: &str) -> Result<String, String> {
     Ok((low + drawn % span).to_string())
 }
 
-fn file(params: &str) -> Result<String, String> {
+fn file(params: &str, hub: &Hub) -> Result<String, String> {
     let name = parse::<lang::args::Filename>(params).ok_or("bad FILE")?.0;
-    match crate::infile::read_now(&name) {
+    match crate::infile::read_now(hub, &name) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(e) => Err(format!("{name}: {}", runtime::reason(&e))),
     }
 }
 
-fn kill(params: &str) -> Result<String, String> {
+fn kill(params: &str, hub: &Hub) -> Result<String, String> {
+    hub.permits(Outside::SendSignals).map_err(|refused| refused.to_string())?;
     use nix::sys::signal::{Signal, kill};
     let mut rest = Words::new(params);
     let signo = signal(rest.shift()).ok_or("bad SIGNO")?;
@@ -404,7 +427,7 @@ mod tests {
     fn call(text: &str) -> Result<String, String> {
         let (name, params) = shift_word(text);
         let f = FUNCTIONS.iter().find(|f| f.name == name).expect("function");
-        (f.call)(&params)
+        f.of(&params, &Hub::default())
     }
 
     #[track_caller]
@@ -496,7 +519,7 @@ mod tests {
         let call = || {
             let begin = now();
             // The function's value is not important here.
-            let _ = std::hint::black_box((f.call)(&parameter));
+            let _ = std::hint::black_box(f.of(&parameter, &Hub::default()));
             now() - begin
         };
         call().min(call())

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use locks::IgnorePoison;
 use nix::sys::socket;
 use nix::sys::stat::{Mode, umask};
-use runtime::{Hub, Level};
+use runtime::{Hub, Inherited, Level, Outside, Socket};
 use std::fmt;
 use std::fs::{Permissions, symlink_metadata};
 use std::io::{self, Read, Write};
@@ -84,9 +84,7 @@ impl Address {
     ///
     /// # Errors
     /// One of them is wrong.
-    pub(crate) fn read(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let kind: String = args.mp("TYPE")?;
-        let address: String = args.mp("ADDRESS")?;
+    pub(crate) fn read(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<Self, ArgError> {
         let local = args.k("LOCALHOST")?.unwrap_or(true);
         let mode = match args.k::<String>("MODE")? {
             None => PRIVATE,
@@ -95,7 +93,9 @@ impl Address {
                 .filter(|mode| *mode <= 0o777)
                 .ok_or_else(|| args.error(format!("MODE: '{text}' is not an octal number such as 660")))?,
         };
-        match kind.to_ascii_uppercase().as_str() {
+        let kind: String = args.mp("TYPE")?;
+        let address: String = args.mp("ADDRESS")?;
+        let address = match kind.to_ascii_uppercase().as_str() {
             "TCP" => {
                 let (number, search) =
                     address.strip_suffix('+').map_or((address.as_str(), false), |n| (n, true));
@@ -105,6 +105,28 @@ impl Address {
             }
             "UNIX" => Ok(Self::Unix { path: PathBuf::from(address), mode }),
             other => Err(ArgError::new(format!("unknown socket type '{other}'"))),
+        }?;
+        if address.is_any() {
+            cx.permits(Outside::AnyPort, args)?;
+        } else {
+            cx.permits(Outside::Listen(&address.outside()), args)?;
+        }
+        Ok(address)
+    }
+
+    /// The address as the host file has it.
+    fn outside(&self) -> Socket {
+        match self {
+            Self::Tcp { port, local, .. } => Socket::Tcp { port: *port, all: !local },
+            Self::Unix { path, .. } => Socket::Unix(runtime::whole(path)),
+        }
+    }
+
+    /// The port or the path.
+    fn shown(&self) -> String {
+        match self {
+            Self::Tcp { port, .. } => port.to_string(),
+            Self::Unix { path, .. } => path.display().to_string(),
         }
     }
 
@@ -138,6 +160,18 @@ impl Address {
 
     /// The same; the error does not name the address.
     fn bind_unnamed(&self) -> io::Result<Bound> {
+        if let Some(inherited) = runtime::inherited(&self.outside()) {
+            let (shown, listener) = match inherited {
+                Inherited::Unix(listener) => (self.shown(), Listener::Unix(listener)),
+                Inherited::Tcp(listener) => (self.shown(), Listener::Tcp(listener)),
+            };
+            return Ok(Bound {
+                shown,
+                listener: Arc::new(listener),
+                place: None,
+                begun: AtomicBool::new(false),
+            });
+        }
         let (shown, listener, place) = match self {
             Self::Tcp { port, search, local } => {
                 let ip = IpAddr::V4(if *local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });
@@ -151,9 +185,6 @@ impl Address {
                     }
                 };
                 (listener.local_addr()?.port().to_string(), Listener::Tcp(listener), None)
-            }
-            Self::Unix { path, .. } if let Some(listener) = runtime::inherited(path) => {
-                (path.display().to_string(), Listener::Unix(listener), None)
             }
             Self::Unix { path, mode } => {
                 let (listener, place) = Place::bind(path, *mode)?;

@@ -46,6 +46,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
         config.mtu = args.k("MTU")?;
         config.namespace = arguments::namespace(args)?;
+        cx.permits(Outside::Interface(&name, config.namespace.as_deref()), args)?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         let burst = arguments::burst(args, cx)?;
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;

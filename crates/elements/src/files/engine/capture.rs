@@ -77,8 +77,8 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Capture {
-    pub(in crate::files) fn open(name: &str) -> Result<Self, String> {
-        Self::new(Input::open(name)?)
+    pub(in crate::files) fn open(hub: &runtime::Hub, name: &str) -> Result<Self, String> {
+        Self::new(Input::open(hub, name)?)
     }
 
     fn new(input: Input) -> Result<Self, String> {

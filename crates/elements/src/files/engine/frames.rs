@@ -4,8 +4,12 @@ use super::capture::{Capture, Found};
 use super::link::Link;
 
 /// Reads the Ethernet frames of a capture file, at most `most_bytes` bytes.
-pub(crate) fn read_frames(path: &str, most_bytes: usize) -> Result<Vec<Box<[u8]>>, String> {
-    let mut capture = Capture::open(path)?;
+pub(crate) fn read_frames(
+    hub: &runtime::Hub,
+    path: &str,
+    most_bytes: usize,
+) -> Result<Vec<Box<[u8]>>, String> {
+    let mut capture = Capture::open(hub, path)?;
     let failed = |e: String| format!("{path}: {e}");
     let (mut frames, mut bytes) = (Vec::new(), 0);
     loop {

@@ -1,7 +1,9 @@
 //! Files that trace elements read: plain, compressed, or standard input.
 
 use crate::infile::refuse_to_wait;
+use nix::fcntl::OFlag;
 use runtime::reason;
+use runtime::{Hub, Outside};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -61,14 +63,15 @@ impl Input {
     }
 
     /// Opens a file; `-` is standard input.
-    pub(in crate::files) fn open(name: &str) -> Result<Self, String> {
+    pub(in crate::files) fn open(hub: &Hub, name: &str) -> Result<Self, String> {
         let shown = Self::display(name).to_owned();
         let wrong = |e: io::Error| format!("{shown}: {}", reason(&e));
         if name == "-" {
+            hub.permits(Outside::Read(name)).map_err(|refused| refused.to_string())?;
             return Ok(Self::new(shown, Raw::Stdin(io::stdin()), None, None));
         }
         refuse_to_wait(name).map_err(wrong)?;
-        let mut file = File::open(name).map_err(wrong)?;
+        let mut file = hub.open(name, OFlag::O_RDONLY).map_err(wrong)?;
         let meta = file.metadata().map_err(wrong)?;
         if meta.is_dir() {
             return Err(format!("{shown}: Is a directory"));
@@ -208,7 +211,12 @@ mod tests {
         assert_eq!(i.line().unwrap(), None);
         assert!(!i.skip(1).unwrap());
         assert!(i.seek(15).is_err());
-        assert!(Input::open("/nonexistent").err().unwrap().ends_with("No such file or directory"));
-        assert!(Input::open("/").err().unwrap().contains("Is a directory"));
+        assert!(
+            Input::open(&Hub::default(), "/nonexistent")
+                .err()
+                .unwrap()
+                .ends_with("No such file or directory")
+        );
+        assert!(Input::open(&Hub::default(), "/").err().unwrap().contains("Is a directory"));
     }
 }

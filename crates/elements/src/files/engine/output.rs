@@ -4,7 +4,7 @@
 use crate::outfile::{FileId, NewFile};
 use locks::IgnorePoison;
 use runtime::reason;
-use runtime::{Hub, Level};
+use runtime::{Hub, Level, Outside};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::process::{Child, Command, Stdio};
@@ -135,8 +135,10 @@ impl Output {
         let packer =
             [(".gz", "gzip"), (".bz2", "bzip2"), (".xz", "xz")].iter().find(|(end, _)| name.ends_with(end));
         let (mut raw, mut new, mut id) = (Raw::Stdout(io::stdout()), None, None);
-        if name != "-" {
-            let file = NewFile::open(name).map_err(wrong)?;
+        if name == "-" {
+            hub.permits(Outside::Write(name)).map_err(|refused| refused.to_string())?;
+        } else {
+            let file = NewFile::open(hub, name).map_err(wrong)?;
             id = Some(file.id().map_err(wrong)?);
             raw = match packer {
                 None => Raw::Nothing,

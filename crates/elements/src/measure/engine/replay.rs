@@ -13,8 +13,8 @@ pub(in crate::measure) struct Replay {
 }
 
 /// Reads all frames of a capture file.
-pub(in crate::measure) fn load(path: &str) -> Result<Arc<[Box<[u8]>]>, String> {
-    crate::files::engine::frames::read_frames(path, MOST_BYTES).map(Into::into)
+pub(in crate::measure) fn load(hub: &runtime::Hub, path: &str) -> Result<Arc<[Box<[u8]>]>, String> {
+    crate::files::engine::frames::read_frames(hub, path, MOST_BYTES).map(Into::into)
 }
 
 impl Replay {
