@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 from typing import Any
 
+from control import ControlSocket
 from harness import Plain, case, check, equal, ping, wait_for
 from lab import Lab, Namespace, Process, the_binary
 
@@ -154,7 +155,13 @@ def an_apply_that_fails_leaves_everything_as_it_was(lab: Lab) -> None:
     host.write(("blue", 1), ("red", 3))
     before = host.file.read_text()
     host.file.write_text(before.replace("[router.blue]\n", '[router.blue]\nowner = "daemon"\nlimits = { queue = 64 }\n'))
+    client = ControlSocket(lab.dir / "run" / "blue.sock")
     check("blue: " in host.vr("apply"), "a changed limit")
+    try:
+        client.read("version")
+        check(False, "a session goes on with another owner")
+    except OSError:
+        pass
     socket = lab.dir / "run" / "blue.sock"
     equal(socket.owner(), "daemon", "the owner of the socket")
     host.file.write_text(before)

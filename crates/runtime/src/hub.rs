@@ -121,6 +121,9 @@ struct Channel {
     listeners: Vec<Listener>,
 }
 
+/// Ends the sessions of clients; see [`Hub::on_revoke`].
+pub type Sessions = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// The connection between data path and control thread: stop requests, printed lines, drop samples.
 #[derive(Default)]
 pub struct Hub {
@@ -151,6 +154,7 @@ pub struct Hub {
     inboxes: Vec<Inbox>,
     bounds: OnceLock<Bounds>,
     allow: Mutex<Option<Arc<Allow>>>,
+    sessions: Mutex<Vec<Sessions>>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -205,6 +209,16 @@ impl Hub {
     /// It may not.
     pub fn permits(&self, what: Outside<'_>) -> Result<(), Refused> {
         self.allow().map_or(Ok(()), |allow| allow.permits(what))
+    }
+    /// Has `end` called when those who could connect to the router may do so no more: it ends their sessions,
+    /// and returns whether there can be others later.
+    pub fn on_revoke(&self, end: Sessions) {
+        let mut sessions = self.sessions.lock().ignore_poison();
+        sessions.push(end);
+    }
+    /// Ends all sessions of clients; who may connects again.
+    pub fn end_sessions(&self) {
+        self.sessions.lock().ignore_poison().retain(|end| end());
     }
     /// Opens a file that the program has named, with the flags of open(2).
     ///

@@ -93,6 +93,12 @@ pub(crate) fn up(registry: &Arc<Registry>, args: &UpHost, log: &LogArgs) -> Resu
     // It answers when its routers have been started.
     let runs = || ask(&socket, &Request::Status).is_ok();
     waiting(false, "starting the host", || started.wait(until, runs))?;
+    let answers = ask(&socket, &Request::Status)?["process"].clone();
+    if answers != process {
+        // Somebody else has started it at the same time; the process of this command has ended.
+        print(&format!("{}: already running, as process {answers}\n", host.name));
+        return Ok(ExitCode::SUCCESS);
+    }
     print(&format!("{}: started, process {process}; its log is {}\n", host.name, log_file.display()));
     Ok(ExitCode::SUCCESS)
 }

@@ -485,6 +485,11 @@ impl Serving {
         }
         let begun: Vec<String> = starting.iter().map(|(router, _)| router.name.clone()).collect();
         let before = self.as_it_is(host, &ending, &changing);
+        let owner = |file: &HostFile, name: &str| {
+            file.routers.iter().find(|router| router.name == name).map(|router| router.owner.clone())
+        };
+        let mut other_owner = running.clone();
+        other_owner.retain(|name| owner(&self.file, name) != owner(&new, name));
         let old = std::mem::replace(&mut self.file, new);
         // First all ports become free that others are to have.
         self.end(host, &ending);
@@ -502,6 +507,8 @@ impl Serving {
                 return Err(format!("{}\n{told}", e.text()).into());
             }
         };
+        // Whoever has a connection had the right to it before.
+        other_owner.iter().for_each(|name| host.end_sessions(name));
         awaited.extend(swapped.iter().chain(&begun).cloned());
         self.settle(host);
         Ok(
@@ -645,6 +652,7 @@ impl Serving {
         json!({
             "ok": true,
             "host": self.file.name,
+            "process": std::process::id(),
             "cycles": dpdk::cycles(),
             "seconds": host.started().elapsed().as_secs_f64(),
             "threads": host.threads(),

@@ -417,6 +417,13 @@ impl Host {
         self.routers.get(name).map(|hosted| &hosted.setup)
     }
 
+    /// Ends the sessions of all clients of a router that runs.
+    pub fn end_sessions(&self, name: &str) {
+        if let Some(running) = self.routers.get(name).and_then(|hosted| hosted.running.as_ref()) {
+            running.router.hub().end_sessions();
+        }
+    }
+
     /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits
     /// and its rates may differ; `None`: it is not there.
     #[must_use]

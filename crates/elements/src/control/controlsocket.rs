@@ -430,7 +430,12 @@ impl Element for ControlSocket {
         let taken = Arc::new(OnceLock::new());
         let until = Arc::clone(&taken);
         cx.before_start(move || {
-            let make = || Server::open(&address, Limits::default());
+            let make = || {
+                let server = Server::open(&address, Limits::default())?;
+                let clients = Arc::downgrade(&server.clients);
+                hub.on_revoke(Box::new(move || clients.upgrade().map(|clients| clients.end()).is_some()));
+                Ok(server)
+            };
             let mut key = key;
             let mut opened = retries.open((&hub, &name, &key), make)?;
             let mut mine = ServerHold::new(&opened);

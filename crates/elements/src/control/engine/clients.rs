@@ -97,6 +97,11 @@ impl Clients {
         Some(Client { table: Arc::clone(self), entry, held: AtomicUsize::new(0) })
     }
 
+    /// Disconnects all clients.
+    pub(crate) fn end(&self) {
+        self.list().drain(..).for_each(|entry| entry.connection.close());
+    }
+
     /// Stops reading from all clients; answers that were given are still sent.
     pub(crate) fn close(&self) {
         self.list().drain(..).for_each(|entry| entry.connection.close_reading());
