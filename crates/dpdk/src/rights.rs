@@ -193,6 +193,8 @@ pub fn given_up() -> bool {
 
 /// How long a thread may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many lists of threads in a row have no new one when there is none.
+const LISTS: usize = 3;
 
 /// Gives up, in all threads and for good: every capability but these, new privileges by set-user-ID programs,
 /// and, if there is a `user`, what root may do. Afterwards every thread has been looked at.
@@ -211,31 +213,24 @@ pub fn give_up(user: Option<&User>, keep: &[Capability]) -> Result<(), String> {
         step: AtomicU32::new(0),
     };
     let signal = libc::SIGRTMAX();
+    // The handler stays: a signal that has been sent may still be on its way, and would end the process.
     // SAFETY: `sigaction` is plain data; the handler makes system calls only.
-    let before = unsafe {
+    unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        let mut before: libc::sigaction = mem::zeroed();
         let handler: extern "C" fn(c_int) = on_order;
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
-        if libc::sigaction(signal, &action, &mut before) != 0 {
+        if libc::sigaction(signal, &action, ptr::null_mut()) != 0 {
             return Err(format!("giving up rights: {}", io::Error::last_os_error()));
         }
-        before
-    };
-    // Leaked, if a thread does not answer: it may still read it.
-    let order = Box::into_raw(Box::new(order));
-    ORDER.store(order, Ordering::Release);
-    // SAFETY: it lives until the end of this function at least.
-    let result = everywhere(unsafe { &*order }, signal);
+    }
+    // Leaked: a thread may still be in the handler.
+    let order: &'static Order = Box::leak(Box::new(order));
+    ORDER.store(ptr::from_ref(order).cast_mut(), Ordering::Release);
+    let result = everywhere(order, signal);
     if result.is_ok() {
         ORDER.store(ptr::null_mut(), Ordering::Release);
-        // SAFETY: every thread has answered, and none is asked again: nobody else has the order.
-        unsafe {
-            drop(Box::from_raw(order));
-            libc::sigaction(signal, &before, ptr::null_mut());
-        }
         verify(user, keep)?;
         GIVEN_UP.store(true, Ordering::Relaxed);
     }
@@ -247,12 +242,18 @@ fn everywhere(order: &Order, signal: c_int) -> Result<(), String> {
     let process = unsafe { libc::getpid() };
     let mut asked: HashSet<c_int> = HashSet::new();
     // A thread that has not given up its rights may start another one, which has the same: until there is no
-    // new one.
+    // new one, several times in a row, for a list may lack a thread while others come and go.
+    let mut lists_without_new = 0;
     loop {
         let new: Vec<c_int> = threads().into_iter().filter(|thread| !asked.contains(thread)).collect();
         if new.is_empty() {
-            return Ok(());
+            lists_without_new += 1;
+            if lists_without_new == LISTS {
+                return Ok(());
+            }
+            continue;
         }
+        lists_without_new = 0;
         for thread in new {
             asked.insert(thread);
             let done = order.done.load(Ordering::Acquire);
@@ -262,7 +263,10 @@ fn everywhere(order: &Order, signal: c_int) -> Result<(), String> {
                 continue;
             }
             let began = Instant::now();
-            while order.done.load(Ordering::Acquire) == done && threads().contains(&thread) {
+            // Signal 0 only asks whether it is there. A list of threads may lack one while others come and
+            // go. SAFETY: numbers.
+            let is_there = || unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) } == 0;
+            while order.done.load(Ordering::Acquire) == done && is_there() {
                 if began.elapsed() > PATIENCE {
                     return Err(format!("giving up rights: thread {thread} does not answer"));
                 }

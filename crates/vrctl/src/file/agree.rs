@@ -274,7 +274,7 @@ impl Reader<'_> {
             if interface.rate_bps.is_some() {
                 let message =
                     format!("{name} has a rate: a router with the scheme direct sends by its ports itself");
-                let help = "use the scheme shared or hybrid, or a BandwidthShaper in the program";
+                let help = "use the scheme shared or hybrid, or shape the traffic in the program";
                 self.diags.error_with_help(interface.span, message, help);
             }
             // The kernel divides such a port.
