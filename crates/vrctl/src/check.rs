@@ -5,6 +5,7 @@ use crate::file::{HostFile, InterfaceId, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::check_filter;
 use crate::machine::lacking;
 use crate::program::{CheckedProgram, check_program, source};
+use crate::setup::not_yet;
 use lang::{Diagnostic, Diagnostics};
 use launch::output::print;
 use launch::shortest;
@@ -48,6 +49,7 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
+            about_file.append(not_yet(router));
             about_file.append(host.as_ref().map(|host| division::check(host, router)).unwrap_or_default());
             about_file
                 .append(host.as_ref().map(|host| check_filter(registry, host, router)).unwrap_or_default());

@@ -12,8 +12,14 @@ use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
 
 /// What runs so far: all schemes, without tags by queue.
 pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
-    let mut diags = Diagnostics::new();
+    let mut diags = not_yet(router);
     diags.set_sources(file.sources.clone());
+    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
+}
+
+/// What of a router does not run so far.
+pub(crate) fn not_yet(router: &VirtualRouter) -> Diagnostics {
+    let mut diags = Diagnostics::new();
     for interface in &router.interfaces {
         if let Tag::Queue(_) = interface.tag {
             diags.error(
@@ -22,7 +28,7 @@ pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failur
             );
         }
     }
-    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
+    diags
 }
 
 /// The limits of a router that have no effect so far.
