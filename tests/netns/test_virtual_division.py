@@ -110,7 +110,7 @@ def what_cannot_be_divided_is_said(lab: Lab) -> None:
     said = run("net_null0", "vlan = 10")
     check("edge.toml:4:" in said and "Linux interfaces" in said, said)
     said = run("eth0", "mpls = 100")
-    check("edge.toml:10:" in said and "needs a VLAN" in said, said)
+    check("edge.toml:10:" in said and "by VLAN or address alone" in said, said)
     said = run("eth7", "vlan = 10")
     check("eth7" in said, said)
     equal({row["ifname"] for row in json.loads(host.ip("-json", "link", "show"))}, {"lo", "eth0"}, "what is left")

@@ -140,7 +140,8 @@ def an_apply_that_fails_leaves_everything_as_it_was(lab: Lab) -> None:
     # Green passes the check and cannot start; red goes, and blue gets another share.
     (lab.dir / "green.click").write_text('Idle -> Discard; ControlSocket(unix, "/nothing/here");')
     good = host.program.read_text()
-    host.write(("blue", 1), extra='[router.green]\nprogram = "green.click"\n[[router.green.interface]]\nport = "left"\n')
+    green = '[router.green]\nprogram = "green.click"\nallow = { sockets = ["unix:/nothing/here"] }\n'
+    host.write(("blue", 1), extra=green + '[[router.green.interface]]\nport = "left"\n')
     host.file.write_text(host.file.read_text().replace("[router.blue]\n", "[router.blue]\nshare = 7\n"))
     host.program.write_text(good.replace("rt[3] -> Discard;", "rt[3] -> other :: Counter -> Discard;"))
     said = host.fails("apply")
