@@ -187,7 +187,11 @@ fn a_full_etcd_is_named_and_still_read() {
     let (sender, news) = channel();
     let _follower = Follower::start(etcd.client(), "/v/".into(), sender.clone());
     let value = vec![7; 50_000];
-    let full = (0..100).find_map(|i| client.put(&format!("/junk/{i}"), &value, None).err());
+    // It looks at its size when it writes what has gathered, some times a second.
+    let full = (0..2000).find_map(|i| {
+        std::thread::sleep(Duration::from_millis(5));
+        client.put(&format!("/junk/{i}"), &value, None).err()
+    });
     let message = full.clone().map(|e| e.to_string()).unwrap_or_default();
     assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
     assert!(message.contains("NOSPACE") && message.contains("etcdctl alarm disarm"), "{message}");
