@@ -174,6 +174,7 @@ impl Bench {
             spec: PortSpec::parse(&spec).unwrap(),
             mtu: None,
             tunnel: None,
+            interfaces: 1,
             own_queues: 0,
             open: true,
         });
