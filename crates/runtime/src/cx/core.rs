@@ -55,7 +55,7 @@ pub(crate) struct Scratch {
     pub(super) numbers: Option<Box<Numbers>>,
 }
 
-/// Two numbers for each packet of a batch, for an element to calculate with: [`Cx::take_numbers`].
+/// Two numbers for each packet of a batch, for an element to calculate with: [`super::Cx::take_numbers`].
 pub type Numbers = [[u32; MAX_BATCH]; 2];
 
 /// The mutable half of a worker; the other half is its [`super::Graph`]. What every run of a task uses is in
