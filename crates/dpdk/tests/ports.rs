@@ -750,6 +750,10 @@ fn a_virtual_port_receives_and_sends_by_queues_that_are_lent() {
     outer.put(&mut batch(0..1));
     assert_eq!((rx.rx_burst(4, &mut got), rx.is_drained()), (0, true));
     assert_eq!((tx.tx_burst(&mut more), port.take(9, &mut sent)), (1, 1));
-    let lend = || port.lend(Box::new(below.rx_queue(0).unwrap()), Box::new(below.tx_queue(0).unwrap()));
-    assert!(lend().is_none() && lend().is_some(), "it has some");
+    let _other = VirtualPort::new("lent/other", [2; 6], 1500, 1, 8).unwrap();
+    let other = open(&spec("virtual:lent/other"), &needs(1, 1)).unwrap();
+    for (of, has_some) in [(below, false), (other, true)] {
+        let given = port.lend(Box::new(of.rx_queue(0).unwrap()), Box::new(of.tx_queue(0).unwrap()));
+        assert_eq!(given.is_some(), has_some);
+    }
 }

@@ -589,15 +589,17 @@ impl CrewThread {
     /// router's turn may be long, and what comes meanwhile must not be lost in the ports, where nobody sees
     /// whose it is. Returns whether packets came.
     fn receive_fairly(&mut self, woken: &mut Vec<u32>) -> bool {
-        let mut any = false;
+        // What a router's turn costs is divided among its packets, unless most are lost in its queue.
+        let (mut any, mut gathers) = (false, true);
         for poll in 0..POLLS {
             let before = dpdk::cycles();
             let soon = poll > 0 || (self.called > 0 && before.wrapping_sub(self.polled) < POLL_EVERY);
-            // What a router's turn costs is divided among its packets.
-            if soon && self.credit < 0 && self.front.waiting() >= GATHERED * self.called {
+            let waited = self.front.waiting();
+            if soon && self.credit < 0 && !(gathers && waited < GATHERED * self.called) {
                 break;
             }
             let received = self.front.receive(woken);
+            gathers = 2 * self.front.waiting().saturating_sub(waited) >= received;
             self.polled = dpdk::cycles();
             self.credit -= self.polled.wrapping_sub(before) as i64;
             woken.drain(..).for_each(|router| self.wake(router));
@@ -817,6 +819,7 @@ impl CrewThread {
         place.pass += (used * PASS / guest.share).max(1);
         if ran.is_err() {
             place.runs = false;
+            self.called -= usize::from(std::mem::take(&mut place.called));
             guest.worker.mailbox.ended.store(true, Ordering::Relaxed);
             guest.worker.core.hub.fail(&format!("worker {} has failed", self.number));
             self.forget(router);
