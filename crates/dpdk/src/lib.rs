@@ -100,5 +100,5 @@ pub use topology::{Seat, Topology};
 pub use tsc::cycles;
 pub use tun::{Tun, TunStats};
 pub use tundevice::{TunConfig, TunMode};
-pub use virtualport::{Queues, VirtualPort};
+pub use virtualport::{Queues, VirtualPort, VirtualQueues};
 pub use worker::WorkerThread;

@@ -2,8 +2,8 @@
 //! taken.
 //!
 //! A virtual router has such ports. Whoever runs it demultiplexes a physical port's packets into them
-//! ([`VirtualPort::put`]) and sends what it takes out of them ([`VirtualPort::take`]). The router opens them
-//! by name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
+//! ([`VirtualQueues::put`]) and sends what it takes out of them ([`VirtualQueues::take`]). The router opens
+//! them by name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,13 +25,18 @@ fn all() -> MutexGuard<'static, Option<HashMap<String, Weak<Inner>>>> {
     ALL.lock().ignore_poison()
 }
 
+/// Cache lines of a list of packets that are fetched: those of a burst.
+const LIST_LINES: usize = 8;
+
 /// The queues of a physical port that are lent to a virtual one.
 pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 
 /// Packets on their way between a router and whoever runs it, in one direction, for one worker.
 ///
-/// Both ends usually run on one thread, one after the other, so that the lock is free.
+/// Both ends usually run on one thread, one after the other, so that the lock is free. What every burst needs
+/// is in the first cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct VirtualQueue {
     packets: Mutex<Batch>,
     /// How many there are, to be read without the lock.
@@ -65,8 +70,14 @@ impl VirtualQueue {
 
     /// Takes packets from the front of `batch`, as many as there is room for; returns how many.
     pub(crate) fn put(&self, batch: &mut Batch) -> usize {
+        self.put_within(usize::MAX, batch)
+    }
+
+    /// The same; at most so many packets wait afterwards.
+    pub(crate) fn put_within(&self, most: usize, batch: &mut Batch) -> usize {
         let mut packets = self.packets.lock().ignore_poison();
-        let taken = batch.len().min(self.room.load(Ordering::Relaxed).saturating_sub(packets.len()));
+        let room = self.room.load(Ordering::Relaxed).min(most);
+        let taken = batch.len().min(room.saturating_sub(packets.len()));
         let bytes: usize = batch.iter().take(taken).map(Packet::len).sum();
         if taken == batch.len() {
             packets.append(batch);
@@ -194,59 +205,11 @@ impl VirtualPort {
         &self.0.name
     }
 
-    /// Gives packets from the front of `batch` to the router's worker; those for which its queue has no room
-    /// stay. Returns how many were given.
-    pub fn put(&self, worker: usize, batch: &mut Batch) -> usize {
-        self.0.rx.get(worker).map_or(0, |queue| queue.put(batch))
-    }
-
-    /// Drops packets for which the router's worker has no room, and counts them.
-    pub fn lose(&self, worker: usize, batch: &mut Batch) {
-        if let Some(queue) = self.0.rx.get(worker).filter(|_| !batch.is_empty()) {
-            queue.lost.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        }
-        batch.clear();
-    }
-
-    /// Counts packets for the router's worker that were lost before they were given to it.
-    pub fn count_lost(&self, worker: usize, packets: u64) {
-        if let Some(queue) = self.0.rx.get(worker).filter(|_| packets > 0) {
-            queue.lost.fetch_add(packets, Ordering::Relaxed);
-        }
-    }
-
-    /// Counts packets that the router's worker has sent and that went nowhere.
-    pub fn count_unsent(&self, worker: usize, packets: usize) {
-        if let Some(queue) = self.0.tx.get(worker).filter(|_| packets > 0) {
-            queue.lost.fetch_add(packets as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
-    pub fn take(&self, worker: usize, most: usize, batch: &mut Batch) -> usize {
-        self.0.tx.get(worker).map_or(0, |queue| queue.take(most, batch))
-    }
-
-    /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;
-    /// what it has received and sent is counted here all the same. Whoever lends them does not use them
-    /// until it has taken them back, and wakes the worker when packets may have come. If there is no such
-    /// worker, or it has some, they are returned.
-    pub fn lend(&self, worker: usize, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
-        let (Some(from), Some(to)) = (self.0.rx.get(worker), self.0.tx.get(worker)) else {
-            return Some((rx, tx));
-        };
-        if from.lent_rx.any() || to.lent_tx.any() {
-            return Some((rx, tx));
-        }
-        from.lent_rx.set(Some(rx));
-        to.lent_tx.set(Some(tx));
-        None
-    }
-
-    /// Takes the queues back that were lent to the router's worker.
-    pub fn take_back(&self, worker: usize) -> Option<Queues> {
-        let (from, to) = (self.0.rx.get(worker)?, self.0.tx.get(worker)?);
-        from.lent_rx.set(None).zip(to.lent_tx.set(None))
+    /// The outer side of a worker's queues, if there is such a worker.
+    #[must_use]
+    pub fn queues(&self, worker: usize) -> Option<VirtualQueues> {
+        let (to, from) = (self.0.rx.get(worker)?, self.0.tx.get(worker)?);
+        Some(VirtualQueues { to: Arc::clone(to), from: Arc::clone(from) })
     }
 
     /// How many packets wait for the router's worker.
@@ -259,6 +222,104 @@ impl VirtualPort {
     #[must_use]
     pub fn stats(&self) -> PortStats {
         self.0.stats()
+    }
+}
+
+/// One worker's queues of a virtual port, for whoever runs the worker.
+#[derive(Clone, Debug)]
+pub struct VirtualQueues {
+    /// To the router.
+    to: Arc<VirtualQueue>,
+    /// From the router.
+    from: Arc<VirtualQueue>,
+}
+
+impl VirtualQueues {
+    /// Gives packets from the front of `batch` to the router's worker; those for which its queue has no room
+    /// stay. Returns how many were given.
+    pub fn put(&self, batch: &mut Batch) -> usize {
+        self.to.put(batch)
+    }
+
+    /// The same; at most so many packets wait for it afterwards.
+    pub fn put_within(&self, most: usize, batch: &mut Batch) -> usize {
+        self.to.put_within(most, batch)
+    }
+
+    /// Drops packets for which the router's worker has no room, and counts them.
+    pub fn lose(&self, batch: &mut Batch) {
+        self.count_lost(batch.len() as u64);
+        batch.clear();
+    }
+
+    /// Counts packets for the router's worker that were lost before they were given to it.
+    pub fn count_lost(&self, packets: u64) {
+        if packets > 0 {
+            self.to.lost.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts packets that the router's worker has sent and that went nowhere.
+    pub fn count_unsent(&self, packets: usize) {
+        if packets > 0 {
+            self.from.lost.fetch_add(packets as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Appends to `batch` up to `most` packets that the router's worker has sent; returns how many.
+    pub fn take(&self, most: usize, batch: &mut Batch) -> usize {
+        self.from.take(most, batch)
+    }
+
+    /// How many packets wait for the router's worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.to.len()
+    }
+
+    /// Asks the processor to fetch what the next burst uses: to the router, and from it.
+    #[inline]
+    pub fn prefetch(&self) {
+        crate::prefetch(&*self.to, 2);
+        crate::prefetch(&*self.from, 2);
+    }
+
+    /// The same for the list of the packets that wait for the router's worker.
+    pub fn prefetch_list(&self) {
+        if let Ok(packets) = self.to.packets.try_lock() {
+            crate::prefetch(&**packets, LIST_LINES);
+        }
+    }
+
+    /// The same for the first packets of it: their headers, here and on the wire.
+    pub fn prefetch_packets(&self, most: usize) {
+        if let Ok(packets) = self.to.packets.try_lock() {
+            packets.iter().take(most).for_each(Packet::prefetch_all);
+        }
+    }
+
+    /// The same for the next burst to the router alone.
+    #[inline]
+    pub fn prefetch_to(&self) {
+        crate::prefetch(&*self.to, 1);
+    }
+
+    /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;
+    /// what it has received and sent is counted here all the same. Whoever lends them does not use them
+    /// until it has taken them back, and wakes the worker when packets may have come. If it has some, they
+    /// are returned.
+    pub fn lend(&self, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
+        if self.to.lent_rx.any() || self.from.lent_tx.any() {
+            return Some((rx, tx));
+        }
+        self.to.lent_rx.set(Some(rx));
+        self.from.lent_tx.set(Some(tx));
+        None
+    }
+
+    /// Takes the queues back that were lent to the router's worker.
+    pub fn take_back(&self) -> Option<Queues> {
+        self.to.lent_rx.set(None).zip(self.from.lent_tx.set(None))
     }
 }
 
@@ -299,8 +360,9 @@ mod tests {
     #[test]
     fn packets_pass_in_order_up_to_the_room() {
         let port = VirtualPort::new("pass/DEV0", [2; 6], 1500, 2, 3).unwrap();
+        let (first, second) = (port.queues(0).unwrap(), port.queues(1).unwrap());
         let mut batch = packets(5);
-        assert_eq!((port.put(1, &mut batch), batch.len(), port.waiting(1), port.waiting(0)), (3, 2, 3, 0));
+        assert_eq!((second.put(&mut batch), batch.len(), port.waiting(1), port.waiting(0)), (3, 2, 3, 0));
         assert_eq!(batch[0].data()[0], 3);
         let inner = find("pass/DEV0").unwrap();
         let mut out = Batch::new();
@@ -308,16 +370,16 @@ mod tests {
         assert_eq!(out.iter().map(|p| p.data()[0]).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(inner.rx[1].take(2, &mut out), 0);
         assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (3, 180));
-        assert_eq!(port.put(2, &mut batch), 0, "there is no such worker");
-        port.lose(0, &mut batch);
+        assert!(port.queues(2).is_none(), "there is no such worker");
+        first.lose(&mut batch);
         assert_eq!((batch.len(), port.stats().rx_missed), (0, 2));
-        port.count_unsent(1, 4);
+        second.count_unsent(4);
         assert_eq!(port.stats().tx_errors, 4);
         let mut batch = packets(5);
         port.set_room(4);
-        assert_eq!(port.put(1, &mut batch), 4);
+        assert_eq!(second.put(&mut batch), 4);
         port.set_room(2);
-        assert_eq!((port.put(1, &mut batch), port.waiting(1)), (0, 4));
+        assert_eq!((second.put(&mut batch), second.waiting()), (0, 4));
     }
 
     #[test]

@@ -725,31 +725,35 @@ fn a_virtual_port_receives_and_sends_by_queues_that_are_lent() {
     };
     let outer = VirtualPort::new("lent/below", [2; 6], 1500, 1, 8).unwrap();
     let below = open(&spec("virtual:lent/below"), &needs(1, 1)).unwrap();
-    let port = VirtualPort::new("lent/DEV0", [2; 6], 1500, 1, 8).unwrap();
+    let outer = outer.queues(0).unwrap();
+    let ports = VirtualPort::new("lent/DEV0", [2; 6], 1500, 1, 8).unwrap();
+    let port = ports.queues(0).unwrap();
     let router = open(&spec("virtual:lent/DEV0"), &needs(1, 1)).unwrap();
     let (mut rx, mut tx) = (router.rx_queue(0).unwrap(), router.tx_queue(0).unwrap());
-    port.put(0, &mut batch(0..2));
-    assert!(
-        port.lend(0, Box::new(below.rx_queue(0).unwrap()), Box::new(below.tx_queue(0).unwrap())).is_none()
-    );
-    outer.put(0, &mut batch(2..5));
+    port.put(&mut batch(0..2));
+    assert!(port.lend(Box::new(below.rx_queue(0).unwrap()), Box::new(below.tx_queue(0).unwrap())).is_none());
+    outer.put(&mut batch(2..5));
     let mut got = Batch::new();
     assert_eq!((rx.rx_burst(4, &mut got), rx.is_drained()), (4, false), "more may come at any time");
     assert_eq!(rx.rx_burst(4, &mut got), 1);
     assert_eq!(got.iter().map(|packet| packet.data()[0]).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-    assert_eq!((port.stats().rx_packets, port.stats().rx_bytes), (5, 300));
+    assert_eq!((ports.stats().rx_packets, ports.stats().rx_bytes), (5, 300));
 
     let mut sent = Batch::new();
-    assert_eq!((tx.tx_burst(&mut got), port.take(0, 9, &mut sent), outer.take(0, 9, &mut sent)), (5, 0, 5));
-    assert_eq!((port.stats().tx_packets, port.stats().tx_bytes), (5, 300));
+    assert_eq!((tx.tx_burst(&mut got), port.take(9, &mut sent), outer.take(9, &mut sent)), (5, 0, 5));
+    assert_eq!((ports.stats().tx_packets, ports.stats().tx_bytes), (5, 300));
     let mut more = batch(0..9);
     assert_eq!((tx.tx_burst(&mut more), more.len()), (8, 1), "what finds no room stays");
-    assert_eq!((port.stats().tx_packets, port.stats().tx_bytes), (13, 780));
+    assert_eq!((ports.stats().tx_packets, ports.stats().tx_bytes), (13, 780));
 
-    assert!(port.take_back(0).is_some() && port.take_back(0).is_none());
-    outer.put(0, &mut batch(0..1));
+    assert!(port.take_back().is_some() && port.take_back().is_none());
+    outer.put(&mut batch(0..1));
     assert_eq!((rx.rx_burst(4, &mut got), rx.is_drained()), (0, true));
-    assert_eq!((tx.tx_burst(&mut more), port.take(0, 9, &mut sent)), (1, 1));
-    let queues = (below.rx_queue(0).unwrap(), below.tx_queue(0).unwrap());
-    assert!(port.lend(1, Box::new(queues.0), Box::new(queues.1)).is_some(), "there is no such worker");
+    assert_eq!((tx.tx_burst(&mut more), port.take(9, &mut sent)), (1, 1));
+    let _other = VirtualPort::new("lent/other", [2; 6], 1500, 1, 8).unwrap();
+    let other = open(&spec("virtual:lent/other"), &needs(1, 1)).unwrap();
+    for (of, has_some) in [(below, false), (other, true)] {
+        let given = port.lend(Box::new(of.rx_queue(0).unwrap()), Box::new(of.tx_queue(0).unwrap()));
+        assert_eq!(given.is_some(), has_some);
+    }
 }

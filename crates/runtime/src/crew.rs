@@ -8,6 +8,7 @@
 //! A router whose elements panic is stopped and reported to its own [`crate::Hub`]; the others go on.
 
 use crate::WorkerId;
+use crate::cx::Scratch;
 use crate::options::ThreadSetup;
 use crate::stall::{self, Stall, Watched};
 use crate::worker::{LONGEST_NAP, Worker};
@@ -15,7 +16,7 @@ use dpdk::Bell;
 use dpdk::crash::Seated;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -37,23 +38,27 @@ const POLLS: usize = 32;
 /// Where routers run in turn, a thread polls its ports again before they run as long as bursts are about full
 /// and each router has got fewer packets than this on average: what a router's turn costs is divided among
 /// its packets. So a router waits no longer where packets are few.
-const GATHERED: usize = 16;
+const GATHERED: usize = 32;
 /// The most packets of these polls: their buffers are to stay in the processor's cache.
-const MOST_GATHERED: usize = 2048;
+const MOST_GATHERED: usize = 8192;
 /// What is about a full burst.
 const ABOUT_FULL: usize = 48;
-/// Polls beyond the first take at most one part in so many of the time that the routers take: packets that
+/// Polls take at most one part in so many of the time that the routers take: packets that
 /// come faster are lost in the port, where that costs nothing.
 const RECEIVING: u64 = 4;
-/// The most cycles that are saved up for polls.
+/// But a busy thread polls at least as often, in cycles (some 20 us).
+const POLL_EVERY: u64 = 50_000;
+/// The most cycles that are saved up for polls, or owed.
 const MOST_CREDIT: i64 = 1 << 22;
 /// Rounds of a busy thread after which routers that wait for descriptors of their own (a TAP device) are
 /// looked at.
 const LOOK_ROUNDS: u32 = 16;
 /// What so many routers use is in the processor's cache from one of their turns to the next.
 const CACHED: usize = 16;
+/// How many routers' turns it is known in advance whose they are, where routers get their shares.
+const AHEAD: usize = 4;
 /// The most lines of a router's own state that are fetched before its turn.
-const GUEST_LINES: usize = 24;
+const GUEST_LINES: usize = 12;
 /// How long a thread whose ports cannot wake it polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(20);
@@ -66,6 +71,10 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
+    /// How many packets wait for routers.
+    fn waiting(&self) -> usize {
+        0
+    }
     /// The most packets that have waited for one router after a [`Front::receive`], since the last call.
     fn longest_queue(&mut self) -> usize {
         0
@@ -73,6 +82,8 @@ pub trait Front: Send {
     /// Takes what has come for a router alone, in receive queues of its own; it is the router's turn. Appends
     /// the numbers of other routers that have got some packets to `woken`.
     fn fetch(&mut self, _router: u32, _woken: &mut Vec<u32>) {}
+    /// Asks the processor to fetch what the next turn of a router will use.
+    fn prefetch(&self, _router: u32, _what: Soon) {}
     /// Takes what a router has sent; appends the numbers of other routers that have got some of it to
     /// `woken`.
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>);
@@ -80,6 +91,17 @@ pub trait Front: Send {
     fn flush(&mut self) -> Flushed;
     /// Descriptors that are readable when packets have come; `None`: the ports must be polled.
     fn descriptors(&self) -> Option<Vec<RawFd>>;
+}
+
+/// What a front fetches before a router's turn, each some time after the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soon {
+    /// The queues of its interfaces.
+    Queues,
+    /// The lists of packets in these.
+    Lists,
+    /// The packets.
+    Packets,
 }
 
 /// What became of the packets that a front had to send.
@@ -96,20 +118,34 @@ pub enum Flushed {
 /// What a router has used, on all threads.
 #[derive(Debug, Default)]
 pub struct Usage {
-    cycles: Box<[AtomicU64]>,
-    runs: Box<[AtomicU64]>,
+    threads: Box<[Arc<Used>]>,
     stall: Arc<Mutex<Stall>>,
+}
+
+/// The same on one thread, which alone writes it.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Used {
+    cycles: AtomicU64,
+    runs: AtomicU64,
+}
+
+impl Used {
+    fn charge(&self, cycles: u64) {
+        let add = |sum: &AtomicU64, n| sum.store(sum.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+        add(&self.cycles, cycles);
+        add(&self.runs, 1);
+    }
 }
 
 impl Usage {
     fn new(threads: usize) -> Arc<Self> {
-        let zeros = || (0..threads).map(|_| AtomicU64::new(0)).collect();
-        Arc::new(Self { cycles: zeros(), runs: zeros(), stall: Arc::default() })
+        Arc::new(Self { threads: (0..threads).map(|_| Arc::default()).collect(), stall: Arc::default() })
     }
     /// Cycles of the processor.
     #[must_use]
     pub fn cycles(&self) -> u64 {
-        self.cycles.iter().map(|n| n.load(Ordering::Relaxed)).sum()
+        self.threads.iter().map(|used| used.cycles.load(Ordering::Relaxed)).sum()
     }
     /// Its runs that did not end in time.
     #[must_use]
@@ -119,39 +155,36 @@ impl Usage {
     /// How often it ran.
     #[must_use]
     pub fn runs(&self) -> u64 {
-        self.runs.iter().map(|n| n.load(Ordering::Relaxed)).sum()
-    }
-    fn charge(&self, thread: usize, cycles: u64) {
-        // One thread writes each.
-        let add = |all: &[AtomicU64], n| {
-            if let Some(sum) = all.get(thread) {
-                sum.store(sum.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-            }
-        };
-        add(&self.cycles, cycles);
-        add(&self.runs, 1);
+        self.threads.iter().map(|used| used.runs.load(Ordering::Relaxed)).sum()
     }
 }
 
 /// A router's worker on a thread of a crew.
+// What every turn uses comes first.
+#[repr(C, align(64))]
 struct Guest {
-    worker: Worker,
-    usage: Arc<Usage>,
+    used: Arc<Used>,
     share: u64,
-    /// Cycles used by its share: the router with the least of it runs next.
-    pass: u64,
-    /// It is in the queue of those that run.
-    ready: bool,
-    /// It is there because something has happened, not only to look whether something has.
-    called: bool,
     /// It is among those that poll.
     polls: bool,
     /// It is among those that wait for descriptors of their own.
     waits: bool,
     /// The time for which it is in the queue of timers.
     timer: Option<u64>,
-    /// An element has panicked: it does not run any more.
-    failed: bool,
+    worker: Worker,
+}
+
+/// What the order of turns needs to know of a router: of many routers it is in few cache lines.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Cycles used by its share: the router with the least of it runs next.
+    pass: u64,
+    /// There is a router, and none of its elements has panicked.
+    runs: bool,
+    /// It is in the queue of those that run.
+    ready: bool,
+    /// It is there because something has happened, not only to look whether something has.
+    called: bool,
 }
 
 enum Order {
@@ -338,15 +371,11 @@ impl Crew {
             mailboxes.push(Arc::downgrade(&worker.mailbox));
             let guest = Guest {
                 worker,
-                usage: Arc::clone(&usage),
+                used: Arc::clone(&usage.threads[number]),
                 share: share_of(share),
-                pass: 0,
-                ready: false,
-                called: false,
                 polls: false,
                 waits: false,
                 timer: None,
-                failed: false,
             };
             desk.order(Order::Enter(router, Box::new(guest)));
             Lodging { desk: Arc::clone(desk), router }
@@ -378,20 +407,51 @@ enum Ready {
     /// In the order in which they got work.
     InTurn(Vec<u32>),
     /// The one first that has used the least of its share.
-    LeastUsed(BinaryHeap<Reverse<(u64, u32)>>),
+    LeastUsed(LeastUsed),
+}
+
+/// Routers by what they have used of their shares. The first few are apart, so that it is known, while one
+/// runs, which come next.
+#[derive(Default)]
+struct LeastUsed {
+    /// Those with the least, in order; none of the others has less.
+    first: VecDeque<(u64, u32)>,
+    others: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl LeastUsed {
+    fn push(&mut self, pass: u64, router: u32) {
+        let at = self.first.partition_point(|one| *one < (pass, router));
+        if at == self.first.len() {
+            return self.others.push(Reverse((pass, router)));
+        }
+        self.first.insert(at, (pass, router));
+        if self.first.len() > AHEAD {
+            self.others.extend(self.first.pop_back().map(Reverse));
+        }
+    }
+    fn pop(&mut self) -> Option<u32> {
+        let router = self.first.pop_front().or_else(|| self.others.pop().map(|Reverse(one)| one))?.1;
+        while self.first.len() < AHEAD
+            && let Some(Reverse(one)) = self.others.pop()
+        {
+            self.first.push_back(one);
+        }
+        Some(router)
+    }
 }
 
 impl Ready {
     fn push(&mut self, pass: u64, router: u32) {
         match self {
             Ready::InTurn(all) => all.push(router),
-            Ready::LeastUsed(all) => all.push(Reverse((pass, router))),
+            Ready::LeastUsed(all) => all.push(pass, router),
         }
     }
     fn len(&self) -> usize {
         match self {
             Ready::InTurn(all) => all.len(),
-            Ready::LeastUsed(all) => all.len(),
+            Ready::LeastUsed(all) => all.first.len() + all.others.len(),
         }
     }
     /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What
@@ -399,7 +459,14 @@ impl Ready {
     fn take(&mut self, turns: &mut Vec<u32>) {
         match self {
             Ready::InTurn(all) => std::mem::swap(all, turns),
-            Ready::LeastUsed(all) => turns.extend(all.pop().map(|Reverse((_, router))| router)),
+            Ready::LeastUsed(all) => turns.extend(all.pop()),
+        }
+    }
+    /// The router whose turn it is after so many others, if all keep waiting.
+    fn after(&self, others: usize) -> Option<u32> {
+        match self {
+            Ready::InTurn(all) => all.get(others).copied(),
+            Ready::LeastUsed(all) => all.first.get(others).map(|one| one.1),
         }
     }
 }
@@ -411,9 +478,13 @@ struct CrewThread {
     front: Box<dyn Front>,
     /// By the number of the router.
     guests: Vec<Option<Box<Guest>>>,
+    /// The same.
+    places: Vec<Place>,
+    /// What the routers use in their turns.
+    scratch: Box<Scratch>,
     /// Routers that run next.
     ready: Ready,
-    /// How many of these were called: see [`Guest::called`].
+    /// How many of these were called: see [`Place::called`].
     called: usize,
     /// Those of this round, and the packets' receivers, kept for their memory.
     turns: Vec<u32>,
@@ -426,8 +497,9 @@ struct CrewThread {
     polling: Vec<u32>,
     /// The pass of the router that ran last: who becomes ready begins there.
     pass: u64,
-    /// Cycles for polls beyond one in each round.
+    /// Cycles for polls, and when the last one was.
     credit: i64,
+    polled: u64,
     quit: bool,
 }
 
@@ -438,7 +510,9 @@ impl CrewThread {
             desk,
             front,
             guests: Vec::new(),
-            ready: if fair { Ready::LeastUsed(BinaryHeap::new()) } else { Ready::InTurn(Vec::new()) },
+            places: Vec::new(),
+            scratch: Box::default(),
+            ready: if fair { Ready::LeastUsed(LeastUsed::default()) } else { Ready::InTurn(Vec::new()) },
             called: 0,
             turns: Vec::new(),
             woken: Vec::new(),
@@ -447,6 +521,7 @@ impl CrewThread {
             polling: Vec::new(),
             pass: 0,
             credit: 0,
+            polled: 0,
             quit: false,
         }
     }
@@ -479,8 +554,9 @@ impl CrewThread {
             // Those that become ready meanwhile wait for the next round, so that the front is not starved.
             let mut turns = std::mem::take(&mut self.turns);
             self.ready.take(&mut turns);
+            let many = turns.len() + self.ready.len() > CACHED;
             for (at, &router) in turns.iter().enumerate() {
-                if turns.len() > CACHED {
+                if many {
                     self.prefetch(turns.get(at + 1..).unwrap_or_default());
                 }
                 worked |= self.serve(router, runs, turn);
@@ -509,24 +585,29 @@ impl CrewThread {
         }
     }
 
-    /// Polls the ports, several times as long as packets come and the routers have left time for it: a
+    /// Polls the ports, as long as packets come and routers have few or have left time for it: a
     /// router's turn may be long, and what comes meanwhile must not be lost in the ports, where nobody sees
     /// whose it is. Returns whether packets came.
     fn receive_fairly(&mut self, woken: &mut Vec<u32>) -> bool {
-        let mut any = false;
+        // What a router's turn costs is divided among its packets, unless most are lost in its queue.
+        let (mut any, mut gathers) = (false, true);
         for poll in 0..POLLS {
-            if poll > 0 && self.credit < 0 {
+            let before = dpdk::cycles();
+            let soon = poll > 0 || (self.called > 0 && before.wrapping_sub(self.polled) < POLL_EVERY);
+            let waited = self.front.waiting();
+            if soon && self.credit < 0 && !(gathers && waited < GATHERED * self.called) {
                 break;
             }
-            let before = dpdk::cycles();
             let received = self.front.receive(woken);
-            self.credit -= dpdk::cycles().wrapping_sub(before) as i64;
+            gathers = 2 * self.front.waiting().saturating_sub(waited) >= received;
+            self.polled = dpdk::cycles();
+            self.credit -= self.polled.wrapping_sub(before) as i64;
+            woken.drain(..).for_each(|router| self.wake(router));
             if received == 0 {
                 break;
             }
             any = true;
         }
-        woken.drain(..).for_each(|router| self.wake(router));
         any
     }
 
@@ -548,19 +629,27 @@ impl CrewThread {
         }
     }
 
-    /// Asks the processor to fetch, while one router runs, what the next ones use. To find out where that is
-    /// takes several steps, one in each router's turn, so that none has to wait for what the one before has
-    /// asked for.
+    /// Asks the processor to fetch, while one router runs, what the next ones use: those of this round, and
+    /// then those that wait. To find out where that is takes several steps, one in each router's turn, so
+    /// that none has to wait for what the one before has asked for.
     fn prefetch(&self, next: &[u32]) {
-        let guest = |ahead: usize| self.guests.get(*next.get(ahead)? as usize)?.as_deref();
-        if let Some(guest) = guest(2) {
+        let router = |ahead: usize| next.get(ahead).copied().or_else(|| self.ready.after(ahead - next.len()));
+        let guest = |ahead: usize| self.guests.get(router(ahead)? as usize)?.as_deref();
+        if let Some(guest) = guest(3) {
             dpdk::prefetch(guest, GUEST_LINES);
         }
-        if let Some(guest) = guest(1) {
+        if let Some(guest) = guest(2) {
             guest.worker.prefetch();
+            dpdk::prefetch(&*guest.used, 1);
+        }
+        for (ahead, what) in [(2, Soon::Queues), (1, Soon::Lists), (0, Soon::Packets)] {
+            router(ahead).into_iter().for_each(|router| self.front.prefetch(router, what));
+        }
+        if let Some(guest) = guest(1) {
+            guest.worker.prefetch_elements();
         }
         if let Some(guest) = guest(0) {
-            guest.worker.prefetch_elements();
+            guest.worker.prefetch_behind_elements();
         }
     }
 
@@ -572,15 +661,19 @@ impl CrewThread {
                 Order::Enter(router, mut guest) => {
                     guest.worker.core.seat = seated.seat();
                     let _ = guest.worker.mailbox.seat.set(seated.seat());
-                    guest.pass = self.pass;
                     let at = router as usize;
                     if self.guests.len() <= at {
                         self.guests.resize_with(at + 1, || None);
+                        self.places.resize_with(at + 1, Place::default);
                     }
                     self.guests[at] = Some(guest);
+                    self.places[at] = Place { pass: self.pass, runs: true, ..Place::default() };
                     self.wake(router);
                 }
-                Order::Call(router) => self.wake(router),
+                Order::Call(router) => {
+                    self.attend(router);
+                    self.wake(router);
+                }
                 Order::Share(router, share) => {
                     if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) {
                         guest.share = share;
@@ -589,7 +682,8 @@ impl CrewThread {
                 Order::Leave(router, back) => {
                     self.forget(router);
                     if let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::take) {
-                        self.called -= usize::from(guest.called);
+                        let place = std::mem::take(&mut self.places[router as usize]);
+                        self.called -= usize::from(place.called);
                         // Whoever wants it waits.
                         let _ = back.send(Box::new(guest.worker));
                     }
@@ -606,19 +700,18 @@ impl CrewThread {
 
     /// Puts it among those that run; `called`: it has work.
     fn put(&mut self, router: u32, called: bool) {
-        let guest = self.guests.get_mut(router as usize).and_then(Option::as_mut);
-        let Some(guest) = guest.filter(|guest| !guest.failed) else { return };
-        if called && !guest.called {
-            guest.called = true;
+        let Some(place) = self.places.get_mut(router as usize).filter(|place| place.runs) else { return };
+        if called && !place.called {
+            place.called = true;
             self.called += 1;
         }
-        if guest.ready {
+        if place.ready {
             return;
         }
-        guest.ready = true;
+        place.ready = true;
         // Who has slept does not get the time that it has not used.
-        guest.pass = guest.pass.max(self.pass);
-        self.ready.push(guest.pass, router);
+        place.pass = place.pass.max(self.pass);
+        self.ready.push(place.pass, router);
     }
 
     /// Wakes the routers whose timers are due; whether there are any.
@@ -644,31 +737,17 @@ impl CrewThread {
 
     /// Runs a router for a while. Returns whether it had work.
     fn serve(&mut self, router: u32, runs: usize, turn: u64) -> bool {
-        let Some(guest) = self.guests.get_mut(router as usize).and_then(Option::as_mut) else { return false };
-        guest.ready = false;
-        self.called -= usize::from(std::mem::take(&mut guest.called));
-        self.pass = self.pass.max(guest.pass);
+        let at = router as usize;
+        let Some(place) = self.places.get_mut(at).filter(|place| place.runs) else { return false };
+        place.ready = false;
+        self.called -= usize::from(std::mem::take(&mut place.called));
+        self.pass = self.pass.max(place.pass);
         let before = dpdk::cycles();
-        self.desk.runs.store(router, Ordering::Relaxed);
         self.front.fetch(router, &mut self.woken);
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            guest.worker.read_pending_mail();
-            guest.worker.running && guest.worker.round_within(runs, turn)
-        }));
-        guest.worker.core.rested();
-        self.desk.runs.store(stall::NOBODY, Ordering::Relaxed);
-        let used = dpdk::cycles().wrapping_sub(before);
-        // A router that polls a port itself has looked for packets only, as the front does for others.
-        if !matches!((&self.ready, &ran), (Ready::InTurn(_), Ok(false))) {
-            guest.usage.charge(self.number, used);
-        }
-        self.credit = (self.credit.max(0) + (used / RECEIVING) as i64).min(MOST_CREDIT);
-        guest.pass += (used * PASS / guest.share).max(1);
-        let Ok(worked) = ran else {
-            guest.failed = true;
-            guest.worker.mailbox.ended.store(true, Ordering::Relaxed);
-            guest.worker.core.hub.fail(&format!("worker {} has failed", self.number));
-            self.forget(router);
+        let Some(worked) = self.run_charged(router, before, |worker| {
+            worker.read_pending_mail();
+            worker.running && worker.round_within(runs, turn)
+        }) else {
             return true;
         };
         let mut woken = std::mem::take(&mut self.woken);
@@ -699,6 +778,53 @@ impl CrewThread {
             self.wake(router);
         }
         worked
+    }
+
+    /// Does what a router's control thread has asked for, before it is the router's turn: where many routers
+    /// have work, that may be some time.
+    fn attend(&mut self, router: u32) {
+        if self.places.get(router as usize).is_some_and(|place| place.runs) {
+            self.run_charged(router, dpdk::cycles(), |worker| {
+                worker.read_pending_mail();
+                true
+            });
+        }
+    }
+
+    /// Runs a router's worker, and charges the router with the cycles since `before`. Returns whether there
+    /// was work; none: an element has panicked, or there is no such router.
+    fn run_charged(
+        &mut self,
+        router: u32,
+        before: u64,
+        run: impl FnOnce(&mut Worker) -> bool,
+    ) -> Option<bool> {
+        let guest = self.guests.get_mut(router as usize)?.as_mut()?;
+        self.desk.runs.store(router, Ordering::Relaxed);
+        std::mem::swap(&mut self.scratch, &mut guest.worker.core.scratch);
+        let ran = catch_unwind(AssertUnwindSafe(|| run(&mut guest.worker)));
+        // What it has left there when an element panicked goes with it.
+        if ran.is_ok() {
+            std::mem::swap(&mut self.scratch, &mut guest.worker.core.scratch);
+        }
+        guest.worker.core.rested();
+        self.desk.runs.store(stall::NOBODY, Ordering::Relaxed);
+        let used = dpdk::cycles().wrapping_sub(before);
+        // A router that polls a port itself has looked for packets only, as the front does for others.
+        if !matches!((&self.ready, &ran), (Ready::InTurn(_), Ok(false))) {
+            guest.used.charge(used);
+        }
+        self.credit = (self.credit + (used / RECEIVING) as i64).clamp(-MOST_CREDIT, MOST_CREDIT);
+        let place = &mut self.places[router as usize];
+        place.pass += (used * PASS / guest.share).max(1);
+        if ran.is_err() {
+            place.runs = false;
+            self.called -= usize::from(std::mem::take(&mut place.called));
+            guest.worker.mailbox.ended.store(true, Ordering::Relaxed);
+            guest.worker.core.hub.fail(&format!("worker {} has failed", self.number));
+            self.forget(router);
+        }
+        ran.ok()
     }
 
     fn forget(&mut self, router: u32) {
@@ -742,5 +868,37 @@ fn set_in(list: &mut Vec<u32>, number: u32, there: bool) {
         (None, true) => list.push(number),
         (Some(at), false) => drop(list.swap_remove(at)),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_used_the_least_is_next_whenever_it_comes() {
+        let mut ready = LeastUsed::default();
+        let mut random = 7u64;
+        let mut waiting = BinaryHeap::new();
+        for router in 0..2000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let pass = random >> 56;
+            ready.push(pass, router);
+            waiting.push(Reverse((pass, router)));
+            if random >> 40 & 3 == 0 {
+                assert_eq!(ready.pop(), waiting.pop().map(|Reverse(one)| one.1));
+            }
+            assert!(ready.first.len() <= AHEAD);
+            assert_eq!(ready.first.len() + ready.others.len(), waiting.len());
+        }
+        while let Some(Reverse((_, router))) = waiting.pop() {
+            assert_eq!(ready.pop(), Some(router));
+            // Those of whom it is known that they are next are next.
+            assert!(
+                waiting.is_empty()
+                    || ready.first.front().map(|one| one.1) == waiting.peek().map(|one| one.0.1)
+            );
+        }
+        assert_eq!(ready.pop(), None);
     }
 }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::Level;
 
-pub use self::core::{Core, MAX_BATCH};
+pub(crate) use self::core::Scratch;
+pub use self::core::{Core, MAX_BATCH, Numbers};
 pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Passed, Reader, Slot, Writer, find};
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
 
@@ -102,8 +103,8 @@ impl Cx<'_> {
         slot.stats.count_out(1);
         if !self.core.exact {
             // The last few emissions are the most likely ones to be joined; order within a port is kept.
-            let start = self.core.staged.len().saturating_sub(8).max(self.base);
-            for s in self.core.staged[start..].iter_mut().rev() {
+            let start = self.core.scratch.staged.len().saturating_sub(8).max(self.base);
+            for s in self.core.scratch.staged[start..].iter_mut().rev() {
                 if s.to == out.to && s.port == out.port {
                     return s.batch.push(packet);
                 }
@@ -112,7 +113,7 @@ impl Cx<'_> {
         slot.stats.count_emission();
         let mut batch = self.core.spare();
         batch.push(packet);
-        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+        self.core.scratch.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 
     /// Emits a batch.
@@ -130,7 +131,7 @@ impl Cx<'_> {
         if self.core.running == Some(self.me) {
             self.core.run_packets += batch.len() as u64;
         }
-        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+        self.core.scratch.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 
     /// Rejects a packet: it goes to output 1 if there is one and it is push, and is otherwise dropped for
@@ -221,12 +222,24 @@ impl Cx<'_> {
         self.core.recycle(batch);
     }
 
+    /// Memory to calculate with, which all elements of a thread use in turn; give it back with
+    /// [`Cx::give_numbers`].
+    #[inline]
+    pub fn take_numbers(&mut self) -> Box<Numbers> {
+        self.core.scratch.numbers.take().unwrap_or_else(|| Box::new([[0; MAX_BATCH]; 2]))
+    }
+    /// Gives back what [`Cx::take_numbers`] has returned.
+    #[inline]
+    pub fn give_numbers(&mut self, numbers: Box<Numbers>) {
+        self.core.scratch.numbers = Some(numbers);
+    }
+
     /// Delivers what has been emitted so far now rather than on return. A task that moves several packets
     /// calls it to keep Click's order; packets that would come back to this very element wait until it
     /// returns.
     pub fn flush(&mut self) {
         let me = self.core.enter(self.me);
-        self.core.staged[self.base..].reverse();
+        self.core.scratch.staged[self.base..].reverse();
         self.core.drain(self.graph, self.base);
         self.core.enter(me);
     }
@@ -249,7 +262,7 @@ impl Cx<'_> {
         let upstream = &self.graph.slots[from as usize];
         let before = out.len();
         let previous = self.core.enter(from);
-        let mark = self.core.staged.len();
+        let mark = self.core.scratch.staged.len();
         let mut cx = Cx { graph: self.graph, core: self.core, me: from, base: mark };
         match (upstream.node.try_borrow_mut(), upstream.pull_through) {
             (Ok(mut node), _) => node.pull(usize::from(from_port), max, out, &mut cx),
@@ -258,8 +271,8 @@ impl Cx<'_> {
             }
             (Err(_), _) => {}
         }
-        if self.core.staged.len() > mark {
-            self.core.staged[mark..].reverse();
+        if self.core.scratch.staged.len() > mark {
+            self.core.scratch.staged[mark..].reverse();
             self.core.drain(self.graph, mark);
         }
         let n = out.len() - before;

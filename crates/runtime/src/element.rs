@@ -120,6 +120,11 @@ pub trait Element: Sized + Send + 'static {
     /// Declares the handlers of the class.
     fn handlers(_h: &mut Handlers<Self>) {}
 
+    /// Asks the processor to fetch what the next packets need and the element itself does not hold
+    /// ([`dpdk::prefetch`]): where many routers share a processor, nothing of it is in a cache when it is
+    /// their turn. Must not wait, nor read what it asks for.
+    fn prefetch(&self) {}
+
     /// Runs once before the first packet, when all elements are configured: schedules tasks and timers.
     ///
     /// # Errors
@@ -171,6 +176,9 @@ macro_rules! common {
                 Some(step) => (step.run)(&mut self.0, packets, cx),
                 None => Passed { packets: 0, output: 0 },
             }
+        }
+        fn prefetch(&self) {
+            self.0.prefetch();
         }
         fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
             self.0.initialize(cx)

@@ -119,7 +119,10 @@ impl RunQueue {
 
 /// Timers by expiry time, each known by (slot, id). Times are nanoseconds of the worker's clock.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Timers {
+    /// The earliest expiry.
+    next: Option<u64>,
     queue: BTreeMap<(u64, u64), (u32, u32)>,
     keys: HashMap<(u32, u32), (u64, u64)>,
     seq: u64,
@@ -133,12 +136,17 @@ impl Timers {
         self.seq += 1;
         self.queue.insert(key, (slot, id));
         self.keys.insert((slot, id), key);
+        self.next = Some(self.next.map_or(at_ns, |next| next.min(at_ns)));
     }
     /// Cancels a timer.
     pub fn cancel(&mut self, slot: u32, id: u32) {
         if let Some(key) = self.keys.remove(&(slot, id)) {
             self.queue.remove(&key);
+            self.look();
         }
+    }
+    fn look(&mut self) {
+        self.next = self.queue.keys().next().map(|key| key.0);
     }
     /// Whether a timer is set, and for when.
     #[must_use]
@@ -153,16 +161,16 @@ impl Timers {
     /// The earliest expiry.
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
-        self.queue.keys().next().map(|k| k.0)
+        self.next
     }
     /// Takes the earliest timer that has expired at `now_ns`.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<(u32, u32)> {
-        let (&key, &who) = self.queue.iter().next()?;
-        if key.0 > now_ns {
+        if self.next? > now_ns {
             return None;
         }
-        self.queue.remove(&key);
+        let (_, who) = self.queue.pop_first()?;
         self.keys.remove(&who);
+        self.look();
         Some(who)
     }
 }

@@ -34,6 +34,11 @@ impl Counter {
     pub fn get(&self) -> u64 {
         self.0.0.load(Ordering::Relaxed)
     }
+    /// Asks the processor to fetch it.
+    #[inline]
+    pub fn prefetch(&self) {
+        dpdk::prefetch(&*self.0, 1);
+    }
     /// Replaces the value.
     #[inline]
     pub fn set(&self, n: u64) {

@@ -32,9 +32,9 @@ const GATHER: Duration = Duration::from_micros(30);
 /// How long a worker looks for the next packet after a large segment, whose sender waits for what becomes of
 /// it. To forward a segment takes as long.
 const AFTER_SEGMENT: Duration = Duration::from_micros(50);
-/// The most lines of a worker's list of elements, and elements, that are fetched before the worker's turn.
-const LINES: usize = 64;
+/// How many elements, and how many lines of each, are fetched before the worker's turn at most.
 const ELEMENTS: usize = 16;
+const NODE_LINES: usize = 8;
 /// The longest sleep of a worker without anything to poll; messages, and packets from other workers, wake it
 /// at once.
 const SLEEP: Duration = Duration::from_millis(100);
@@ -115,20 +115,22 @@ pub(crate) enum Wait {
 }
 
 /// One replica of the router.
+// What every round uses comes first.
+#[repr(C)]
 pub struct Worker {
-    pub(crate) graph: Graph,
-    pub(crate) core: Core,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) running: bool,
+    /// Whether the last round ended because no task found work any more.
+    pub(crate) settled: bool,
     pub(crate) quit: bool,
-    inbox: Receiver<Handed>,
-    idle_since: Option<Instant>,
-    nap: Duration,
     /// Whether a descriptor ended the last sleep, and there was no work since: the descriptor may stay
     /// readable for ever.
     in_vain: bool,
-    /// Whether the last round ended because no task found work any more.
-    pub(crate) settled: bool,
+    pub(crate) graph: Graph,
+    pub(crate) core: Core,
+    inbox: Receiver<Handed>,
+    idle_since: Option<Instant>,
+    nap: Duration,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -159,7 +161,7 @@ impl Worker {
     /// Asks the processor to fetch what the worker's own fields lead to, which a round uses.
     pub(crate) fn prefetch(&self) {
         dpdk::prefetch(&*self.mailbox, 2);
-        dpdk::prefetch(self.graph.slots.as_slice(), LINES);
+        self.graph.slots.iter().take(ELEMENTS).for_each(|slot| dpdk::prefetch(slot, 1));
         self.core.prefetch();
     }
 
@@ -170,7 +172,16 @@ impl Worker {
             dpdk::prefetch(&*slot.outputs, 1);
             // It is borrowed while it runs only.
             if let Ok(node) = slot.node.try_borrow() {
-                dpdk::prefetch(&**node, 4);
+                dpdk::prefetch(&**node, NODE_LINES);
+            }
+        }
+    }
+
+    /// The same for what elements lead to: see [`crate::Element::prefetch`].
+    pub(crate) fn prefetch_behind_elements(&self) {
+        for slot in self.graph.slots.iter().take(ELEMENTS) {
+            if let Ok(node) = slot.node.try_borrow() {
+                node.prefetch();
             }
         }
     }
@@ -214,8 +225,10 @@ impl Worker {
                 break;
             }
         }
-        if self.core.timers.next_expiry().is_some() {
-            let now = self.core.roughly_now_ns();
+        let timer = self.core.timers.next_expiry().map(|at| (at, self.core.roughly_now_ns()));
+        if let Some((at, now)) = timer
+            && at <= now
+        {
             // A timer that is set for now while timers run waits for the next round, so that it cannot keep
             // other work from running.
             for _ in 0..self.core.timers.count() {

@@ -350,6 +350,12 @@ impl LpmReader {
         self.shared.large.load(Relaxed) && !self.shared.occupied.are_few()
     }
 
+    /// What all lookups use, for whoever wants it in the processor's cache beforehand.
+    #[inline]
+    pub fn root(&self) -> &(impl Sized + use<>) {
+        &*self.shared
+    }
+
     /// Begins to load what a lookup of `addr` (in host order) will read first.
     #[inline]
     pub fn prefetch(&self, addr: u32) {

@@ -128,6 +128,7 @@ pub(crate) fn process_ports(
                 spec: PortSpec::Interface(far),
                 mtu: None,
                 tunnel: None,
+                interfaces: 1,
                 own_queues: 0,
                 open: true,
             });

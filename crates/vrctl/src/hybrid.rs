@@ -151,6 +151,7 @@ pub(crate) fn process_ports(
             spec: PortSpec::parse(&spec)?,
             mtu: None,
             tunnel: None,
+            interfaces: 1,
             own_queues: 0,
             open: true,
         })

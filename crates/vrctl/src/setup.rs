@@ -52,6 +52,12 @@ pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSe
         spec: port.device.clone(),
         mtu: None,
         tunnel: port.tunnel.map(|tunnel| tunnel.addresses()),
+        interfaces: file
+            .routers
+            .iter()
+            .flat_map(|one| &one.interfaces)
+            .filter(|one| one.port == Some(number))
+            .count(),
         own_queues: if port.sharing == Sharing::Hardware { port.queues } else { 0 },
         open: open(number),
     };

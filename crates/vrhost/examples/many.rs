@@ -71,6 +71,7 @@ fn main() {
             spec: PortSpec::parse(&spec).expect("a port"),
             mtu: None,
             tunnel: None,
+            interfaces: 1,
             own_queues: 0,
             open: true,
         });

@@ -3,20 +3,22 @@
 use crate::outgoing::Outlet;
 use crate::side::Side;
 use demux::Encap;
-use dpdk::VirtualPort;
+use dpdk::VirtualQueues;
 use locks::IgnorePoison;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A virtual interface as a front knows it.
-#[derive(Clone)]
 pub(crate) struct Interface {
     /// The number of its router.
     pub(crate) router: u32,
-    pub(crate) port: Arc<VirtualPort>,
+    /// Its queues of the front's thread.
+    pub(crate) queues: VirtualQueues,
     /// How it sends by a physical port.
     pub(crate) outlet: Arc<Outlet>,
     pub(crate) below: Below,
+    /// How many packets of the physical port wait for the router.
+    pub(crate) waiting: usize,
 }
 
 /// Where the packets of a virtual interface come from and go to.

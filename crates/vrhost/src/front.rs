@@ -4,14 +4,13 @@ use crate::board::{Below, Board, Change, Interface};
 use crate::outgoing::BURST;
 use crate::side::{OwnQueue, Side};
 use dpdk::{Batch, Packet};
-use runtime::Flushed;
+use runtime::{Flushed, Soon};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
 /// All physical ports, and the virtual interfaces on them, on one thread.
 pub(crate) struct SharedPorts {
-    thread: usize,
     /// By the number of the port; none: it is not open.
     sides: Vec<Option<Side>>,
     board: Arc<Board>,
@@ -37,19 +36,13 @@ const LOOK: u64 = 1 << 28;
 
 /// Counts what the port has lost before a router's own queue, at the router's first interface on it.
 #[cold]
-fn count_losses(
-    own: &OwnQueue,
-    port: usize,
-    of_router: &[Vec<u32>],
-    interfaces: &[Option<Interface>],
-    thread: usize,
-) {
+fn count_losses(own: &OwnQueue, port: usize, of_router: &[Vec<u32>], interfaces: &[Option<Interface>]) {
     let lost = own.newly_lost();
     let Some(owners) = own.router.and_then(|router| of_router.get(router as usize)) else { return };
     let all = owners.iter().filter_map(|owner| interfaces.get(*owner as usize)?.as_ref());
     let mut here = all.filter(|one| matches!(one.below, Below::Port(at, _) if at == port));
     if let Some(interface) = here.next() {
-        interface.port.count_lost(thread, lost);
+        interface.queues.count_lost(lost);
     }
 }
 
@@ -57,36 +50,42 @@ fn has_own_queues(sides: &[Option<Side>]) -> bool {
     sides.iter().flatten().any(|side| !side.own.is_empty())
 }
 
+/// With packets for more interfaces than this, their queues are fetched first.
+const FEW: usize = 2;
+
 /// The most packets that are taken for one turn of a router from its own receive queue.
 const FETCHED: usize = 3 * BURST;
 
 /// Gives what was received to the virtual interfaces. Returns how many packets wait at the one that has most.
-fn distribute(
-    side: &mut Side,
-    interfaces: &[Option<Interface>],
-    thread: usize,
-    woken: &mut Vec<u32>,
-) -> usize {
+fn distribute(side: &mut Side, interfaces: &mut [Option<Interface>], woken: &mut Vec<u32>) -> usize {
     let mut longest = 0;
     side.reader.split(&mut side.received, &mut side.sorted);
-    for (owner, batch) in side.sorted.iter_mut() {
+    if side.sorted.len() > FEW {
+        for (owner, _) in side.sorted.iter_mut() {
+            known(interfaces, owner).into_iter().for_each(|interface| interface.queues.prefetch_to());
+        }
+    }
+    let mut sorted = std::mem::take(&mut side.sorted);
+    for (owner, batch) in sorted.iter_mut() {
         // Whoever has just been removed gets nothing more.
-        if let Some(Some(interface)) = interfaces.get(owner as usize) {
-            interface.port.put(thread, batch);
-            interface.port.lose(thread, batch);
-            longest = longest.max(interface.port.waiting(thread));
+        if let Some(Some(interface)) = interfaces.get_mut(owner as usize) {
+            let put = interface.queues.put_within(side.room(), batch);
+            interface.queues.lose(batch);
+            side.waiting += put;
+            interface.waiting += put;
+            longest = longest.max(interface.waiting);
             woken.push(interface.router);
         }
     }
-    side.sorted.clear();
+    sorted.clear();
+    side.sorted = sorted;
     longest
 }
 
 impl SharedPorts {
-    pub(crate) fn new(thread: usize, sides: Vec<Option<Side>>, board: Arc<Board>, lends: bool) -> Self {
+    pub(crate) fn new(sides: Vec<Option<Side>>, board: Arc<Board>, lends: bool) -> Self {
         let has_own_queues = has_own_queues(&sides);
         Self {
-            thread,
             lends,
             has_own_queues,
             looked: dpdk::cycles(),
@@ -147,13 +146,14 @@ impl SharedPorts {
                             && let Some(Some(side)) = self.sides.get_mut(*at)
                         {
                             side.forget(owner);
+                            side.waiting -= gone.as_ref().map_or(0, |gone| gone.waiting).min(side.waiting);
                         }
                         if let Some(gone) = &gone
                             && let Below::Whole(number) = gone.below
                             && let Some(side) = self.sides.get_mut(number).and_then(Option::as_mut)
                             && side.lent == Some(owner)
                         {
-                            side.take_back(&gone.port, self.thread);
+                            side.take_back(&gone.queues);
                         }
                         if let Some(Below::Link(link, end)) = gone.map(|gone| gone.below)
                             && let Some(ends) = self.links.get_mut(&link)
@@ -175,23 +175,16 @@ fn known(interfaces: &[Option<Interface>], owner: u32) -> Option<&Interface> {
 
 /// Sends an interface's packets by a physical port, if that is open.
 #[inline]
-fn send(
-    sides: &mut [Option<Side>],
-    port: usize,
-    owner: u32,
-    interface: &Interface,
-    thread: usize,
-    batch: &mut Batch,
-) {
+fn send(sides: &mut [Option<Side>], port: usize, owner: u32, interface: &Interface, batch: &mut Batch) {
     if let Some(Some(side)) = sides.get_mut(port) {
         let lost = side.send(owner, &interface.outlet, batch);
-        interface.port.count_unsent(thread, lost);
+        interface.queues.count_unsent(lost);
     }
 }
 
 /// Lends a port's queues to the router that has the whole port, from its next run on; takes them back if
 /// somebody else claims a part of it.
-fn lend(interfaces: &[Option<Interface>], thread: usize, number: usize, side: &mut Side) {
+fn lend(interfaces: &[Option<Interface>], number: usize, side: &mut Side) {
     // One with a rate sends by its queue.
     let without_rate = |owner: &u32| !known(interfaces, *owner).is_some_and(|one| one.outlet.has_rate());
     let whole = side.reader.whole().filter(without_rate);
@@ -199,13 +192,13 @@ fn lend(interfaces: &[Option<Interface>], thread: usize, number: usize, side: &m
         return;
     }
     if let Some(before) = side.lent.and_then(|owner| known(interfaces, owner)) {
-        side.take_back(&before.port, thread);
+        side.take_back(&before.queues);
     }
     if let Some(owner) = whole
         && let Some(interface) = known(interfaces, owner)
         && matches!(interface.below, Below::Whole(port) if port == number)
     {
-        side.lend(owner, &interface.port, thread);
+        side.lend(owner, &interface.queues);
     }
 }
 
@@ -226,7 +219,7 @@ impl runtime::Front for SharedPorts {
             // Whoever changes the table keeps the old one until all have seen the new one.
             side.reader.refresh();
             if self.lends && (side.lent.is_some() || side.reader.whole().is_some()) {
-                lend(&self.interfaces, self.thread, number, side);
+                lend(&self.interfaces, number, side);
             }
             if let Some(owner) = side.lent {
                 // It looks for packets itself.
@@ -237,7 +230,7 @@ impl runtime::Front for SharedPorts {
             for queue in 0..side.own.len() {
                 let own = &side.own[queue];
                 if look {
-                    count_losses(own, number, &self.of_router, &self.interfaces, self.thread);
+                    count_losses(own, number, &self.of_router, &self.interfaces);
                 }
                 match own.router {
                     // It takes its packets itself, when it is its turn.
@@ -255,9 +248,13 @@ impl runtime::Front for SharedPorts {
                 continue;
             }
             received += n;
-            self.longest = self.longest.max(distribute(side, &self.interfaces, self.thread, woken));
+            self.longest = self.longest.max(distribute(side, &mut self.interfaces, woken));
         }
         received
+    }
+
+    fn waiting(&self) -> usize {
+        self.sides.iter().flatten().map(|side| side.waiting).sum()
     }
 
     fn longest_queue(&mut self) -> usize {
@@ -269,8 +266,8 @@ impl runtime::Front for SharedPorts {
             return;
         }
         let Some(owners) = self.of_router.get(router as usize) else { return };
-        let ports = || owners.iter().filter_map(|owner| self.interfaces.get(*owner as usize)?.as_ref());
-        let waiting: usize = ports().map(|interface| interface.port.waiting(self.thread)).sum();
+        let ports = owners.iter().filter_map(|owner| known(&self.interfaces, *owner));
+        let waiting: usize = ports.map(|interface| interface.queues.waiting()).sum();
         let mut room = FETCHED.saturating_sub(waiting);
         for side in self.sides.iter_mut().flatten() {
             for queue in 0..side.own.len() {
@@ -281,7 +278,7 @@ impl runtime::Front for SharedPorts {
                 if n > 0 {
                     room = room.saturating_sub(n);
                     // What another router's frames were in it for, for a moment, goes to that one.
-                    distribute(side, &self.interfaces, self.thread, woken);
+                    distribute(side, &mut self.interfaces, woken);
                 }
             }
         }
@@ -289,20 +286,45 @@ impl runtime::Front for SharedPorts {
         woken.retain(|woken| *woken != router);
     }
 
+    fn prefetch(&self, router: u32, what: Soon) {
+        let owners = self.of_router.get(router as usize).map_or(&[][..], Vec::as_slice);
+        for interface in owners.iter().filter_map(|owner| known(&self.interfaces, *owner)) {
+            match what {
+                Soon::Queues => {
+                    interface.queues.prefetch();
+                    dpdk::prefetch(&*interface.outlet, 1);
+                }
+                Soon::Lists if interface.waiting > 0 => interface.queues.prefetch_list(),
+                Soon::Packets if interface.waiting > 0 => interface.queues.prefetch_packets(BURST),
+                Soon::Lists | Soon::Packets => {}
+            }
+        }
+    }
+
     fn collect(&mut self, router: u32, woken: &mut Vec<u32>) {
         let Some(owners) = self.of_router.get(router as usize) else { return };
         for owner in owners {
-            let Some(Some(interface)) = self.interfaces.get(*owner as usize) else { continue };
-            while interface.port.take(self.thread, BURST, &mut self.sent) > 0 {
+            let Some(Some(interface)) = self.interfaces.get_mut(*owner as usize) else { continue };
+            // What it has not taken still waits.
+            let taken = interface.waiting - interface.queues.waiting().min(interface.waiting);
+            if taken > 0
+                && let Below::Port(side, _) | Below::Whole(side) = interface.below
+                && let Some(Some(side)) = self.sides.get_mut(side)
+            {
+                interface.waiting -= taken;
+                side.waiting -= taken.min(side.waiting);
+            }
+            let Some(interface) = known(&self.interfaces, *owner) else { continue };
+            while interface.queues.take(BURST, &mut self.sent) > 0 {
                 match &interface.below {
                     Below::Port(side, encap) => {
                         let given = self.sent.len();
                         encap.put_on(&mut self.sent);
-                        interface.port.count_unsent(self.thread, given - self.sent.len());
-                        send(&mut self.sides, *side, *owner, interface, self.thread, &mut self.sent);
+                        interface.queues.count_unsent(given - self.sent.len());
+                        send(&mut self.sides, *side, *owner, interface, &mut self.sent);
                     }
                     Below::Whole(side) => {
-                        send(&mut self.sides, *side, *owner, interface, self.thread, &mut self.sent);
+                        send(&mut self.sides, *side, *owner, interface, &mut self.sent);
                     }
                     Below::Link(link, end) => {
                         let peer = self.links.get(link).and_then(|ends| ends[1 - end]);
@@ -310,15 +332,15 @@ impl runtime::Front for SharedPorts {
                         if let Some(peer) = peer {
                             // What one router has noted on its packets is not for the other.
                             self.sent.iter_mut().for_each(Packet::forget_annotations);
-                            peer.port.put(self.thread, &mut self.sent);
-                            peer.port.lose(self.thread, &mut self.sent);
+                            peer.queues.put(&mut self.sent);
+                            peer.queues.lose(&mut self.sent);
                             woken.push(peer.router);
                         }
                     }
                     Below::Nothing => {}
                 }
                 // An interface that is connected to nothing.
-                interface.port.count_unsent(self.thread, self.sent.len());
+                interface.queues.count_unsent(self.sent.len());
                 self.sent.clear();
             }
         }

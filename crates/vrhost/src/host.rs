@@ -22,6 +22,10 @@ const ROOM: usize = 512;
 /// The same where routers get their shares: whatever has gathered in a port, as its ring may have done while
 /// the thread did not run, then finds room, so that a router that does not use its share loses none of it.
 const ROOM_IN_FAIRNESS: usize = 2048;
+/// Packets that may wait at each of many virtual interfaces of a port on one thread, and at all of them: a
+/// turn of a router costs less a packet with more packets.
+const OF_EACH: usize = 64;
+const MOST_OF_ALL: usize = 1 << 16;
 /// Largest network packet of a virtual link, in bytes.
 pub const LINK_MTU: u32 = 1500;
 /// Bytes by which a network packet in a VXLAN tunnel is shorter than the port's largest: inner Ethernet
@@ -59,6 +63,8 @@ pub struct PortSetup {
     /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
     /// the port has common queues.
     pub own_queues: u16,
+    /// How many virtual interfaces it is made for: it has buffers for the packets that wait there.
+    pub interfaces: usize,
     /// Whether this process opens it; if not, another one may have it.
     pub open: bool,
 }
@@ -227,6 +233,8 @@ struct HostPort {
     port: Arc<Port>,
     tunnel: Option<Tunnel>,
     table: Table,
+    /// How many of its packets may wait for routers on each thread.
+    most_waiting: usize,
     losses: Arc<Losses>,
     /// The receive queues for one router each, if the port has some.
     own: Allotment,
@@ -281,7 +289,7 @@ impl Host {
                 .collect::<Result<Vec<_>, _>>();
             let sides = sides.map_err(|e| vec![e])?;
             // What came for a router that uses too much is lost in its queue, not in the port.
-            fronts.push(Box::new(SharedPorts::new(thread, sides, Arc::clone(board), !fair)));
+            fronts.push(Box::new(SharedPorts::new(sides, Arc::clone(board), !fair)));
         }
         let mut crew = Crew::start(fronts, enter, fair).map_err(|e| vec![e])?;
         crew.watch(LONGEST_RUN);
@@ -562,10 +570,11 @@ impl Host {
         router.hub().also_ring(Box::new(move || ring(&bell, Some(number))));
         for (below, attached) in belows.into_iter().zip(&mut interfaces) {
             attached.owner = free_number(&mut self.owners);
-            let (port, outlet) = (Arc::clone(&attached.port), Arc::clone(&attached.outlet));
-            let known = Interface { router: number, port, outlet, below };
-            for board in &self.boards {
-                board.post(Change::Add(attached.owner, known.clone()));
+            for (thread, board) in self.boards.iter().enumerate() {
+                let Some(queues) = attached.port.queues(thread) else { continue };
+                let (outlet, below) = (Arc::clone(&attached.outlet), below.clone());
+                let interface = Interface { router: number, queues, outlet, below, waiting: 0 };
+                board.post(Change::Add(attached.owner, interface));
             }
         }
         router.start();
@@ -947,7 +956,13 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
         .map_err(|e| e.to_string())?;
     let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
-    Ok(Side::new(rx, own, tx, port.table.reader(), Arc::clone(&port.losses)))
+    Ok(Side::new(rx, own, tx, port.table.reader(), port.most_waiting, Arc::clone(&port.losses)))
+}
+
+/// How many packets of a port may wait for routers on one thread: those of three whose queues are full, or
+/// some of each.
+fn most_waiting(room: usize, port: &PortSetup) -> usize {
+    (3 * room).max((OF_EACH * port.interfaces).min(MOST_OF_ALL))
 }
 
 /// Opens those ports that this process is to open.
@@ -967,7 +982,7 @@ fn open_ports(
             rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
             mtu: port.mtu,
             promisc: true,
-            extra_buffers: (2 * room + outgoing::ROOM) * threads,
+            extra_buffers: (most_waiting(room, port) + outgoing::ROOM) * threads,
             ..PortConfig::default()
         };
         opening.request(&port.spec, &needs);
@@ -977,9 +992,10 @@ fn open_ports(
         let open = opening.get(&port.spec).filter(|_| port.open)?;
         let own = Allotment::new(port.own_queues.into());
         let tunnel = port.tunnel.map(|(local, remote, mac)| Tunnel::new(local, open.mac(), remote, mac));
+        let most_waiting = most_waiting(room, port);
         let (name, port, table) = (port.name.clone(), Arc::clone(open), Table::new());
         let set = table.set_tunnel(tunnel).map_err(|e| vec![format!("{name}: {e}")]);
-        Some(set.map(|()| HostPort { name, port, tunnel, table, losses: Arc::default(), own }))
+        Some(set.map(|()| HostPort { name, port, tunnel, table, most_waiting, losses: Arc::default(), own }))
     });
     opened.map(Option::transpose).collect()
 }

@@ -2,7 +2,7 @@
 
 use crate::outgoing::{BURST, Outgoing, Outlet};
 use demux::{Reader, Sorted};
-use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualPort};
+use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualQueues};
 use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -58,6 +58,9 @@ pub(crate) struct Side {
     out: Batch,
     /// What waits after them.
     outgoing: Outgoing,
+    /// Packets of this port that wait for routers, and the most that may: see [`Side::room`].
+    pub(crate) waiting: usize,
+    most_waiting: usize,
     /// Where its time begins.
     began: Instant,
     losses: Arc<Losses>,
@@ -69,6 +72,7 @@ impl Side {
         own: Vec<OwnQueue>,
         tx: TxQueue,
         reader: Reader,
+        most_waiting: usize,
         losses: Arc<Losses>,
     ) -> Self {
         let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(2 * BURST));
@@ -86,9 +90,18 @@ impl Side {
             received,
             out,
             outgoing: Outgoing::default(),
+            waiting: 0,
+            most_waiting,
             began: Instant::now(),
             losses,
         }
+    }
+
+    /// How many packets may wait for one router: as many as there are buffers left for such packets (dynamic
+    /// thresholds; Choudhury and Hahne, 1998). However many routers get more than they can process, there are
+    /// always some left for the others.
+    pub(crate) fn room(&self) -> usize {
+        self.most_waiting.saturating_sub(self.waiting)
     }
 
     /// Receives from one of the queues for one router each; returns how many packets came.
@@ -96,22 +109,22 @@ impl Side {
         self.own.get_mut(queue).map_or(0, |own| own.rx.rx_burst(most, &mut self.received))
     }
 
-    /// Lends the queues to a worker of the router whose interface `port` is, if nothing waits to be sent.
+    /// Lends the queues to the router whose interface has these, if nothing waits to be sent.
     #[cold]
-    pub(crate) fn lend(&mut self, owner: u32, port: &VirtualPort, worker: usize) {
+    pub(crate) fn lend(&mut self, owner: u32, to: &VirtualQueues) {
         if !self.out.is_empty() {
             return;
         }
         let Some((rx, tx)) = self.queues.take() else { return };
-        self.queues = port.lend(worker, rx, tx);
+        self.queues = to.lend(rx, tx);
         self.lent = self.queues.is_none().then_some(owner);
     }
 
     /// Takes them back.
     #[cold]
-    pub(crate) fn take_back(&mut self, port: &VirtualPort, worker: usize) {
+    pub(crate) fn take_back(&mut self, from: &VirtualQueues) {
         if self.queues.is_none() {
-            (self.queues, self.lent) = (port.take_back(worker), None);
+            (self.queues, self.lent) = (from.take_back(), None);
         }
     }
 

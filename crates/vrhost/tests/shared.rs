@@ -174,6 +174,7 @@ impl Bench {
             spec: PortSpec::parse(&spec).unwrap(),
             mtu: None,
             tunnel: None,
+            interfaces: 1,
             own_queues: 0,
             open: true,
         });
@@ -418,6 +419,34 @@ fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
     for router in bench.host.status() {
         assert!(router.interfaces[1].stats.tx_packets > 0, "{router:?}");
     }
+}
+
+/// Routers that get more than they can process do not take all buffers: what comes for another one still comes.
+#[test]
+fn overloaded_routers_leave_buffers_for_the_others() {
+    const HOGS: u16 = 32;
+    let vlan = |i: u16| if i < 63 { 10 + i % HOGS } else { 90 };
+    let frames: Vec<_> = (0..64u16).map(|i| frame(vlan(i), 1, i as u8)).collect();
+    let Some(mut bench) = Bench::with_shares(&frames, false, true) else { return };
+    for hog in 0..HOGS {
+        let program = "FromDevice($DEV0) -> Works(20000) -> Discard; Idle -> ToDevice($DEV0);";
+        bench.add(&format!("hog{hog}"), program, &[(0, Tag::Vlan(10 + hog))]).unwrap();
+    }
+    bench.add("light", FORWARD, &[(0, Tag::Vlan(90)), (1, Tag::Vlan(91))]).unwrap();
+    let full = |host: &Host| {
+        let status = host.status();
+        let mut hogs = status.iter().filter(|router| router.name != "light");
+        hogs.all(|hog| hog.interfaces[0].stats.rx_missed > 100)
+    };
+    // Each hog loses packets in its own queue: none waits for buffers that the others have.
+    assert!(bench.until(|host| full(host)), "{:?}", bench.host.status());
+    let before = bench.sent("light");
+    assert!(bench.until(|host| {
+        let status = host.status();
+        status.iter().any(|router| {
+            router.interfaces.len() == 2 && router.interfaces[1].stats.tx_packets > before + 1000
+        })
+    }));
 }
 
 /// A router with a rate sends no more, whether it has a tag or the whole port; the rate changes while it

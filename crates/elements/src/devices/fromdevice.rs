@@ -152,6 +152,9 @@ impl Element for FromDevice {
         self.0.start(cx);
         Ok(())
     }
+    fn prefetch(&self) {
+        self.0.prefetch();
+    }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.poll(cx)
     }

@@ -103,6 +103,9 @@ impl Element for ToDpdkDevice {
         self.0.start(cx);
         Ok(())
     }
+    fn prefetch(&self) {
+        self.0.prefetch();
+    }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.run(cx)
     }

@@ -66,7 +66,7 @@ use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Filename;
 use nix::fcntl::OFlag;
-use runtime::MAX_BATCH;
+use runtime::{MAX_BATCH, Numbers};
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -153,8 +153,6 @@ pub struct IPLookup<K> {
     routes: Arc<Routes>,
     reader: LpmReader,
     outputs: u32,
-    addresses: Box<[u32; MAX_BATCH]>,
-    hops: Box<[u32; MAX_BATCH]>,
     splitter: Splitter,
     kind: PhantomData<fn(K)>,
 }
@@ -272,8 +270,6 @@ impl<K: TableVariant> Element for IPLookup<K> {
             reader: routes.reader(),
             routes,
             outputs,
-            addresses: Box::new([0; MAX_BATCH]),
-            hops: Box::new([0; MAX_BATCH]),
             splitter: Splitter::new(outputs as usize),
             kind: PhantomData,
         })
@@ -294,6 +290,11 @@ impl<K: TableVariant> Element for IPLookup<K> {
                 Ok(())
             });
         }
+    }
+
+    fn prefetch(&self) {
+        dpdk::prefetch(self.reader.root(), 10);
+        dpdk::prefetch(&*self.routes, 4);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
@@ -318,9 +319,17 @@ fn lost<K: TableVariant>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
 const LOST: u32 = u32::MAX;
 
 impl<K: TableVariant> Vector for IPLookup<K> {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        let mut numbers = cx.take_numbers();
+        self.look_up(batch, &mut numbers, cx);
+        cx.give_numbers(numbers);
+    }
+}
+
+impl<K: TableVariant> IPLookup<K> {
+    fn look_up(&mut self, mut batch: Batch, [addresses, hops]: &mut Numbers, cx: &mut Cx<'_>) {
         let n = batch.len().min(MAX_BATCH);
-        let (Some(addresses), Some(hops)) = (self.addresses.get_mut(..n), self.hops.get_mut(..n)) else {
+        let (Some(addresses), Some(hops)) = (addresses.get_mut(..n), hops.get_mut(..n)) else {
             return;
         };
         let large = self.reader.is_large();
@@ -367,7 +376,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         batch.drain(n..).for_each(|packet| lost::<K>(routes, packet, cx));
         self.splitter.split(
             batch,
-            self.hops.iter().map(|port| *port as usize),
+            hops.iter().map(|port| *port as usize),
             cx,
             |port, packet, cx| match u32::try_from(port) {
                 Ok(LOST) | Err(_) => lost::<K>(routes, packet, cx),

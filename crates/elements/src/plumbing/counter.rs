@@ -169,6 +169,11 @@ impl Element for CounterElement {
         })
     }
 
+    fn prefetch(&self) {
+        self.packets.prefetch();
+        self.bytes.prefetch();
+    }
+
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.packets);
         h.counter("byte_count", |e| &e.bytes);

@@ -132,7 +132,7 @@ impl Cx<'_> {
         let mut node = slot.node.try_borrow_mut().map_err(|_| {
             HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name))
         })?;
-        let base = self.core.staged.len();
+        let base = self.core.scratch.staged.len();
         Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
     }
 

@@ -44,63 +44,77 @@ pub(super) struct Call {
     pub(super) value: String,
 }
 
-/// The mutable half of a worker; the other half is its [`super::Graph`].
+/// Memory that holds nothing between two runs of tasks, so that the workers of a thread can use it in turn:
+/// it stays in the processor's cache.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(super) staged: Vec<Staged>,
+    pub(super) deferred: Vec<Staged>,
+    spares: Vec<Batch>,
+    pub(super) journal: Vec<(u32, u64)>,
+    pub(super) numbers: Option<Box<Numbers>>,
+}
+
+/// Two numbers for each packet of a batch, for an element to calculate with: [`super::Cx::take_numbers`].
+pub type Numbers = [[u32; MAX_BATCH]; 2];
+
+/// The mutable half of a worker; the other half is its [`super::Graph`]. What every run of a task uses is in
+/// the first cache lines.
+#[repr(C)]
 pub struct Core {
-    pub(crate) worker: WorkerId,
-    pub(crate) clock: Clock,
-    reader: ClockReader,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) worker: WorkerId,
+    /// Where the current element is recorded for observers of the worker.
+    pub(crate) seat: &'static Seat,
+    pub(crate) scratch: Box<Scratch>,
     pub(crate) run: RunQueue,
-    pub(crate) timers: Timers,
-    /// One packet at a time, in Click's order.
-    pub(crate) exact: bool,
     pub(crate) batch_size: usize,
     /// For each task, the descriptors of which one must be readable before the task has work, if its last run
     /// has reported that.
     pub(super) wakers: Vec<Wakers>,
-    /// Packets that have come in by sockets since the worker last slept.
-    pub(super) arrived: u64,
-    /// Whether large segments were among them.
-    pub(crate) expects: bool,
-    pub(crate) nonempty: Vec<bool>,
-    pub(crate) full: Vec<bool>,
-    pub(super) staged: Vec<Staged>,
-    pub(super) deferred: Vec<Staged>,
-    /// The element whose task runs, and whether it requests another run. The task is put back into the run
-    /// queue when its packets have been delivered, after the tasks that these have woken, as in Click.
-    pub(super) running: Option<u32>,
-    pub(super) again: bool,
-    /// Handler calls that wait until the element returns.
-    pub(super) later: VecDeque<Call>,
-    spares: Vec<Batch>,
-    pub(super) rng: u64,
-    /// Whether an element has set the seed.
-    pub(super) seeded: bool,
-    pub(super) deliveries: u32,
-    current: u32,
-    /// Where the same is recorded for observers of the worker.
-    pub(crate) seat: &'static Seat,
     last_tsc: u64,
-    pub(super) journal: Vec<(u32, u64)>,
-    /// Sums of entries that did not fit into the journal, by element, and the elements that have one.
-    pub(super) sums: Vec<u64>,
-    pub(super) summed: Vec<u32>,
-    /// Packets that the running task has emitted, and those of them that were dropped downstream because an
-    /// element was full.
-    pub(super) run_packets: u64,
-    pub(super) run_overflow: u64,
-    /// Elements where such packets were dropped.
-    pub(super) overflowed_at: u32,
-    /// The same since the start, by the task that emitted them.
-    pub(super) overflows: Vec<u64>,
     /// How many runs of the task the measured cycles stand for; 0: this run is not measured.
     pub(super) weight: u64,
     /// The sampling's own random numbers, so that it does not disturb those of elements.
     dice: u32,
-    /// Runs of each task that were measured before sampling begins.
-    measured: Vec<u8>,
+    pub(super) deliveries: u32,
+    current: u32,
+    /// Elements where packets of the running task were dropped because the elements were full.
+    pub(super) overflowed_at: u32,
+    /// Packets that the running task has emitted, and those of them that were dropped downstream because an
+    /// element was full.
+    pub(super) run_packets: u64,
+    pub(super) run_overflow: u64,
     /// The time of this run; set when it is first read.
     pub(super) run_ns: Option<u64>,
+    /// The element whose task runs, and whether it requests another run. The task is put back into the run
+    /// queue when its packets have been delivered, after the tasks that these have woken, as in Click.
+    pub(super) running: Option<u32>,
+    pub(super) again: bool,
+    /// One packet at a time, in Click's order.
+    pub(crate) exact: bool,
+    /// Whether large segments were among the packets that have come in by sockets.
+    pub(crate) expects: bool,
+    /// Packets that have come in by sockets since the worker last slept.
+    pub(super) arrived: u64,
+    pub(crate) nonempty: Vec<bool>,
+    pub(crate) full: Vec<bool>,
+    /// Runs of each task that were measured before sampling begins.
+    measured: Vec<u8>,
+    /// Packets that were dropped because an element was full, since the start, by the task that emitted them.
+    pub(super) overflows: Vec<u64>,
+    /// Elements that have a sum.
+    pub(super) summed: Vec<u32>,
+    /// Handler calls that wait until the element returns.
+    pub(super) later: VecDeque<Call>,
+    pub(crate) timers: Timers,
+    reader: ClockReader,
+    pub(crate) clock: Clock,
+    /// Sums of entries that did not fit into the journal, by element.
+    pub(super) sums: Vec<u64>,
+    pub(super) rng: u64,
+    /// Whether an element has set the seed.
+    pub(super) seeded: bool,
     /// Actions that elements have registered, while they were initialized, for when the configuration takes
     /// over.
     pub(crate) acts: Vec<StartAction>,
@@ -131,19 +145,16 @@ impl Core {
             expects: false,
             nonempty: vec![false; slots],
             full: vec![false; slots],
-            staged: Vec::with_capacity(64),
-            deferred: Vec::new(),
+            scratch: Box::default(),
             running: None,
             again: false,
             later: VecDeque::new(),
-            spares: Vec::new(),
             rng,
             seeded: false,
             deliveries: 0,
             current: 0,
             seat: Seat::none(),
             last_tsc: 0,
-            journal: Vec::with_capacity(64),
             sums: vec![0; slots],
             summed: Vec::new(),
             run_packets: 0,
@@ -180,7 +191,6 @@ impl Core {
         dpdk::prefetch(self.nonempty.as_slice(), 1);
         dpdk::prefetch(self.full.as_slice(), 1);
         dpdk::prefetch(self.overflows.as_slice(), 2);
-        dpdk::prefetch(self.staged.as_slice(), 1);
         self.hub.prefetch(self.worker.0);
     }
 
@@ -201,7 +211,7 @@ impl Core {
         self.deliveries = 0;
         self.run_ns = None;
         (self.run_packets, self.run_overflow) = (0, 0);
-        self.journal.clear();
+        self.scratch.journal.clear();
         self.current = slot;
         self.seat.enter(slot);
         // Reading the clock for each element of each batch costs about as much as a simple element does:
@@ -238,16 +248,16 @@ impl Core {
     #[cold]
     fn read_clock(&mut self) {
         let now = dpdk::cycles();
-        self.journal.push((self.current, now.wrapping_sub(self.last_tsc)));
+        self.scratch.journal.push((self.current, now.wrapping_sub(self.last_tsc)));
         self.last_tsc = now;
-        if self.journal.len() >= JOURNAL {
+        if self.scratch.journal.len() >= JOURNAL {
             self.sum_up();
         }
     }
     /// Empties the journal. The time that this takes is counted for no element.
     #[cold]
     pub(super) fn sum_up(&mut self) {
-        for (slot, cycles) in self.journal.drain(..) {
+        for (slot, cycles) in self.scratch.journal.drain(..) {
             if let Some(sum) = self.sums.get_mut(slot as usize) {
                 if *sum == 0 && cycles > 0 {
                     self.summed.push(slot);
@@ -261,8 +271,8 @@ impl Core {
         batch.clear();
         // The memory of a batch that was handed to another worker is there; the batch cannot be reused as a
         // spare one.
-        if self.spares.len() < SPARES && batch.capacity() > 0 {
-            self.spares.push(batch);
+        if self.scratch.spares.len() < SPARES && batch.capacity() > 0 {
+            self.scratch.spares.push(batch);
         }
     }
 
@@ -272,7 +282,7 @@ impl Core {
     }
 
     pub(super) fn spare(&mut self) -> Batch {
-        self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_BATCH))
+        self.scratch.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_BATCH))
     }
 
     /// Continues with the worker's state before a hot swap: random numbers do not repeat.
@@ -298,7 +308,7 @@ mod tests {
         let mut core = core();
         core.recycle(Batch::new());
         core.recycle(Batch::with_capacity(8));
-        assert_eq!(core.spares.len(), 1);
+        assert_eq!(core.scratch.spares.len(), 1);
         assert!(core.spare().capacity() > 0);
     }
 
@@ -324,7 +334,7 @@ mod tests {
         for n in 0..1 << 20 {
             core.enter(n % 7);
         }
-        assert!(core.journal.capacity() <= 2 * JOURNAL, "{}", core.journal.capacity());
+        assert!(core.scratch.journal.capacity() <= 2 * JOURNAL, "{}", core.scratch.journal.capacity());
         assert_eq!((core.sums.len(), core.summed.len()), (7, 7));
         let sum: u64 = core.sums.iter().sum();
         assert!(sum > 0 && sum <= core.last_tsc - began, "{sum}");

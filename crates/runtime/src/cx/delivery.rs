@@ -12,13 +12,13 @@ pub(super) const MAX_DELIVERIES: u32 = 1 << 20;
 impl Core {
     /// Delivers everything that waits. Returns whether there was anything.
     pub(super) fn settle(&mut self, graph: &Graph) -> bool {
-        let any = !self.staged.is_empty() || !self.deferred.is_empty();
-        self.staged.reverse();
+        let any = !self.scratch.staged.is_empty() || !self.scratch.deferred.is_empty();
+        self.scratch.staged.reverse();
         self.drain(graph, 0);
         loop {
-            if !self.deferred.is_empty() {
-                let deferred = std::mem::take(&mut self.deferred);
-                self.staged.extend(deferred.into_iter().rev());
+            if !self.scratch.deferred.is_empty() {
+                let deferred = std::mem::take(&mut self.scratch.deferred);
+                self.scratch.staged.extend(deferred.into_iter().rev());
             } else if let Some(call) = self.later.pop_front() {
                 self.deliveries += 1;
                 if self.deliveries > MAX_DELIVERIES {
@@ -32,7 +32,7 @@ impl Core {
                 if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
                     cx.log(Level::WARN, &format!("{}: {e}", cx.name()));
                 }
-                self.staged.reverse();
+                self.scratch.staged.reverse();
             } else {
                 return any;
             }
@@ -42,14 +42,14 @@ impl Core {
 
     /// Delivers what is staged above `base`, last entry first, depth first.
     pub(super) fn drain(&mut self, graph: &Graph, base: usize) {
-        while self.staged.len() > base {
-            let Some(mut s) = self.staged.pop() else { return };
+        while self.scratch.staged.len() > base {
+            let Some(mut s) = self.scratch.staged.pop() else { return };
             let mut rest = None;
             if s.batch.len() > self.batch_size {
                 rest = Some(s.batch.split_off(self.batch_size));
             }
             if let Some(batch) = rest {
-                self.staged.push(Staged { to: s.to, port: s.port, batch });
+                self.scratch.staged.push(Staged { to: s.to, port: s.port, batch });
             }
             self.deliver(graph, s);
         }
@@ -66,7 +66,7 @@ impl Core {
             let Ok(mut node) = slot.node.try_borrow_mut() else {
                 // The element is in the middle of a pull that pushed back to it: it gets the packets
                 // afterwards.
-                return self.deferred.push(s);
+                return self.scratch.deferred.push(s);
             };
             self.deliveries += 1;
             if self.deliveries > MAX_DELIVERIES {
@@ -75,7 +75,7 @@ impl Core {
             }
             self.enter(s.to);
             slot.stats.count_in(s.batch.len());
-            let mark = self.staged.len();
+            let mark = self.scratch.staged.len();
             let mut cx = Cx { graph, core: self, me: s.to, base: mark };
             let mut port = if usize::from(s.port) < slot.outputs.len() { usize::from(s.port) } else { 0 };
             let mut passed = 0;
@@ -100,7 +100,7 @@ impl Core {
             }
             drop(node);
             match slot.outputs.get(port).filter(|o| !o.pull && !s.batch.is_empty()) {
-                Some(out) if self.staged.len() == mark => {
+                Some(out) if self.scratch.staged.len() == mark => {
                     slot.stats.count_out(s.batch.len());
                     slot.stats.count_emission();
                     (s.to, s.port) = (out.to, out.port);
@@ -116,8 +116,8 @@ impl Core {
     /// What was staged first is delivered first.
     #[inline]
     fn in_order(&mut self, mark: usize) {
-        if self.staged.len() > mark + 1 {
-            self.staged[mark..].reverse();
+        if self.scratch.staged.len() > mark + 1 {
+            self.scratch.staged[mark..].reverse();
         }
     }
 }

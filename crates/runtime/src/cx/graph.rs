@@ -43,6 +43,8 @@ pub trait Node: Send {
     /// Processes a batch in place; packets that remain in it leave by the output with the number of the
     /// input, or by output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
+    /// See [`crate::Element::prefetch`].
+    fn prefetch(&self) {}
     /// See [`crate::Element::initialize`].
     ///
     /// # Errors

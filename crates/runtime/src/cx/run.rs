@@ -12,18 +12,18 @@ impl Core {
             self.sum_up();
             let sums = &mut self.sums;
             let sum = |slot: u32| (slot, sums.get_mut(slot as usize).map_or(0, std::mem::take));
-            self.journal.extend(self.summed.drain(..).map(sum));
+            self.scratch.journal.extend(self.summed.drain(..).map(sum));
         }
         if self.run_overflow > 0 {
             self.book_waste(graph, slot);
         }
         let weight = self.weight;
         if worked {
-            for (slot, cycles) in self.journal.drain(..) {
+            for (slot, cycles) in self.scratch.journal.drain(..) {
                 graph.slots[slot as usize].stats.add_cycles(cycles * weight);
             }
         } else {
-            let cycles: u64 = self.journal.drain(..).map(|j| j.1).sum();
+            let cycles: u64 = self.scratch.journal.drain(..).map(|j| j.1).sum();
             graph.slots[slot as usize].stats.add_idle(cycles * weight);
         }
     }
@@ -33,7 +33,7 @@ impl Core {
     #[cold]
     fn book_waste(&mut self, graph: &Graph, slot: u32) {
         let lost = self.run_overflow;
-        let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
+        let cycles: u64 = self.scratch.journal.iter().map(|j| j.1).sum();
         let share =
             u128::from(cycles * self.weight) * u128::from(lost) / u128::from(self.run_packets.max(lost));
         graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
@@ -62,7 +62,7 @@ impl Core {
     pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
         self.begin(slot);
         self.run_packets = batch.len() as u64;
-        self.staged.push(Staged { to: slot, port: port as u16, batch });
+        self.scratch.staged.push(Staged { to: slot, port: port as u16, batch });
         self.settle(graph);
         self.end(graph, slot, true);
     }

@@ -1,6 +1,6 @@
 //! The receiving side of a port: the engine of `FromDevice` and `FromDPDKDevice`.
 
-use super::batches::Batches;
+use super::batches::{Batches, Sizes};
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::pause::Pause;
 use super::port;
@@ -56,7 +56,7 @@ pub(crate) struct Receiver {
     gone: bool,
     pause: Pause,
     pub(crate) count: Counter,
-    batches: Arc<Batches>,
+    batches: Arc<Sizes>,
     lost: u64,
     /// Polls that brought packets since losses in the device were last counted.
     unchecked: u32,
@@ -110,7 +110,7 @@ impl Receiver {
             gone: false,
             pause: Pause::default(),
             count: Counter::new(),
-            batches: Batches::of(cx),
+            batches: Batches::of(cx).of_worker(cx.worker().0),
             lost: 0,
             unchecked: 0,
         }
@@ -136,6 +136,13 @@ impl Receiver {
         if lanes.receives(self.worker) {
             cx.reschedule();
         }
+    }
+
+    /// See [`Element::prefetch`].
+    pub(crate) fn prefetch(&self) {
+        dpdk::prefetch(self.queues.as_slice(), 2);
+        dpdk::prefetch(&*self.batches, 1);
+        self.count.prefetch();
     }
 
     /// Polls once and emits the packets for this worker.
@@ -282,7 +289,7 @@ impl Receiver {
         }
         self.count.add(n as u64);
         cx.count_arrivals(n);
-        self.batches.count(self.worker, n);
+        self.batches.count(n);
         let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
         if let Some(spreader) = &mut self.spreader {
             if let Some(now) = now {

@@ -1,6 +1,6 @@
 //! The sending side of a port: the engine of `ToDevice` and `ToDPDKDevice`.
 
-use super::batches::Batches;
+use super::batches::{Batches, Sizes};
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::port;
 use super::queues::Queues;
@@ -121,7 +121,7 @@ pub(crate) struct Sender {
     /// try as often.
     stuck: bool,
     pub(crate) count: Counter,
-    batches: Arc<Batches>,
+    batches: Arc<Sizes>,
     pub(crate) dropped: Counter,
     /// The queue's counts of lost packets at the last check: too long, without a buffer for a copy, refused.
     given_up: [u64; 3],
@@ -166,7 +166,7 @@ impl Sender {
             blocking: false,
             stuck: false,
             count: Counter::new(),
-            batches: Batches::of(cx),
+            batches: Batches::of(cx).of_worker(cx.worker().0),
             dropped: Counter::new(),
             given_up: [0; 3],
         }
@@ -193,6 +193,12 @@ impl Sender {
         if cx.input_is_pull(0) || !self.sources.is_empty() {
             cx.reschedule();
         }
+    }
+
+    /// See [`Element::prefetch`].
+    pub(crate) fn prefetch(&self) {
+        dpdk::prefetch(&*self.batches, 1);
+        self.count.prefetch();
     }
 
     /// The queue; during a hot swap it becomes free when the element that used it is dropped.
@@ -230,7 +236,7 @@ impl Sender {
         }
         if sent > 0 {
             self.count.add(sent as u64);
-            self.batches.count(self.worker, sent);
+            self.batches.count(sent);
         }
         sent
     }
@@ -353,8 +359,9 @@ impl Sender {
     /// Sends a batch. Packets that the device does not take wait; packets above the limit are dropped.
     pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let mut sent = 0;
-        // Most batches are a whole burst that finds nothing waiting, and are taken whole.
-        if batch.len() >= self.burst && !self.has_work() && !self.stuck {
+        // Most batches are a whole burst, or are not to wait for one, and find nothing waiting: they are
+        // taken whole.
+        if (batch.len() >= self.burst || self.timeout_ns == 0) && !self.has_work() && !self.stuck {
             (self.held_ns, self.seen, self.came_ns) = (0, 0, u64::MAX);
             sent = self.transmit(&mut batch, cx);
             if batch.is_empty() {
