@@ -421,7 +421,8 @@ fn cycles_are_shared_by_weight_whatever_a_packet_costs() {
     }
 }
 
-/// Routers that get more than they can process do not take all buffers: what comes for another one still comes.
+/// Routers that get more than they can process do not take all buffers: what comes for another one still
+/// comes.
 #[test]
 fn overloaded_routers_leave_buffers_for_the_others() {
     const HOGS: u16 = 32;
