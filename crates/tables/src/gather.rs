@@ -49,7 +49,7 @@ pub(crate) const BLOCK: usize = 64;
 pub struct Kernel(Width);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
+pub(crate) enum Width {
     Scalar,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     Avx2,
@@ -67,10 +67,11 @@ impl Kernel {
         let mut kernels = vec![Self::SCALAR];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
-            if is_x86_feature_detected!("avx2") {
+            let counts = is_x86_feature_detected!("popcnt");
+            if counts && is_x86_feature_detected!("avx2") {
                 kernels.push(Self(Width::Avx2));
             }
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+            if counts && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
                 kernels.push(Self(Width::Avx512));
             }
         }
@@ -102,6 +103,12 @@ impl Kernel {
             #[cfg(all(target_arch = "x86_64", not(miri)))]
             Width::Avx512 => "avx512",
         }
+    }
+
+    /// Which instructions they are.
+    #[inline(always)]
+    pub(crate) fn width(self) -> Width {
+        self.0
     }
 
     /// Fills `hops`, as long as `addrs`, with the next hops of these addresses, at most [`BLOCK`]; `large`

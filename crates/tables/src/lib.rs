@@ -8,8 +8,8 @@
 //! - [`toeplitz`]: the hash of receive-side scaling.
 //!
 //! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
-//! except in three small modules: `mem` (zeroed pages from the kernel), `gather` (wide instructions) and
-//! `ring` (slots that are passed between threads).
+//! except in four small modules: `mem` (zeroed pages from the kernel), `gather` and `search` (wide
+//! instructions) and `ring` (slots that are passed between threads).
 //!
 //! **Read first.** `lpm.rs`: how a route table is looked up in batches while one writer changes it.
 //! `epoch.rs` explains when memory that readers may still use can be reused, and `sync.rs` how loom checks
@@ -30,6 +30,8 @@ mod mem;
 pub mod prefix;
 #[allow(unsafe_code, reason = "slots that one side alone reads or writes at a time")]
 pub mod ring;
+#[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
+mod search;
 mod sync;
 pub mod toeplitz;
 

@@ -19,6 +19,8 @@
 //!   grace period; only lookups in tables that have some pay for that, one fence per batch. A count of the
 //!   changes of the default route and of short prefixes (below), which are read at other moments than the
 //!   lines, tells a lookup when it has to read again: eight times at most, so that it never waits.
+//! - **Few routes.** Up to 1,024 routes are in a tree of sorted addresses instead (`compact`, [`crate::search`]),
+//!   20 KB at most, so that the tables of many small routers stay in the processor's cache beside each other.
 //! - **Little memory.** The lines are 32 MB. Prefixes of at most 12 bits are in a table of their own, 16 KB,
 //!   where the lines have no route, and the default route is beside the tables: pages that no route uses are
 //!   never allocated, and a route of more bits uses at most one. Everything lies in one piece, 2 GB of
@@ -39,8 +41,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod compact;
 mod control;
-mod occupied;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -57,8 +59,8 @@ use crate::epoch::{EpochReader, Epochs};
 use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
+use crate::search::Tree;
 use control::Control;
-use occupied::Occupied;
 use shared::{DEEP, Shared, TOP, groups_of};
 
 pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
@@ -69,6 +71,8 @@ pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
 pub struct Lpm {
     shared: Arc<Shared>,
     control: Mutex<Control>,
+    /// The most routes that are in a tree.
+    few: usize,
 }
 
 /// One thread's view of an [`Lpm`]: lookups take no lock and never wait. It keeps the table alive.
@@ -87,16 +91,22 @@ impl Lpm {
     /// # Errors
     /// [`LpmError::OutOfMemory`] when the system refuses the reservation.
     pub fn new() -> Result<Self, LpmError> {
+        Self::with_few(FEW)
+    }
+
+    /// The same with a tree for at most so many routes.
+    fn with_few(few: usize) -> Result<Self, LpmError> {
         let shared = Shared {
             table: Zeroed::new(TOP).ok_or(LpmError::OutOfMemory)?,
+            tree: AtomicU32::new(0),
             state: AtomicU32::new(0),
             default: AtomicU32::new(NO_ROUTE),
             large: AtomicBool::new(false),
             epochs: Epochs::new(),
-            occupied: Occupied::default(),
         };
-        let control = Control::new(groups_of(shared.table.mask() + 1));
-        Ok(Self { shared: Arc::new(shared), control: Mutex::new(control) })
+        let mut control = Control::new(groups_of(shared.table.mask() + 1));
+        control.begin(&shared, few);
+        Ok(Self { shared: Arc::new(shared), control: Mutex::new(control), few })
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, Control> {
@@ -125,6 +135,14 @@ impl Lpm {
             return Err(LpmError::HopTooLarge(hop));
         }
         let control = &mut *self.control();
+        control.make_room(&self.shared, control.routes.len() + 1)?;
+        if control.is_compact() {
+            let old = control.routes.insert(prefix, hop);
+            if old != Some(hop) {
+                control.publish(&self.shared);
+            }
+            return Ok(old);
+        }
         control.expect(&self.shared, control.routes.len() + 1);
         control.paint(&self.shared, prefix, hop)?;
         let old = control.routes.insert(prefix, hop);
@@ -138,7 +156,10 @@ impl Lpm {
     pub fn remove(&self, prefix: Prefix) -> Option<u32> {
         let control = &mut *self.control();
         let hop = control.routes.remove(&prefix)?;
-        control.unpaint(&self.shared, prefix);
+        match control.is_compact() {
+            true => control.publish(&self.shared),
+            false => control.unpaint(&self.shared, prefix),
+        }
         Some(hop)
     }
 
@@ -170,6 +191,12 @@ impl Lpm {
 
         let control = &mut *self.control();
         let shared = &*self.shared;
+        control.make_room(shared, control.routes.len() + packed.len())?;
+        if control.is_compact() {
+            control.routes.extend(last_of_equals);
+            control.publish(shared);
+            return Ok(());
+        }
         control.expect(shared, control.routes.len() + packed.len());
         // A table without routes has no groups, and reading it would map its pages as small ones.
         let has_group =
@@ -216,21 +243,12 @@ impl Lpm {
     pub fn clear(&self) {
         let control = &mut *self.control();
         let shared = &*self.shared;
-        let mut done = None;
-        for (&prefix, _) in std::mem::take(&mut control.routes).iter() {
-            if prefix.len() == 0 {
-                shared.set_default(NO_ROUTE);
-                // A lookup that still has the default route must not take it where another one is gone.
-                shared.announce();
-                continue;
-            }
-            if done.is_some_and(|last| prefix.last() <= last) {
-                continue; // inside a prefix that is gone already, or in its /24
-            }
-            done = Some(prefix.last() | 0xff);
-            control.wipe(shared, prefix);
+        if control.is_compact() {
+            control.routes.clear();
+            return control.publish(shared);
         }
-        shared.occupied.clear();
+        control.erase(shared);
+        control.begin(shared, self.few);
         shared.large.store(false, Relaxed);
     }
 
@@ -270,6 +288,10 @@ impl Lpm {
         self.control().groups()
     }
 }
+
+/// Up to so many routes are in a tree. Each change writes the tree anew, so there is an end to what that may
+/// cost.
+const FEW: usize = 1024;
 
 /// How often a lookup is repeated because short prefixes or the default route change all the time.
 const TRIES: usize = 8;
@@ -325,29 +347,37 @@ impl LpmReader {
     /// The next hop for `addr` (in host order), or [`NO_ROUTE`].
     #[inline]
     pub fn lookup(&self, addr: u32) -> u32 {
-        let mut hop = [NO_ROUTE];
-        self.reading(|shared, default| {
-            let header = shared.table.load(gather::line(addr));
-            // The header of a line that has returned from a block comes after its entries, too.
-            fence(Acquire);
-            let mut e = shared.table.load_masked(gather::place(header, addr));
-            if e & GROUP != 0 {
-                fence(Acquire);
-                e = shared.table.load_masked(gather::in_group(e, addr));
+        let (mut in_lines, mut in_tree) = (NO_ROUTE, [NO_ROUTE]);
+        loop {
+            if self.in_tree(|shared, tree| tree.look_up(Kernel::SCALAR, &shared.table, &[addr], &mut in_tree))
+            {
+                return in_tree[0];
             }
-            if e == 0 {
+            let read = |shared: &Shared, default| {
+                let header = shared.table.load(gather::line(addr));
+                // The header of a line that has returned from a block comes after its entries, too.
                 fence(Acquire);
-                e = shared.table.load(gather::in_short(addr));
+                let mut e = shared.table.load_masked(gather::place(header, addr));
+                if e & GROUP != 0 {
+                    fence(Acquire);
+                    e = shared.table.load_masked(gather::in_group(e, addr));
+                }
+                if e == 0 {
+                    fence(Acquire);
+                    e = shared.table.load(gather::in_short(addr));
+                }
+                in_lines = gather::hop(e, default);
+            };
+            if self.in_lines(read) {
+                return in_lines;
             }
-            hop = [gather::hop(e, default)];
-        });
-        hop[0]
+        }
     }
 
     /// Whether a lookup waits for memory long enough for [`LpmReader::prefetch`] to pay.
     #[inline]
     pub fn is_large(&self) -> bool {
-        self.shared.large.load(Relaxed) && !self.shared.occupied.are_few()
+        self.shared.large.load(Relaxed)
     }
 
     /// What all lookups use, for whoever wants it in the processor's cache beforehand.
@@ -366,70 +396,67 @@ impl LpmReader {
     #[inline]
     pub fn lookup_many(&self, addrs: &[u32], hops: &mut [u32]) {
         let n = addrs.len().min(hops.len());
-        self.reading(|shared, default| {
-            for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
-                match shared.occupied.are_few() {
-                    true => self.read_few(shared, addrs, hops, default),
-                    false => self.read_all(shared, addrs, hops, default),
+        let (addrs, hops) = (&addrs[..n], &mut hops[..n]);
+        // Again if the routes have moved from one to the other.
+        while !self.in_tree(|shared, tree| tree.look_up(self.kernel, &shared.table, addrs, hops))
+            && !self.in_lines(|shared, default| {
+                let large = shared.large.load(Relaxed);
+                for (addrs, hops) in addrs.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
+                    self.kernel.look_up(&shared.table, addrs, hops, default, large);
                 }
-            }
-        });
+            })
+        {}
     }
 
-    /// The next hops of at most [`BLOCK`] addresses from the table.
+    /// Reads the tree, if the routes are in one; once more inside an epoch if it has changed meanwhile, for
+    /// then its place may have been written again. Returns whether the routes are in a tree.
     #[inline(always)]
-    fn read_all(&self, shared: &Shared, addrs: &[u32], hops: &mut [u32], default: u32) {
-        let large = shared.large.load(Relaxed);
-        self.kernel.look_up(&shared.table, addrs, hops, default, large);
+    fn in_tree(&self, mut read: impl FnMut(&Shared, Tree)) -> bool {
+        let shared = &*self.shared;
+        let before = shared.state.load(Acquire);
+        let Some(tree) = Tree::from_word(shared.tree.load(Acquire)) else { return false };
+        read(shared, tree);
+        // Whoever saw an entry that was stored after a new count sees that.
+        fence(Acquire);
+        if shared.state.load(Relaxed) == before {
+            return true;
+        }
+        let _entered = self.epoch.enter(&shared.epochs);
+        let tree = Tree::from_word(shared.tree.load(Acquire));
+        tree.inspect(|tree| read(shared, *tree)).is_some()
     }
 
-    /// The same while few parts of the address space have routes: from the table only for addresses there.
+    /// Reads the lines, if they have the routes; once more if the table's first group or block was made
+    /// meanwhile, for it may already be out of use again, or if a short prefix or the default route has
+    /// changed: a line's entry that was loaded before and the route that was loaded after it may never have
+    /// been right together. Returns whether the lines have the routes.
     #[inline(always)]
-    fn read_few(&self, shared: &Shared, addrs: &[u32], hops: &mut [u32], default: u32) {
-        // No branch depends on an address.
-        let (mut inside, mut places, mut found) = ([0; BLOCK], [0u8; BLOCK], 0);
-        for (i, (addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
-            *hop = default;
-            (inside[found % BLOCK], places[found % BLOCK]) = (*addr, i as u8);
-            found += usize::from(shared.occupied.has(*addr));
-        }
-        if found == 0 {
-            return;
-        }
-        let mut table_hops = [0; BLOCK];
-        if let (Some(inside), Some(table_hops)) = (inside.get(..found), table_hops.get_mut(..found)) {
-            self.read_all(shared, inside, table_hops, default);
-            for (place, table_hop) in places.iter().zip(table_hops) {
-                if let Some(hop) = hops.get_mut(usize::from(*place)) {
-                    *hop = *table_hop;
-                }
-            }
-        }
-    }
-
-    /// Reads; once more if the table's first group or block was made meanwhile, for it may already be out of
-    /// use again, or if a short prefix or the default route has changed: a line's entry that was loaded
-    /// before and the route that was loaded after it may never have been right together.
-    #[inline(always)]
-    fn reading(&self, mut read: impl FnMut(&Shared, u32)) {
+    fn in_lines(&self, mut read: impl FnMut(&Shared, u32)) -> bool {
         let shared = &*self.shared;
         let before = shared.state.load(Acquire);
         if before & DEEP == 0 {
+            if shared.tree.load(Relaxed) != 0 {
+                return false;
+            }
             read(shared, shared.default.load(Relaxed));
             // Whoever saw an entry that was stored after that sees it.
             fence(Acquire);
             if shared.state.load(Relaxed) == before {
-                return;
+                return true;
             }
         }
         let _entered = self.epoch.enter(&shared.epochs);
         for _ in 0..TRIES {
             let before = shared.state.load(Acquire);
+            if shared.tree.load(Relaxed) != 0 {
+                return false;
+            }
             read(shared, shared.default.load(Relaxed));
             fence(Acquire);
             if shared.state.load(Relaxed) == before {
-                return;
+                break;
             }
         }
+        true
     }
 }

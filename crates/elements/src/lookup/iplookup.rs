@@ -293,7 +293,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
     }
 
     fn prefetch(&self) {
-        dpdk::prefetch(self.reader.root(), 10);
+        dpdk::prefetch(self.reader.root(), 2);
         dpdk::prefetch(&*self.routes, 4);
     }
 

@@ -1,5 +1,6 @@
 //! The writer's side: its record of the routes, and how it overwrites the table's entries that a route owns.
 
+use super::compact::{MOST_ROUTES, Places};
 use super::shared::{
     BLOCKS_END, FIRST_BLOCK, FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, RUNS, Shared, entry, entry_len,
     lines, runs,
@@ -41,6 +42,9 @@ pub(super) struct Control {
     pub(super) retired: VecDeque<(u64, u32)>,
     /// The most groups.
     pub(super) limit: usize,
+    /// The most routes that a tree has, in a table whose routes are in a tree.
+    few: Option<usize>,
+    places: Places,
     blocks: Blocks,
     huge: bool,
     /// The page of lines that was last made a huge page.
@@ -74,6 +78,8 @@ impl Control {
             free: Vec::new(),
             retired: VecDeque::new(),
             limit,
+            few: None,
+            places: Places::new(),
             blocks: Blocks {
                 free: Vec::new(),
                 retired: VecDeque::new(),
@@ -86,6 +92,70 @@ impl Control {
             },
             huge: false,
             touched: usize::MAX,
+        }
+    }
+
+    /// Begins with a tree, which the table keeps as long as it has at most `few` routes.
+    pub(super) fn begin(&mut self, shared: &Shared, few: usize) {
+        self.few = (few > 0).then_some(few.min(MOST_ROUTES));
+        self.publish(shared);
+    }
+
+    /// Whether the routes are in a tree.
+    pub(super) fn is_compact(&self) -> bool {
+        self.few.is_some()
+    }
+
+    /// Writes the tree anew, if the routes are in one.
+    pub(super) fn publish(&mut self, shared: &Shared) {
+        if self.is_compact() {
+            self.places.publish(shared, &self.routes);
+        }
+    }
+
+    /// Moves the routes from the tree into the lines if there will be too many for a tree.
+    pub(super) fn make_room(&mut self, shared: &Shared, routes: usize) -> Result<(), LpmError> {
+        if self.few.is_none_or(|few| routes <= few) {
+            return Ok(());
+        }
+        let all = std::mem::take(&mut self.routes);
+        let mut done = Ok(());
+        for (&prefix, &hop) in &all {
+            done = self.paint(shared, prefix, hop);
+            if done.is_err() {
+                break;
+            }
+            self.count_long(shared, prefix);
+            self.routes.insert(prefix, hop);
+        }
+        match done {
+            Ok(()) => {
+                self.few = None;
+                self.places.withdraw(shared);
+            }
+            Err(_) => {
+                self.erase(shared);
+                self.routes = all;
+            }
+        }
+        done
+    }
+
+    /// Takes all routes out of the map and of the lines.
+    pub(super) fn erase(&mut self, shared: &Shared) {
+        let mut done = None;
+        for (&prefix, _) in std::mem::take(&mut self.routes).iter() {
+            if prefix.len() == 0 {
+                shared.set_default(NO_ROUTE);
+                // A lookup that still has the default route must not take it where another one is gone.
+                shared.announce();
+                continue;
+            }
+            if done.is_some_and(|last| prefix.last() <= last) {
+                continue; // inside a prefix that is gone already, or in its /24
+            }
+            done = Some(prefix.last() | 0xff);
+            self.wipe(shared, prefix);
         }
     }
 
@@ -301,7 +371,6 @@ impl Control {
             shared.set_default(hop);
             return Ok(());
         }
-        shared.occupied.add(prefix);
         if prefix.len() > SHORT_BITS as u8 {
             self.touch(shared, prefix);
         }
@@ -350,7 +419,7 @@ impl Control {
     }
 
     /// Takes everything out of the table that lies in `prefix`, of at least one bit.
-    pub(super) fn wipe(&mut self, shared: &Shared, prefix: Prefix) {
+    fn wipe(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() <= SHORT_BITS as u8 {
             shared.announce();
             Shared::repaint(shared.short(prefix), |old| (old != 0).then_some(0));
@@ -393,7 +462,6 @@ impl Control {
                 self.paint(shared, prefix, hop)?;
                 continue;
             }
-            shared.occupied.add(prefix);
             self.touch(shared, prefix);
             let [first, last] = [prefix.first(), prefix.last()].map(|addr| (addr >> 8) as usize);
             let line = first / SLOTS;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
-use super::occupied::Occupied;
+use super::compact::ENTRIES;
 use crate::epoch::Epochs;
 use crate::gather::{self, EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem::Zeroed;
@@ -22,11 +22,13 @@ pub const MAX_GROUPS: usize = groups_of(TABLE);
 // one of at most `SHORT_BITS` bits. Groups and blocks are numbered from the start of the table.
 pub(super) const LEN_SHIFT: u32 = HOP_MASK.count_ones();
 
-/// Where the groups begin: behind the lines, the entries of short prefixes, and the blocks.
+/// Where the groups begin: behind the lines, the entries of short prefixes, the trees, and the blocks.
 pub(super) const TOP: usize = 1 << 24;
 pub(super) const GROUP_LEN: usize = 256;
 pub(super) const FIRST_GROUP: usize = TOP / GROUP_LEN;
-pub(super) const FIRST_BLOCK: usize = (SHORT + (1 << SHORT_BITS)) / SLOTS;
+/// Where the trees of small tables are: behind the entries of short prefixes.
+pub(super) const TREES: usize = SHORT + (1 << SHORT_BITS);
+pub(super) const FIRST_BLOCK: usize = (TREES + ENTRIES).div_ceil(SLOTS);
 pub(super) const BLOCKS_END: usize = TOP / SLOTS;
 /// Runs that have room in a line.
 pub(super) const RUNS: usize = LINE_LEN - 1;
@@ -61,16 +63,17 @@ pub enum LpmError {
 
 /// The part of the table that readers use.
 pub(super) struct Shared {
-    /// Lines, entries of short prefixes, blocks, groups.
+    /// Lines, entries of short prefixes, trees, blocks, groups.
     pub(super) table: Zeroed<LEAST, TABLE>,
-    /// `DEEP`, and above it a count of the changes of routes that are not in the lines.
+    /// The tree that has all routes (its word), or 0 while the lines have them.
+    pub(super) tree: AtomicU32,
+    /// `DEEP`, and above it a count of the changes of routes that are not in the lines, and of trees.
     pub(super) state: AtomicU32,
     /// Next hop of the default route, or `NO_ROUTE`.
     pub(super) default: AtomicU32,
     /// Most lines that lookups need are not in the processor's own cache: a hint for readers.
     pub(super) large: AtomicBool,
     pub(super) epochs: Epochs,
-    pub(super) occupied: Occupied,
 }
 
 #[inline(always)]

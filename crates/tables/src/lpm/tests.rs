@@ -35,9 +35,22 @@ impl Naive {
     }
 }
 
+/// A table that never has a tree.
+fn lines() -> Lpm {
+    Lpm::with_few(0).unwrap()
+}
+
+/// For tests of both forms of a table: never a tree, a tree while there are few routes, mostly a tree.
+const FORMS: [usize; 3] = [0, 12, FEW];
+
 #[test]
 fn nesting_of_every_length() {
-    let t = Lpm::new().unwrap();
+    for few in FORMS {
+        nesting(&Lpm::with_few(few).unwrap());
+    }
+}
+
+fn nesting(t: &Lpm) {
     let r = t.reader();
     let addr = a("10.20.30.40");
     assert_eq!(r.lookup(addr), NO_ROUTE);
@@ -57,7 +70,7 @@ fn nesting_of_every_length() {
 
 #[test]
 fn limits_and_answers() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     assert_eq!(t.insert(p("10.0.0.0/24"), MAX_HOP), Ok(None));
     assert_eq!(t.insert(p("10.0.0.0/24"), 0), Ok(Some(MAX_HOP)));
     assert_eq!(t.insert(p("10.0.0.0/24"), MAX_HOP + 1), Err(LpmError::HopTooLarge(MAX_HOP + 1)));
@@ -73,7 +86,7 @@ fn limits_and_answers() {
 
 #[test]
 fn default_route_touches_no_table() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.insert(Prefix::DEFAULT, 7).unwrap();
     t.insert(p("10.0.0.1/32"), 8).unwrap();
     let r = t.reader();
@@ -87,7 +100,12 @@ fn default_route_touches_no_table() {
 
 #[test]
 fn vectors_of_every_length() {
-    let t = Lpm::new().unwrap();
+    for few in [0, FEW] {
+        vectors(&Lpm::with_few(few).unwrap());
+    }
+}
+
+fn vectors(t: &Lpm) {
     t.load((0..200).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
     t.load((0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)))
         .unwrap();
@@ -116,7 +134,7 @@ fn vectors_of_every_length() {
 #[test]
 #[cfg(not(miri))]
 fn a_table_of_many_routes_is_large() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     let large = || t.shared.large.load(Relaxed);
     t.load((0..16_383).map(|i| (Prefix::new(i << 13, 24).unwrap(), i))).unwrap();
     assert!(!large());
@@ -137,7 +155,12 @@ fn a_table_of_many_routes_is_large() {
 /// Next hops of 25 bits, the highest bits of a group, and the default route, with every kernel.
 #[test]
 fn widest_values() {
-    let t = Lpm::new().unwrap();
+    for few in FORMS {
+        widest(&Lpm::with_few(few).unwrap());
+    }
+}
+
+fn widest(t: &Lpm) {
     t.load((0..64u32).map(|i| (Prefix::new(i << 26, 24).unwrap(), MAX_HOP - i))).unwrap();
     t.insert(Prefix::host(u32::MAX), MAX_HOP).unwrap();
     let addrs: Vec<u32> = (0..64).map(|i| i << 26).chain([u32::MAX, u32::MAX - 1, 1 << 25]).collect();
@@ -153,7 +176,7 @@ fn widest_values() {
 
 #[test]
 fn beyond_the_limit_nothing_changes() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.control().limit = 3;
     t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/16"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)]).unwrap();
     let before = t.routes();
@@ -178,7 +201,7 @@ fn beyond_the_limit_nothing_changes() {
 #[test]
 #[cfg(not(miri))]
 fn too_many_groups_are_refused_at_once() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.insert(p("1.0.0.1/32"), 2).unwrap();
     let all = (0..MAX_GROUPS as u32).map(|i| (Prefix::host(1 << 31 | i << 8), 1));
     let error = t.load(all).unwrap_err();
@@ -189,7 +212,7 @@ fn too_many_groups_are_refused_at_once() {
 
 #[test]
 fn load_takes_the_later_and_keeps_order() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.load([(p("10.0.0.0/18"), 3), (p("10.0.0.0/20"), 2), (p("10.0.0.0/18"), 1), (p("9.0.0.0/18"), 9)])
         .unwrap();
     assert_eq!(t.routes(), [(p("9.0.0.0/18"), 9), (p("10.0.0.0/18"), 1), (p("10.0.0.0/20"), 2)]);
@@ -200,7 +223,7 @@ fn load_takes_the_later_and_keeps_order() {
 
 #[test]
 fn groups_come_back() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     let r = t.reader();
     for round in 0..if cfg!(miri) { 4 } else { 5000u32 } {
         let host = Prefix::host(round << 8 | 5);
@@ -215,7 +238,7 @@ fn groups_come_back() {
 
 #[test]
 fn lines_return_from_blocks() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     let r = t.reader();
     t.control().set_blocks(4, 0);
     let lines = if cfg!(miri) { 6 } else { 3000u32 };
@@ -232,7 +255,7 @@ fn lines_return_from_blocks() {
 
 #[test]
 fn a_line_with_many_runs_stays_in_its_block() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.load((0..32).map(|i| (Prefix::new(7 << 13 | i << 8, 24).unwrap(), i))).unwrap();
     let r = t.reader();
     t.control().set_blocks(64, 0);
@@ -256,7 +279,7 @@ fn a_line_with_many_runs_stays_in_its_block() {
 /// A route can be removed where it is even if its neighbors have the same next hop.
 #[test]
 fn equal_neighbors_are_removed_alone() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     t.load((0..8).map(|i| (Prefix::new(i << 9, 23).unwrap(), 6))).unwrap();
     let (r, header) = (t.reader(), t.shared.header(0));
     t.remove(p("0.0.4.0/23"));
@@ -310,8 +333,8 @@ fn a_small_table_is_small() {
     let texts = "0.0.0.0/0 0.0.0.0/1 128.0.0.0/1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 10.1.0.0/16 10.1.2.0/24 10.1.2.3/32 \
                  203.0.113.0/24";
     let routes: Vec<_> = texts.split(' ').filter(|t| !t.is_empty()).map(p).zip(1..).collect();
-    for at_once in [true, false] {
-        let t = Lpm::new().unwrap();
+    for (at_once, few) in [(true, 0), (false, 0), (true, FEW), (false, FEW)] {
+        let t = Lpm::with_few(few).unwrap();
         if at_once {
             t.load(routes.clone()).unwrap();
         } else {
@@ -320,13 +343,14 @@ fn a_small_table_is_small() {
             }
         }
         let used = kilobytes(&t);
-        assert!((16..=64).contains(&used), "{used} KB");
+        let wanted = if few == 0 { 16..=64 } else { 4..=16 };
+        assert!(wanted.contains(&used), "{used} KB");
     }
 }
 
 #[test]
 fn a_reader_inside_holds_groups_back() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     let r = t.reader();
     t.insert(p("1.1.1.1/32"), 1).unwrap();
     let inside = r.epoch.enter(&r.shared.epochs);
@@ -344,7 +368,7 @@ fn a_reader_inside_holds_groups_back() {
 fn lookup_while(table: &Lpm, addr: u32, at: usize, change: impl FnOnce(&Lpm)) -> u32 {
     let mut change = Some(change);
     let mut hop = NO_ROUTE;
-    table.reader().reading(|shared, default| {
+    table.reader().in_lines(|shared, default| {
         let mut moment = |now| {
             if now == at
                 && let Some(change) = change.take()
@@ -371,7 +395,7 @@ fn lookup_while(table: &Lpm, addr: u32, at: usize, change: impl FnOnce(&Lpm)) ->
 fn routes_of_different_moments_are_not_mixed() {
     let addr = a("10.1.2.3");
     let table = |routes: &[(&str, u32)]| {
-        let table = Lpm::new().unwrap();
+        let table = lines();
         table.load(routes.iter().map(|&(prefix, hop)| (p(prefix), hop))).unwrap();
         table
     };
@@ -404,9 +428,9 @@ fn routes_of_different_moments_are_not_mixed() {
 /// A writer that never rests does not keep lookups from ending.
 #[test]
 fn endless_changes_do_not_hold_a_lookup_up() {
-    let t = Lpm::new().unwrap();
+    let t = lines();
     let mut reads = 0;
-    t.reader().reading(|_, _| {
+    t.reader().in_lines(|_, _| {
         reads += 1;
         t.insert(Prefix::DEFAULT, reads).unwrap();
     });
@@ -454,11 +478,11 @@ proptest! {
 
     #[test]
     fn same_as_naive(
-        blocks in 0..12usize, waiting in 0..4usize,
+        blocks in 0..12usize, waiting in 0..4usize, few in prop_oneof![Just(0), 1..20usize, Just(FEW)],
         ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 80 }),
         addrs in prop::collection::vec(addr(), if cfg!(miri) { 4 } else { 40 })
     ) {
-        let table = Lpm::new().unwrap();
+        let table = Lpm::with_few(few).unwrap();
         table.control().set_blocks(blocks, waiting);
         let kernels = || Kernel::usable().into_iter().map(|k| table.reader_with(k)).collect::<Vec<_>>();
         // A table that nobody reads is loaded in another way.
@@ -508,6 +532,10 @@ proptest! {
             let mut all = naive.0.clone();
             all.sort();
             prop_assert_eq!(table.routes(), all);
+            if table.control().is_compact() {
+                prop_assert_eq!((table.groups(), table.len() <= few), (0, true));
+                continue;
+            }
             let tops: std::collections::BTreeSet<u32> =
                 naive.0.iter().filter(|r| r.0.len() > 24).map(|r| r.0.first() >> 8).collect();
             prop_assert_eq!(table.groups(), tops.len());
@@ -527,6 +555,10 @@ proptest! {
 /// stay.
 #[test]
 fn readers_are_never_wrong() {
+    FORMS.into_iter().for_each(readers_beside_a_writer);
+}
+
+fn readers_beside_a_writer(few: usize) {
     let mut x = 0x2545_f491_4f6c_dd1du64;
     let mut random = move || {
         x ^= x << 13;
@@ -547,7 +579,7 @@ fn readers_are_never_wrong() {
     }
     prefixes.sort();
     prefixes.dedup();
-    let table = Lpm::new().unwrap();
+    let table = Lpm::with_few(few).unwrap();
     table
         .load(prefixes.iter().enumerate().filter(|(_, p)| p.len() == stay).map(|(i, &p)| (p, i as u32)))
         .unwrap();
@@ -578,7 +610,8 @@ fn readers_are_never_wrong() {
                 }
             });
         }
-        for round in 0..if cfg!(miri) { 12 } else { 200_000u32 } {
+        // A tree is written anew for each change.
+        for round in 0..if cfg!(miri) { 12 } else { [200_000, 40_000][usize::from(few > 0)] } {
             let (prefix, hop) = changing[random() as usize % changing.len()];
             if random() % 2 == 0 {
                 table.insert(prefix, hop).unwrap();
@@ -586,7 +619,7 @@ fn readers_are_never_wrong() {
                 table.remove(prefix);
             }
             table.shared.large.store(round % 64 < 32, Relaxed);
-            if round % 10_000 == 9_999 {
+            if round % 10_000 == 9_999u32 {
                 table.load(changing.iter().copied()).unwrap();
             }
         }
@@ -598,6 +631,10 @@ fn readers_are_never_wrong() {
 /// before the test, with the list that is searched from end to end.
 #[test]
 fn every_answer_was_right_at_some_moment() {
+    FORMS.into_iter().for_each(answers_beside_a_writer);
+}
+
+fn answers_beside_a_writer(few: usize) {
     let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
     let mut x = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move |below: u32| {
@@ -636,7 +673,7 @@ fn every_answer_was_right_at_some_moment() {
         let now: Vec<u32> = answers(&naive);
         tables.push(now);
     }
-    let table = Lpm::new().unwrap();
+    let table = Lpm::with_few(few).unwrap();
     table.control().set_blocks(8, 1);
     // The numbers of changes that have begun and that have finished.
     let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -673,4 +710,84 @@ fn every_answer_was_right_at_some_moment() {
             done.store(i + 1, Release);
         }
     });
+}
+
+/// Routes that lie apart need most ranges: the largest tree, and one route more.
+#[test]
+#[cfg(not(miri))]
+fn a_tree_has_room_for_its_routes() {
+    let most = compact::MOST_ROUTES as u32;
+    let table = Lpm::with_few(most as usize).unwrap();
+    let route = |i: u32| (Prefix::new((i + 1) << 16, 24).unwrap(), i);
+    table.load((0..most - 1).map(route)).unwrap();
+    let check = |routes: u32| {
+        let addrs: Vec<u32> = (0..=u32::MAX >> 8).step_by(64).map(|i| i << 8 | 5).chain([u32::MAX]).collect();
+        for kernel in Kernel::usable() {
+            let mut hops = vec![0; addrs.len()];
+            table.reader_with(kernel).lookup_many(&addrs, &mut hops);
+            for (addr, hop) in addrs.iter().zip(hops) {
+                let route = (addr >> 16).wrapping_sub(1);
+                let wanted = if addr & 0xff00 == 0 && route < routes { route } else { NO_ROUTE };
+                assert_eq!(hop, wanted, "{addr:x} with {}", kernel.name());
+            }
+        }
+    };
+    check(most - 1);
+    let (prefix, hop) = route(most - 1);
+    table.insert(prefix, hop).unwrap();
+    assert!(table.control().is_compact());
+    check(most);
+    table.insert(route(most).0, most).unwrap();
+    assert!(!table.control().is_compact());
+    check(most + 1);
+    table.clear();
+    assert!(table.control().is_compact());
+    check(0);
+}
+
+/// What cannot move from the tree into the lines stays in the tree.
+#[test]
+fn a_tree_that_cannot_move_stays() {
+    let table = Lpm::with_few(3).unwrap();
+    table.control().limit = 2;
+    table.load((1..4).map(|i| (Prefix::host(i << 24), i))).unwrap();
+    assert_eq!(table.insert(p("9.0.0.0/24"), 5), Err(LpmError::TooManyLongPrefixes(2)));
+    assert_eq!(table.load([(p("9.0.0.0/24"), 5)]), Err(LpmError::TooManyLongPrefixes(2)));
+    let reader = table.reader();
+    assert_eq!([1, 2, 3, 9].map(|i| reader.lookup(i << 24)), [1, 2, 3, NO_ROUTE]);
+    assert_eq!((table.len(), table.get(p("9.0.0.0/24"))), (3, None));
+    table.remove(p("2.0.0.0/32"));
+    table.insert(p("9.0.0.0/24"), 5).unwrap();
+    table.remove(p("3.0.0.0/32"));
+    table.load((10..12).map(|i| (Prefix::new(i << 24, 16).unwrap(), i))).unwrap();
+    assert!(!table.control().is_compact());
+    assert_eq!([1, 2, 9, 10, 11].map(|i| reader.lookup(i << 24)), [1, NO_ROUTE, 5, 10, 11]);
+}
+
+/// Places of trees are used again, but not one that a lookup may be reading.
+#[test]
+fn a_reader_inside_keeps_its_tree() {
+    let table = Lpm::with_few(FEW).unwrap();
+    let reader = table.reader();
+    table.insert(p("1.0.0.0/8"), 1).unwrap();
+    let word = |t: &Lpm| t.shared.tree.load(Relaxed);
+    let before = word(&table);
+    let inside = reader.epoch.enter(&reader.shared.epochs);
+    // One more change would wait for the reader.
+    for hop in 2..1 + compact::PLACES as u32 {
+        table.insert(p("1.0.0.0/8"), hop).unwrap();
+        assert_ne!(word(&table), before);
+    }
+    drop(inside);
+    table.insert(p("1.0.0.0/8"), 9).unwrap();
+    assert_eq!(reader.lookup(a("1.2.3.4")), 9);
+    let mut words: Vec<u32> = (10..30)
+        .map(|hop| {
+            table.insert(p("1.0.0.0/8"), hop).unwrap();
+            word(&table)
+        })
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), 2);
 }
