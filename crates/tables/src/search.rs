@@ -65,6 +65,11 @@ impl Tree {
         hops: &mut [u32],
     ) {
         match kernel.width() {
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            Width::Scalar => {
+                self.each(addrs, hops, table, |line, keys, key| wide::rank128(table, line, keys, key))
+            }
+            #[cfg(not(all(target_arch = "x86_64", not(miri))))]
             Width::Scalar => self.each(addrs, hops, table, |line, keys, key| scalar(table, line, keys, key)),
             // SAFETY: the kernel exists, so the processor has the instructions.
             #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -105,6 +110,7 @@ impl Tree {
 }
 
 /// How many of the first `keys` keys of a line, a power of two, are smaller than a key.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 fn scalar<const LEAST: usize, const MOST: usize>(
     table: &Zeroed<LEAST, MOST>,
@@ -129,7 +135,42 @@ mod wide {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    /// How many of a line's first `keys` keys, which are sorted, are smaller than a key.
+    /// How many of a line's first `keys` keys, which are sorted, are smaller than a key, with the instructions
+    /// that every x86-64 processor has.
+    #[inline(always)]
+    pub(super) fn rank128<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        line: usize,
+        keys: usize,
+        key: u32,
+    ) -> usize {
+        /// Numbers in a register.
+        const LANES: usize = 4;
+        // SAFETY: SSE2 is part of x86-64. The instruction reads a quarter of a line, aligned atomics that can
+        // be read, for the index is cut to the table's mask, and lines do not reach across its end. Registers
+        // that change are outputs.
+        let quarter = |quarter: usize| unsafe {
+            let mut smaller = _mm_set1_epi32(key as i32);
+            asm!(
+                "pcmpgtd {smaller}, xmmword ptr [{line}]",
+                smaller = inout(xmm_reg) smaller,
+                line = in(reg) table.as_ptr().add(((line * LINE_LEN) & table.mask()) + quarter * LANES),
+                options(nostack, readonly, preserves_flags)
+            );
+            smaller
+        };
+        // SAFETY: SSE2 is part of x86-64.
+        let smaller = unsafe {
+            let half = |half: usize| _mm_packs_epi32(quarter(2 * half), quarter(2 * half + 1));
+            let low = half(0);
+            let high = if keys == KEYS { half(1) } else { _mm_setzero_si128() };
+            _mm_movemask_epi8(_mm_packs_epi16(low, high))
+        };
+        // Those that are smaller come first.
+        (!smaller).trailing_zeros() as usize
+    }
+
+    /// The same with AVX-512.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,popcnt")]
     fn rank512<const LEAST: usize, const MOST: usize>(

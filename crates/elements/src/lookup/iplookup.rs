@@ -24,7 +24,8 @@
 //! refused with an error, and the table is unchanged. A table reserves 2 GB of virtual address space, not of
 //! memory. If that is limited (`ulimit -v`), it reserves an eighth of the limit, at least 128 MB, which is
 //! enough for 65,536 of those /24s. A million routes with prefixes as on the Internet take about 90 MB of
-//! memory, a few routes less than 0.1 MB.
+//! memory. Up to 1,024 routes are in a tree, which takes at most 20 KB and is written anew with each change;
+//! with one route more they move into the large table, and return when all routes are removed at once.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. The destination is the packet's destination annotation (set by
