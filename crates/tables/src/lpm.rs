@@ -19,8 +19,9 @@
 //!   grace period; only lookups in tables that have some pay for that, one fence per batch. A count of the
 //!   changes of the default route and of short prefixes (below), which are read at other moments than the
 //!   lines, tells a lookup when it has to read again: eight times at most, so that it never waits.
-//! - **Few routes.** Up to 1,024 routes are in a tree of sorted addresses instead (`compact`, [`crate::search`]),
-//!   20 KB at most, so that the tables of many small routers stay in the processor's cache beside each other.
+//! - **Few routes.** Up to 1,024 routes are in a tree of sorted addresses instead (`compact`,
+//!   `search`), 20 KB at most, so that the tables of many small routers stay in the processor's
+//!   cache beside each other.
 //! - **Little memory.** The lines are 32 MB. Prefixes of at most 12 bits are in a table of their own, 16 KB,
 //!   where the lines have no route, and the default route is beside the tables: pages that no route uses are
 //!   never allocated, and a route of more bits uses at most one. Everything lies in one piece, 2 GB of

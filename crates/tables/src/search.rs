@@ -2,13 +2,13 @@
 //!
 //! The routes cut the address space into *ranges* of addresses with one next hop. Eight ranges in order are a
 //! *leaf*, which fills a cache line: their last addresses, then their next hops. Above the leaves are *nodes*
-//! of one cache line too, which hold the last addresses of 16 of their 17 children. So at most two nodes and a
-//! leaf are read for 2,312 ranges, and all of them together are small: many tables stay in the processor's
+//! of one cache line too, which hold the last addresses of 16 of their 17 children. So at most two nodes and
+//! a leaf are read for 2,312 ranges, and all of them together are small: many tables stay in the processor's
 //! cache beside each other.
 //!
 //! Addresses are stored with their highest bit turned, so that instructions that compare signed numbers order
-//! them. Places without a range or a child hold the last of all addresses, which no address is behind: nothing
-//! has to be known about how many there are.
+//! them. Places without a range or a child hold the last of all addresses, which no address is behind:
+//! nothing has to be known about how many there are.
 //!
 //! This module holds `unsafe` for wide instructions, as `gather.rs` does and under the same invariants.
 
@@ -135,8 +135,8 @@ mod wide {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    /// How many of a line's first `keys` keys, which are sorted, are smaller than a key, with the instructions
-    /// that every x86-64 processor has.
+    /// How many of a line's first `keys` keys, which are sorted, are smaller than a key, with the
+    /// instructions that every x86-64 processor has.
     #[inline(always)]
     pub(super) fn rank128<const LEAST: usize, const MOST: usize>(
         table: &Zeroed<LEAST, MOST>,

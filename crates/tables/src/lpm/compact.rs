@@ -2,23 +2,19 @@
 //!
 //! There are some places for trees, in the table's memory before the blocks. A new tree is written where no
 //! tree is, and one word then tells readers where it is. A lookup that began before may still read the tree
-//! that was there: before a place is written again, the count of changes in [`Shared::state`] goes up, so that
-//! such a lookup finds out and begins once more, now inside an epoch, in which no place is used again.
+//! that was there: before a place is written again, the count of changes in [`Shared::state`] goes up, so
+//! that such a lookup finds out and begins once more, now inside an epoch, in which no place is used again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::shared::{NO_ROUTE, Shared, TREES};
+use super::shared::{NO_ROUTE, PLACES, Shared, TREES};
 use crate::gather::LINE_LEN;
 use crate::prefix::Prefix;
 use crate::search::{CHILDREN, KEYS, LEVELS, LINES, MOST_RANGES, RANGES, START, Tree, key};
 
-/// Places for trees. Two are enough unless a thread is interrupted while it looks up.
-pub(super) const PLACES: usize = 4;
 /// The most routes that have room in a tree: each begins a range, and one begins behind it.
 pub(super) const MOST_ROUTES: usize = (MOST_RANGES - 1) / 2;
-/// The entries of all places.
-pub(super) const ENTRIES: usize = PLACES * LINES * LINE_LEN;
 
 /// The writer's record of the places.
 pub(super) struct Places {

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
-use super::compact::ENTRIES;
 use crate::epoch::Epochs;
 use crate::gather::{self, EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem::Zeroed;
 use crate::prefix::Prefix;
+use crate::search;
 
 /// The result of a lookup that no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
@@ -28,7 +28,9 @@ pub(super) const GROUP_LEN: usize = 256;
 pub(super) const FIRST_GROUP: usize = TOP / GROUP_LEN;
 /// Where the trees of small tables are: behind the entries of short prefixes.
 pub(super) const TREES: usize = SHORT + (1 << SHORT_BITS);
-pub(super) const FIRST_BLOCK: usize = (TREES + ENTRIES).div_ceil(SLOTS);
+/// Places for trees. Two are enough unless a thread is interrupted while it looks up.
+pub(super) const PLACES: usize = 4;
+pub(super) const FIRST_BLOCK: usize = (TREES + PLACES * search::LINES * LINE_LEN).div_ceil(SLOTS);
 pub(super) const BLOCKS_END: usize = TOP / SLOTS;
 /// Runs that have room in a line.
 pub(super) const RUNS: usize = LINE_LEN - 1;
