@@ -20,8 +20,8 @@
 //!   changes of the default route and of short prefixes (below), which are read at other moments than the
 //!   lines, tells a lookup when it has to read again: eight times at most, so that it never waits.
 //! - **Few routes.** Up to 1,024 routes are in a tree of sorted addresses instead (`compact`,
-//!   `search`), 20 KB at most, so that the tables of many small routers stay in the processor's
-//!   cache beside each other.
+//!   `search`), 20 KB at most, and the trees of all tables are side by side (`trees`), so that those of many
+//!   small routers stay in the processor's cache.
 //! - **Little memory.** The lines are 32 MB. Prefixes of at most 12 bits are in a table of their own, 16 KB,
 //!   where the lines have no route, and the default route is beside the tables: pages that no route uses are
 //!   never allocated, and a route of more bits uses at most one. Everything lies in one piece, 2 GB of
@@ -47,6 +47,7 @@ mod control;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod trees;
 
 use locks::IgnorePoison;
 use std::cell::Cell;
@@ -61,8 +62,10 @@ use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 use crate::search::Tree;
+use compact::Places;
 use control::Control;
 use shared::{DEEP, Shared, TOP, groups_of};
+use trees::Memory;
 
 pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
 
@@ -97,13 +100,16 @@ impl Lpm {
 
     /// The same with a tree for at most so many routes.
     fn with_few(few: usize) -> Result<Self, LpmError> {
+        let places = if few > 0 { Places::new() } else { None };
         let shared = Shared {
             table: Zeroed::new(TOP).ok_or(LpmError::OutOfMemory)?,
+            trees: places.as_ref().map(Places::memory),
             tree: AtomicU32::new(0),
             state: AtomicU32::new(0),
             default: AtomicU32::new(NO_ROUTE),
             large: AtomicBool::new(false),
             epochs: Epochs::new(),
+            places: Mutex::new(places),
         };
         let mut control = Control::new(groups_of(shared.table.mask() + 1));
         control.begin(&shared, few);
@@ -350,8 +356,7 @@ impl LpmReader {
     pub fn lookup(&self, addr: u32) -> u32 {
         let (mut in_lines, mut in_tree) = (NO_ROUTE, [NO_ROUTE]);
         loop {
-            if self.in_tree(|shared, tree| tree.look_up(Kernel::SCALAR, &shared.table, &[addr], &mut in_tree))
-            {
+            if self.in_tree(|trees, tree| tree.look_up(Kernel::SCALAR, trees, &[addr], &mut in_tree)) {
                 return in_tree[0];
             }
             let read = |shared: &Shared, default| {
@@ -387,6 +392,16 @@ impl LpmReader {
         &*self.shared
     }
 
+    /// Begins to load the part of a table of few routes that most lookups read. It waits for [`LpmReader::root`].
+    #[inline]
+    pub fn prefetch_top(&self) {
+        if let Some(trees) = self.shared.trees
+            && let Some(tree) = Tree::from_word(self.shared.tree.load(Relaxed))
+        {
+            tree.prefetch_top(trees);
+        }
+    }
+
     /// Begins to load what a lookup of `addr` (in host order) will read first.
     #[inline]
     pub fn prefetch(&self, addr: u32) {
@@ -399,7 +414,7 @@ impl LpmReader {
         let n = addrs.len().min(hops.len());
         let (addrs, hops) = (&addrs[..n], &mut hops[..n]);
         // Again if the routes have moved from one to the other.
-        while !self.in_tree(|shared, tree| tree.look_up(self.kernel, &shared.table, addrs, hops))
+        while !self.in_tree(|trees, tree| tree.look_up(self.kernel, trees, addrs, hops))
             && !self.in_lines(|shared, default| {
                 let large = shared.large.load(Relaxed);
                 for (addrs, hops) in addrs.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
@@ -412,11 +427,12 @@ impl LpmReader {
     /// Reads the tree, if the routes are in one; once more inside an epoch if it has changed meanwhile, for
     /// then its place may have been written again. Returns whether the routes are in a tree.
     #[inline(always)]
-    fn in_tree(&self, mut read: impl FnMut(&Shared, Tree)) -> bool {
+    fn in_tree(&self, mut read: impl FnMut(&Memory, Tree)) -> bool {
         let shared = &*self.shared;
+        let Some(trees) = shared.trees else { return false };
         let before = shared.state.load(Acquire);
         let Some(tree) = Tree::from_word(shared.tree.load(Acquire)) else { return false };
-        read(shared, tree);
+        read(trees, tree);
         // Whoever saw an entry that was stored after a new count sees that.
         fence(Acquire);
         if shared.state.load(Relaxed) == before {
@@ -424,7 +440,7 @@ impl LpmReader {
         }
         let _entered = self.epoch.enter(&shared.epochs);
         let tree = Tree::from_word(shared.tree.load(Acquire));
-        tree.inspect(|tree| read(shared, *tree)).is_some()
+        tree.inspect(|tree| read(trees, *tree)).is_some()
     }
 
     /// Reads the lines, if they have the routes; once more if the table's first group or block was made

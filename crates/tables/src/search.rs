@@ -10,6 +10,9 @@
 //! them. Places without a range or a child hold the last of all addresses, which no address is behind:
 //! nothing has to be known about how many there are.
 //!
+//! Lookups never read outside the memory of trees, whatever they find there: a lookup that is too late may read a
+//! place that has been written again, whose numbers then mean nothing.
+//!
 //! This module holds `unsafe` for wide instructions, as `gather.rs` does and under the same invariants.
 
 use crate::gather::{Kernel, LINE_LEN, Width};
@@ -53,6 +56,13 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn from_word(word: u32) -> Option<Self> {
         (word != 0).then_some(Self { line: word >> 2, levels: word & 3 })
+    }
+
+    /// Begins to load the nodes of the tree, or its first leaves if it has fewer levels of nodes.
+    #[inline]
+    pub(crate) fn prefetch_top<const LEAST: usize, const MOST: usize>(self, table: &Zeroed<LEAST, MOST>) {
+        let lines = if self.levels == 0 { 1 } else { START[LEVELS] };
+        (0..lines).for_each(|line| table.prefetch((self.line as usize + line) * LINE_LEN));
     }
 
     /// Fills `hops` with the next hops of as many addresses.

@@ -1,54 +1,74 @@
 //! The form of a table with few routes: a tree ([`crate::search`]), which is written anew with each change.
 //!
-//! There are some places for trees, in the table's memory before the blocks. A new tree is written where no
-//! tree is, and one word then tells readers where it is. A lookup that began before may still read the tree
-//! that was there: before a place is written again, the count of changes in [`Shared::state`] goes up, so
-//! that such a lookup finds out and begins once more, now inside an epoch, in which no place is used again.
+//! A new tree is written where no tree is (`trees`), and one word then tells readers where it is. A lookup that
+//! began before may still read the old tree, and even what another table has written there since: before the
+//! place is given back, the count of changes in [`Shared::state`] goes up, so that such a lookup finds out and
+//! begins once more, now inside an epoch, in which no place is given back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::shared::{NO_ROUTE, PLACES, Shared, TREES};
+use super::shared::{NO_ROUTE, Shared};
+use super::trees::{Claim, Memory};
 use crate::gather::LINE_LEN;
 use crate::prefix::Prefix;
-use crate::search::{CHILDREN, KEYS, LEVELS, LINES, MOST_RANGES, RANGES, START, Tree, key};
+use crate::search::{CHILDREN, KEYS, LEVELS, MOST_RANGES, RANGES, START, Tree, key};
 
 /// The most routes that have room in a tree: each begins a range, and one begins behind it.
 pub(super) const MOST_ROUTES: usize = (MOST_RANGES - 1) / 2;
 
-/// The writer's record of the places.
+/// The most trees of a table at a time. Two are enough unless a thread is interrupted while it looks up.
+pub(super) const PLACES: usize = 4;
+
+/// The places of a table's trees. They are given back when nobody reads the table any more.
 pub(super) struct Places {
-    /// When the tree that was there went out of use, if there was one.
-    retired: [Option<u64>; PLACES],
+    claim: Claim,
+    /// The first lines of trees out of use that a reader may still read, with their stamps.
+    retired: Vec<(u64, usize)>,
     current: Option<usize>,
 }
 
 impl Places {
-    pub(super) fn new() -> Self {
-        Self { retired: [None; PLACES], current: None }
+    /// `None` if there is no memory for trees.
+    pub(super) fn new() -> Option<Self> {
+        Some(Self { claim: Claim::new(PLACES)?, retired: Vec::new(), current: None })
+    }
+
+    /// The memory in which the trees are.
+    pub(super) fn memory(&self) -> &'static Memory {
+        self.claim.memory()
     }
 
     /// A place that nobody reads inside an epoch. It waits for lookups to end if they hold all.
-    fn free(&self, shared: &Shared) -> usize {
-        loop {
-            let oldest = shared.epochs.oldest();
-            let mut others = (0..PLACES).filter(|place| self.current != Some(*place));
-            if let Some(place) = others.find(|place| self.retired[*place].is_none_or(|stamp| stamp < oldest))
-            {
-                return place;
-            }
+    fn take(&mut self, shared: &Shared) -> usize {
+        self.give_back(shared);
+        while self.retired.len() + usize::from(self.current.is_some()) >= PLACES {
             std::thread::yield_now();
+            self.give_back(shared);
         }
+        self.claim.take()
+    }
+
+    /// Gives back what nobody reads inside an epoch any more.
+    fn give_back(&mut self, shared: &Shared) {
+        let oldest = shared.epochs.oldest();
+        self.retired.retain(|(stamp, line)| {
+            let read = *stamp >= oldest;
+            if !read {
+                self.claim.give(*line);
+            }
+            read
+        });
     }
 
     /// Makes readers use a tree of these routes, at most [`MOST_ROUTES`].
     pub(super) fn publish(&mut self, shared: &Shared, routes: &BTreeMap<Prefix, u32>) {
-        let place = self.free(shared);
+        let line = self.take(shared);
         shared.announce();
-        let tree = write(shared, TREES / LINE_LEN + place * LINES, &ranges(routes));
+        let tree = write(self.memory(), line, &ranges(routes));
         shared.tree.store(tree.to_word(), Release);
         self.retire(shared);
-        self.current = Some(place);
+        self.current = Some(line);
     }
 
     /// Makes readers use the lines, which have all routes.
@@ -59,9 +79,17 @@ impl Places {
     }
 
     fn retire(&mut self, shared: &Shared) {
-        if let Some(place) = self.current.take() {
-            self.retired[place] = Some(shared.epochs.stamp());
+        if let Some(line) = self.current.take() {
+            self.retired.push((shared.epochs.stamp(), line));
+            self.give_back(shared);
         }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let retired = self.retired.iter().map(|(_, line)| *line);
+        retired.chain(self.current).for_each(|line| self.claim.give(line));
     }
 }
 
@@ -97,10 +125,10 @@ fn ranges(routes: &BTreeMap<Prefix, u32>) -> Vec<(u32, u32)> {
 }
 
 /// Writes the tree of these ranges from a line on.
-fn write(shared: &Shared, line: usize, ranges: &[(u32, u32)]) -> Tree {
+fn write(memory: &Memory, line: usize, ranges: &[(u32, u32)]) -> Tree {
     let leaves = ranges.len().div_ceil(RANGES);
     let levels = (0..LEVELS).find(|levels| leaves <= CHILDREN.pow(*levels as u32)).unwrap_or(LEVELS);
-    let entries = |at: usize| shared.table.slice((line + at) * LINE_LEN, LINE_LEN);
+    let entries = |at: usize| memory.slice((line + at) * LINE_LEN, LINE_LEN);
     let last = |ranges: &[(u32, u32)]| ranges.last().map_or(u32::MAX, |range| range.0);
     for (i, leaf) in ranges.chunks(RANGES).enumerate() {
         let (lasts, hops) = entries(START[levels] + i).split_at(RANGES);

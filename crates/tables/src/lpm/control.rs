@@ -1,6 +1,6 @@
 //! The writer's side: its record of the routes, and how it overwrites the table's entries that a route owns.
 
-use super::compact::{MOST_ROUTES, Places};
+use super::compact::MOST_ROUTES;
 use super::shared::{
     BLOCKS_END, FIRST_BLOCK, FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, RUNS, Shared, entry, entry_len,
     lines, runs,
@@ -8,6 +8,7 @@ use super::shared::{
 use crate::gather::{self, EXPANDED, GROUP, LINE_LEN, SHORT_BITS, SLOTS};
 use crate::mem;
 use crate::prefix::Prefix;
+use locks::IgnorePoison;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::AtomicU32;
@@ -44,7 +45,6 @@ pub(super) struct Control {
     pub(super) limit: usize,
     /// The most routes that a tree has, in a table whose routes are in a tree.
     few: Option<usize>,
-    places: Places,
     blocks: Blocks,
     huge: bool,
     /// The page of lines that was last made a huge page.
@@ -79,7 +79,6 @@ impl Control {
             retired: VecDeque::new(),
             limit,
             few: None,
-            places: Places::new(),
             blocks: Blocks {
                 free: Vec::new(),
                 retired: VecDeque::new(),
@@ -97,7 +96,7 @@ impl Control {
 
     /// Begins with a tree, which the table keeps as long as it has at most `few` routes.
     pub(super) fn begin(&mut self, shared: &Shared, few: usize) {
-        self.few = (few > 0).then_some(few.min(MOST_ROUTES));
+        self.few = (few > 0 && shared.trees.is_some()).then_some(few.min(MOST_ROUTES));
         self.publish(shared);
     }
 
@@ -108,8 +107,10 @@ impl Control {
 
     /// Writes the tree anew, if the routes are in one.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        if self.is_compact() {
-            self.places.publish(shared, &self.routes);
+        if self.is_compact()
+            && let Some(places) = &mut *shared.places.lock().ignore_poison()
+        {
+            places.publish(shared, &self.routes);
         }
     }
 
@@ -131,7 +132,9 @@ impl Control {
         match done {
             Ok(()) => {
                 self.few = None;
-                self.places.withdraw(shared);
+                if let Some(places) = &mut *shared.places.lock().ignore_poison() {
+                    places.withdraw(shared);
+                }
             }
             Err(_) => {
                 self.erase(shared);

@@ -1,13 +1,15 @@
 //! The table that readers see: its entries, and how those of a prefix are overwritten.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
+use super::compact::Places;
+use super::trees::Memory;
 use crate::epoch::Epochs;
 use crate::gather::{self, EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem::Zeroed;
 use crate::prefix::Prefix;
-use crate::search;
 
 /// The result of a lookup that no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
@@ -22,15 +24,11 @@ pub const MAX_GROUPS: usize = groups_of(TABLE);
 // one of at most `SHORT_BITS` bits. Groups and blocks are numbered from the start of the table.
 pub(super) const LEN_SHIFT: u32 = HOP_MASK.count_ones();
 
-/// Where the groups begin: behind the lines, the entries of short prefixes, the trees, and the blocks.
+/// Where the groups begin: behind the lines, the entries of short prefixes, and the blocks.
 pub(super) const TOP: usize = 1 << 24;
 pub(super) const GROUP_LEN: usize = 256;
 pub(super) const FIRST_GROUP: usize = TOP / GROUP_LEN;
-/// Where the trees of small tables are: behind the entries of short prefixes.
-pub(super) const TREES: usize = SHORT + (1 << SHORT_BITS);
-/// Places for trees. Two are enough unless a thread is interrupted while it looks up.
-pub(super) const PLACES: usize = 4;
-pub(super) const FIRST_BLOCK: usize = (TREES + PLACES * search::LINES * LINE_LEN).div_ceil(SLOTS);
+pub(super) const FIRST_BLOCK: usize = (SHORT + (1 << SHORT_BITS)).div_ceil(SLOTS);
 pub(super) const BLOCKS_END: usize = TOP / SLOTS;
 /// Runs that have room in a line.
 pub(super) const RUNS: usize = LINE_LEN - 1;
@@ -65,8 +63,10 @@ pub enum LpmError {
 
 /// The part of the table that readers use.
 pub(super) struct Shared {
-    /// Lines, entries of short prefixes, trees, blocks, groups.
+    /// Lines, entries of short prefixes, blocks, groups.
     pub(super) table: Zeroed<LEAST, TABLE>,
+    /// The memory of trees; none: the routes are never in a tree.
+    pub(super) trees: Option<&'static Memory>,
     /// The tree that has all routes (its word), or 0 while the lines have them.
     pub(super) tree: AtomicU32,
     /// `DEEP`, and above it a count of the changes of routes that are not in the lines, and of trees.
@@ -76,6 +76,8 @@ pub(super) struct Shared {
     /// Most lines that lookups need are not in the processor's own cache: a hint for readers.
     pub(super) large: AtomicBool,
     pub(super) epochs: Epochs,
+    /// The writer's record of the trees. Readers keep it, and with it the trees, and do not look at it.
+    pub(super) places: Mutex<Option<Places>>,
 }
 
 #[inline(always)]

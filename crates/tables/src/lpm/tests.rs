@@ -774,7 +774,7 @@ fn a_reader_inside_keeps_its_tree() {
     let before = word(&table);
     let inside = reader.epoch.enter(&reader.shared.epochs);
     // One more change would wait for the reader.
-    for hop in 2..1 + shared::PLACES as u32 {
+    for hop in 2..1 + compact::PLACES as u32 {
         table.insert(p("1.0.0.0/8"), hop).unwrap();
         assert_ne!(word(&table), before);
     }

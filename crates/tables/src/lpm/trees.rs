@@ -1,0 +1,131 @@
+//! The memory of all trees of the process ([`super::compact`]), in one piece.
+//!
+//! Where many tables are small (virtual routers), their trees lie side by side. In memory of its own, each
+//! would be on pages that nothing else uses, and whoever looks up in one table after the other would wait for
+//! the processor to find these pages more than for the trees; together they also fill huge pages.
+//!
+//! All places for trees have one size. A table that has a claim to some finds as many: the claims together are
+//! never for more places than there are.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Mutex, OnceLock};
+
+use locks::IgnorePoison;
+
+use crate::gather::LINE_LEN;
+use crate::mem::Zeroed;
+use crate::search::LINES;
+
+/// The smallest and the largest number of entries: 4 MB and 1 GB. (Fewer with Miri, where `mem` uses the
+/// allocator.)
+const LEAST: usize = 1 << 20;
+const MOST: usize = if cfg!(miri) { LEAST } else { 1 << 28 };
+/// Entries of a place.
+const PLACE: usize = LINES * LINE_LEN;
+/// From so many trees on, which are a little more than a megabyte, huge pages are used.
+const HUGE_FROM: usize = 64;
+
+/// The memory in which the trees are.
+pub(crate) type Memory = Zeroed<LEAST, MOST>;
+
+struct Trees {
+    memory: Memory,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    claimed: usize,
+    /// Places that were used and are free again. The first of them is used next, so that trees stay close.
+    free: BinaryHeap<Reverse<usize>>,
+    /// How many were used at some time.
+    made: usize,
+    huge: bool,
+}
+
+/// None: the system refuses the memory.
+fn trees() -> Option<&'static Trees> {
+    static ALL: OnceLock<Option<Trees>> = OnceLock::new();
+    ALL.get_or_init(|| Some(Trees { memory: Memory::new(0)?, places: Mutex::default() })).as_ref()
+}
+
+/// A table's claim to so many places.
+pub(super) struct Claim {
+    trees: &'static Trees,
+    places: usize,
+}
+
+impl Claim {
+    /// `None` if there are not as many, or no memory for them.
+    pub(super) fn new(places: usize) -> Option<Self> {
+        let trees = trees()?;
+        let mut all = trees.places.lock().ignore_poison();
+        let claimed = all.claimed + places;
+        let entries = claimed * PLACE;
+        // Lines do not reach across the end.
+        if entries > trees.memory.mask() + 1 || !trees.memory.grow(entries) {
+            return None;
+        }
+        all.claimed = claimed;
+        Some(Self { trees, places })
+    }
+
+    pub(super) fn memory(&self) -> &'static Memory {
+        &self.trees.memory
+    }
+
+    /// Takes a place; returns the number of its first line. Nobody takes more than the claim is for.
+    pub(super) fn take(&self) -> usize {
+        let mut all = self.trees.places.lock().ignore_poison();
+        let place = all.free.pop().map_or(all.made, |Reverse(place)| place);
+        all.made = all.made.max(place + 1);
+        if all.made >= HUGE_FROM && !std::mem::replace(&mut all.huge, true) {
+            self.trees.memory.advise_huge();
+        }
+        place * LINES
+    }
+
+    /// Gives a place back that was taken.
+    pub(super) fn give(&self, line: usize) {
+        self.trees.places.lock().ignore_poison().free.push(Reverse(line / LINES));
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.trees.places.lock().ignore_poison().claimed -= self.places;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_different_and_used_again() {
+        let claim = Claim::new(3).unwrap();
+        let mut lines: Vec<usize> = (0..3).map(|_| claim.take()).collect();
+        assert!(
+            lines
+                .iter()
+                .all(|line| line % LINES == 0 && (line + LINES) * LINE_LEN <= claim.memory().mask() + 1)
+        );
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 3);
+        claim.memory().slice(lines[2] * LINE_LEN, PLACE);
+        claim.give(lines[1]);
+        // Other tests take places too, but never more than were claimed.
+        let again = claim.take();
+        assert!(again != lines[0] && again != lines[2]);
+        for line in [lines[0], lines[2], again] {
+            claim.give(line);
+        }
+    }
+
+    #[test]
+    fn nobody_gets_more_places_than_there_are() {
+        assert!(Claim::new(MOST / PLACE + 1).is_none());
+    }
+}
