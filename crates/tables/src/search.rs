@@ -47,15 +47,16 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// In one word, which is not zero. The first line of a table belongs to no tree.
+    /// In one word, which is not zero.
     pub(crate) fn to_word(self) -> u32 {
-        self.line << 2 | self.levels
+        (self.line + 1) << 2 | self.levels
     }
 
     /// The tree that a word names, if it does.
     #[inline(always)]
     pub(crate) fn from_word(word: u32) -> Option<Self> {
-        (word != 0).then_some(Self { line: word >> 2, levels: word & 3 })
+        let line = (word >> 2).checked_sub(1)?;
+        Some(Self { line, levels: word & 3 })
     }
 
     /// Begins to load the nodes of the tree, or its first leaves if it has fewer levels of nodes.

@@ -52,6 +52,11 @@ impl Places {
     /// Gives back what nobody reads inside an epoch any more.
     fn give_back(&mut self, shared: &Shared) {
         let oldest = shared.epochs.oldest();
+        if self.retired.iter().any(|(stamp, _)| *stamp < oldest) {
+            // A lookup outside an epoch that has begun after the last count, and before the tree went out of
+            // use, may be reading it: another table may write there next, and announces nothing here.
+            shared.announce();
+        }
         self.retired.retain(|(stamp, line)| {
             let read = *stamp >= oldest;
             if !read {
@@ -63,12 +68,22 @@ impl Places {
 
     /// Makes readers use a tree of these routes, at most [`MOST_ROUTES`].
     pub(super) fn publish(&mut self, shared: &Shared, routes: &BTreeMap<Prefix, u32>) {
+        let tree = self.write(shared, routes);
+        self.switch(shared, tree);
+    }
+
+    /// Writes a tree, which nobody reads so far.
+    pub(super) fn write(&mut self, shared: &Shared, routes: &BTreeMap<Prefix, u32>) -> Tree {
         let line = self.take(shared);
         shared.announce();
-        let tree = write(self.memory(), line, &ranges(routes));
+        write(self.memory(), line, &ranges(routes))
+    }
+
+    /// Makes readers use a tree that has been written.
+    pub(super) fn switch(&mut self, shared: &Shared, tree: Tree) {
         shared.tree.store(tree.to_word(), Release);
         self.retire(shared);
-        self.current = Some(line);
+        self.current = Some(tree.line as usize);
     }
 
     /// Makes readers use the lines, which have all routes.
