@@ -16,3 +16,14 @@ pub fn prefetch<T: ?Sized>(what: &T, most: usize) {
         }
     }
 }
+
+/// The same for the line at an address, of which nothing need be known: there may be no memory any more.
+#[inline]
+pub(crate) fn prefetch_address(address: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing architecturally, and faults nowhere.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::without_provenance(address)) };
+    }
+}

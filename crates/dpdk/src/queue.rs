@@ -19,6 +19,7 @@ use crate::packetsocket::PacketSocket;
 use crate::partial::complete_partial_checksums;
 use crate::port::Port;
 use crate::status::PortState;
+use crate::watch::State;
 
 impl Port {
     /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error if it is taken.
@@ -46,6 +47,9 @@ pub struct RxQueue {
     /// Dropped before the port, whose buffers packet sockets hold.
     sources: Box<[PortQueue]>,
     port: Arc<Port>,
+    /// The port's, so that a burst touches the port's memory no more than it must.
+    state: Arc<State>,
+    completes_checksums: bool,
     index: u16,
     next: usize,
     /// Flags of annotations, to be cleared in what the driver gives; 0: it never sets them, nor makes chains.
@@ -58,7 +62,25 @@ pub struct RxQueue {
 impl RxQueue {
     pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[PortQueue]>) -> RxQueue {
         let stale_flags = if port.receives_fresh_mbufs() { 0 } else { ANNO_VALID | FIRST_LINE };
-        RxQueue { port, index, sources, next: 0, stale_flags, lost: 0, completed: 0, _not_sync: PhantomData }
+        RxQueue {
+            index,
+            sources,
+            state: port.watched(),
+            completes_checksums: port.completes_checksums(),
+            port,
+            next: 0,
+            stale_flags,
+            lost: 0,
+            completed: 0,
+            _not_sync: PhantomData,
+        }
+    }
+
+    /// Asks the processor to fetch what a burst uses beside the queue itself.
+    #[inline]
+    pub fn prefetch(&self) {
+        crate::prefetch(&*self.sources, 1);
+        crate::prefetch(&*self.state, 1);
     }
 
     /// Appends up to `max` packets that have arrived, and returns how many.
@@ -67,7 +89,7 @@ impl RxQueue {
     /// checksums. A port that has gone gives none.
     #[inline]
     pub fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
-        if self.port.state() == PortState::Gone || Fault::Receive.strikes() {
+        if self.state.get() == PortState::Gone || Fault::Receive.strikes() {
             return 0;
         }
         let before = batch.len();
@@ -89,7 +111,7 @@ impl RxQueue {
                 }
             }
         }
-        if self.port.completes_checksums() {
+        if self.completes_checksums {
             self.completed += complete_partial_checksums(&mut batch[before..]) as u64;
         }
         batch.len() - before
@@ -282,6 +304,8 @@ pub struct TxQueue {
     /// Dropped before the port.
     sink: PortQueue,
     port: Arc<Port>,
+    /// The port's.
+    state: Arc<State>,
     index: u16,
     /// Taken for each burst if the queue is shared.
     shared: Option<Arc<Mutex<()>>>,
@@ -300,6 +324,7 @@ impl TxQueue {
         shared: Option<Arc<Mutex<()>>>,
     ) -> TxQueue {
         TxQueue {
+            state: port.watched(),
             port,
             index,
             sink,
@@ -310,6 +335,12 @@ impl TxQueue {
             refused: 0,
             _not_sync: PhantomData,
         }
+    }
+
+    /// Asks the processor to fetch what a burst uses beside the queue itself.
+    #[inline]
+    pub fn prefetch(&self) {
+        crate::prefetch(&*self.state, 1);
     }
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
@@ -323,7 +354,7 @@ impl TxQueue {
     /// ([`Port::state`]).
     #[inline]
     pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
-        if batch.is_empty() || self.port.state() == PortState::Gone {
+        if batch.is_empty() || self.state.get() == PortState::Gone {
             return 0;
         }
         match &self.sink {

@@ -6,7 +6,7 @@
 //! them by name (`virtual:NAME`) as it opens any other port, and cannot tell the difference.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use locks::IgnorePoison;
@@ -39,9 +39,11 @@ pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 #[repr(C, align(64))]
 pub(crate) struct VirtualQueue {
     packets: Mutex<Batch>,
-    /// How many there are, to be read without the lock.
-    len: AtomicUsize,
-    room: AtomicUsize,
+    /// How many there are, to be read without the lock, and where the next one will be written, to be
+    /// fetched beforehand.
+    len: AtomicU32,
+    room: AtomicU32,
+    end: AtomicUsize,
     passed: AtomicU64,
     passed_bytes: AtomicU64,
     lost: AtomicU64,
@@ -54,8 +56,9 @@ impl VirtualQueue {
     fn new(room: usize) -> Arc<Self> {
         Arc::new(Self {
             packets: Mutex::default(),
-            len: AtomicUsize::new(0),
-            room: AtomicUsize::new(room),
+            len: AtomicU32::new(0),
+            room: AtomicU32::new(room.try_into().unwrap_or(u32::MAX)),
+            end: AtomicUsize::new(0),
             passed: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -65,7 +68,15 @@ impl VirtualQueue {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        self.len.load(Ordering::Relaxed) as usize
+    }
+
+    /// Notes how many packets there are.
+    #[inline]
+    fn note(&self, packets: &Batch) {
+        // No more than there is room for.
+        self.len.store(packets.len() as u32, Ordering::Relaxed);
+        self.end.store(packets.as_ptr_range().end.addr(), Ordering::Relaxed);
     }
 
     /// Takes packets from the front of `batch`, as many as there is room for; returns how many.
@@ -76,7 +87,7 @@ impl VirtualQueue {
     /// The same; at most so many packets wait afterwards.
     pub(crate) fn put_within(&self, most: usize, batch: &mut Batch) -> usize {
         let mut packets = self.packets.lock().ignore_poison();
-        let room = self.room.load(Ordering::Relaxed).min(most);
+        let room = (self.room.load(Ordering::Relaxed) as usize).min(most);
         let taken = batch.len().min(room.saturating_sub(packets.len()));
         let bytes: usize = batch.iter().take(taken).map(Packet::len).sum();
         if taken == batch.len() {
@@ -84,7 +95,7 @@ impl VirtualQueue {
         } else {
             packets.packets_mut().extend(batch.drain(..taken));
         }
-        self.len.store(packets.len(), Ordering::Relaxed);
+        self.note(&packets);
         self.count(Passed { packets: taken, bytes, lost: 0 });
         taken
     }
@@ -137,7 +148,7 @@ impl VirtualQueue {
         } else {
             batch.packets_mut().extend(packets.drain(..taken));
         }
-        self.len.store(packets.len(), Ordering::Relaxed);
+        self.note(&packets);
         taken
     }
 }
@@ -196,6 +207,7 @@ impl VirtualPort {
 
     /// Has up to `room` packets wait in each queue from here on; those that wait already stay.
     pub fn set_room(&self, room: usize) {
+        let room = room.try_into().unwrap_or(u32::MAX);
         self.0.rx.iter().chain(&self.0.tx).for_each(|queue| queue.room.store(room, Ordering::Relaxed));
     }
 
@@ -302,6 +314,12 @@ impl VirtualQueues {
     #[inline]
     pub fn prefetch_to(&self) {
         crate::prefetch(&*self.to, 1);
+    }
+
+    /// The same for the place behind the packets that wait for the router's worker.
+    #[inline]
+    pub fn prefetch_end(&self) {
+        crate::prefetch::prefetch_address(self.to.end.load(Ordering::Relaxed));
     }
 
     /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;

@@ -38,9 +38,10 @@ const POLLS: usize = 32;
 /// Where routers run in turn, a thread polls its ports again before they run as long as bursts are about full
 /// and each router has got fewer packets than this on average: what a router's turn costs is divided among
 /// its packets. So a router waits no longer where packets are few.
-const GATHERED: usize = 32;
-/// The most packets of these polls: their buffers are to stay in the processor's cache.
-const MOST_GATHERED: usize = 8192;
+const GATHERED: usize = 48;
+/// The most packets of these polls. They do not stay in the processor's cache, but of 1,024 routers each then has
+/// 32 for what its turn costs.
+const MOST_GATHERED: usize = 32_768;
 /// What is about a full burst.
 const ABOUT_FULL: usize = 48;
 /// Polls take at most one part in so many of the time that the routers take: packets that
@@ -56,7 +57,7 @@ const LOOK_ROUNDS: u32 = 16;
 /// What so many routers use is in the processor's cache from one of their turns to the next.
 const CACHED: usize = 16;
 /// How many routers' turns it is known in advance whose they are, where routers get their shares.
-const AHEAD: usize = 4;
+const AHEAD: usize = 5;
 /// The most lines of a router's own state that are fetched before its turn.
 const GUEST_LINES: usize = 12;
 /// How long a thread whose ports cannot wake it polls after the last packet before it begins to sleep.
@@ -635,21 +636,21 @@ impl CrewThread {
     fn prefetch(&self, next: &[u32]) {
         let router = |ahead: usize| next.get(ahead).copied().or_else(|| self.ready.after(ahead - next.len()));
         let guest = |ahead: usize| self.guests.get(router(ahead)? as usize)?.as_deref();
-        if let Some(guest) = guest(3) {
+        if let Some(guest) = guest(4) {
             dpdk::prefetch(guest, GUEST_LINES);
         }
-        if let Some(guest) = guest(2) {
+        if let Some(guest) = guest(3) {
             guest.worker.prefetch();
             dpdk::prefetch(&*guest.used, 1);
         }
         for (ahead, what) in [(2, Soon::Queues), (1, Soon::Lists), (0, Soon::Packets)] {
             router(ahead).into_iter().for_each(|router| self.front.prefetch(router, what));
         }
-        if let Some(guest) = guest(1) {
+        if let Some(guest) = guest(2) {
             guest.worker.prefetch_elements();
         }
-        if let Some(guest) = guest(0) {
-            guest.worker.prefetch_behind_elements();
+        for (ahead, step) in [(1, 0), (0, 1)] {
+            guest(ahead).into_iter().for_each(|guest| guest.worker.prefetch_behind_elements(step));
         }
     }
 

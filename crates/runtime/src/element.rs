@@ -122,8 +122,9 @@ pub trait Element: Sized + Send + 'static {
 
     /// Asks the processor to fetch what the next packets need and the element itself does not hold
     /// ([`dpdk::prefetch`]): where many routers share a processor, nothing of it is in a cache when it is
-    /// their turn. Must not wait, nor read what it asks for.
-    fn prefetch(&self) {}
+    /// their turn. Called twice, some time apart: with `step` 0 for what the element points to, with 1 for what
+    /// that points to in turn. Must not wait, nor read what it asks for.
+    fn prefetch(&self, _step: usize) {}
 
     /// Runs once before the first packet, when all elements are configured: schedules tasks and timers.
     ///
@@ -177,8 +178,8 @@ macro_rules! common {
                 None => Passed { packets: 0, output: 0 },
             }
         }
-        fn prefetch(&self) {
-            self.0.prefetch();
+        fn prefetch(&self, step: usize) {
+            self.0.prefetch(step);
         }
         fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
             self.0.initialize(cx)

@@ -178,10 +178,10 @@ impl Worker {
     }
 
     /// The same for what elements lead to: see [`crate::Element::prefetch`].
-    pub(crate) fn prefetch_behind_elements(&self) {
+    pub(crate) fn prefetch_behind_elements(&self, step: usize) {
         for slot in self.graph.slots.iter().take(ELEMENTS) {
             if let Ok(node) = slot.node.try_borrow() {
-                node.prefetch();
+                node.prefetch(step);
             }
         }
     }

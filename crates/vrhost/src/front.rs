@@ -64,6 +64,9 @@ fn distribute(side: &mut Side, interfaces: &mut [Option<Interface>], woken: &mut
         for (owner, _) in side.sorted.iter_mut() {
             known(interfaces, owner).into_iter().for_each(|interface| interface.queues.prefetch_to());
         }
+        for (owner, _) in side.sorted.iter_mut() {
+            known(interfaces, owner).into_iter().for_each(|interface| interface.queues.prefetch_end());
+        }
     }
     let mut sorted = std::mem::take(&mut side.sorted);
     for (owner, batch) in sorted.iter_mut() {

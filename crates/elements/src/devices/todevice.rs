@@ -104,8 +104,8 @@ impl Element for ToDevice {
         self.0.start(cx);
         Ok(())
     }
-    fn prefetch(&self) {
-        self.0.prefetch();
+    fn prefetch(&self, step: usize) {
+        self.0.prefetch(step);
     }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.run(cx)

@@ -103,8 +103,8 @@ impl Element for ToDpdkDevice {
         self.0.start(cx);
         Ok(())
     }
-    fn prefetch(&self) {
-        self.0.prefetch();
+    fn prefetch(&self, step: usize) {
+        self.0.prefetch(step);
     }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.run(cx)

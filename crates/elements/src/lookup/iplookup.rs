@@ -293,7 +293,10 @@ impl<K: TableVariant> Element for IPLookup<K> {
         }
     }
 
-    fn prefetch(&self) {
+    fn prefetch(&self, step: usize) {
+        if step > 0 {
+            return self.reader.prefetch_top();
+        }
         dpdk::prefetch(self.reader.root(), 2);
         dpdk::prefetch(&*self.routes, 4);
     }

@@ -169,7 +169,10 @@ impl Element for CounterElement {
         })
     }
 
-    fn prefetch(&self) {
+    fn prefetch(&self, step: usize) {
+        if step > 0 {
+            return;
+        }
         self.packets.prefetch();
         self.bytes.prefetch();
     }

@@ -44,7 +44,7 @@ pub trait Node: Send {
     /// input, or by output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::prefetch`].
-    fn prefetch(&self) {}
+    fn prefetch(&self, _step: usize) {}
     /// See [`crate::Element::initialize`].
     ///
     /// # Errors

@@ -139,7 +139,10 @@ impl Receiver {
     }
 
     /// See [`Element::prefetch`].
-    pub(crate) fn prefetch(&self) {
+    pub(crate) fn prefetch(&self, step: usize) {
+        if step > 0 {
+            return self.queues.iter().filter_map(|(_, rx)| rx.as_ref()).for_each(RxQueue::prefetch);
+        }
         dpdk::prefetch(self.queues.as_slice(), 2);
         dpdk::prefetch(&*self.batches, 1);
         self.count.prefetch();

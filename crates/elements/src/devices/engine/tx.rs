@@ -196,7 +196,11 @@ impl Sender {
     }
 
     /// See [`Element::prefetch`].
-    pub(crate) fn prefetch(&self) {
+    pub(crate) fn prefetch(&self, step: usize) {
+        if step > 0 {
+            return;
+        }
+        self.tx.iter().for_each(TxQueue::prefetch);
         dpdk::prefetch(&*self.batches, 1);
         self.count.prefetch();
     }
