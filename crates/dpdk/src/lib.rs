@@ -9,7 +9,7 @@
 //! 2. `prefault`, `prefetch`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`:
 //!    the environment, buffers, packets, and the threads that handle them.
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
-//! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
+//! 4. `claim`, `descriptor`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.
 //! 5. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
 //!    table of all that are open.
@@ -26,6 +26,7 @@ mod buffer;
 mod claim;
 pub mod crash;
 pub mod crypto;
+pub mod descriptor;
 pub mod division;
 mod eal;
 mod error;
