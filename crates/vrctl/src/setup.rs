@@ -64,7 +64,7 @@ pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSe
     file.ports.iter().enumerate().map(port).collect()
 }
 
-/// Everything that is needed to run a router.
+/// Everything that is needed to run a router, without its access over TCP.
 pub(crate) fn router_setup(
     registry: &Arc<Registry>,
     file: &HostFile,
@@ -93,6 +93,7 @@ pub(crate) fn router_setup(
         share: router.share,
         queue: room(router),
         limits: with_own_socket(limits(router), file, router),
+        access: None,
         interfaces: interfaces.collect(),
     }
 }

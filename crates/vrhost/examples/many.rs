@@ -87,6 +87,7 @@ fn main() {
             share: 1,
             queue: None,
             limits: runtime::Limits::default(),
+            access: None,
             interfaces: (0..2u16)
                 .map(|port| InterfaceSetup {
                     name: format!("DEV{port}"),

@@ -1,5 +1,6 @@
 //! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
 
+use crate::access::TcpAccess;
 use crate::allot::Allotment;
 use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
@@ -9,7 +10,7 @@ use demux::{Claim, Encap, Table, Tag, Tunnel};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Crew, Front, Limits, Options, Registry, Router, Stall, ThreadSetup, Usage};
+use runtime::{Access, Crew, Front, Limits, Options, Registry, Router, Socket, Stall, ThreadSetup, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
@@ -115,6 +116,8 @@ pub struct RouterSetup {
     pub queue: Option<usize>,
     /// The most that it may have; its name and what waits at its interfaces are added.
     pub limits: Limits,
+    /// How its clients reach it over TCP; none: they do not.
+    pub access: Option<TcpAccess>,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceSetup>,
 }
@@ -226,6 +229,27 @@ struct Hosted {
     again: Option<Instant>,
     /// Cycles of runs that have ended.
     cycles: u64,
+}
+
+impl Hosted {
+    /// Gives it other access over TCP, if it differs; with an error it has what it had.
+    fn set_access(&mut self, access: Option<TcpAccess>) -> Result<(), String> {
+        if self.setup.access == access {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.setup.access, access);
+        let Some(running) = &self.running else { return Ok(()) };
+        let hub = running.router.hub();
+        // The new address may be the old one.
+        before.iter().for_each(|before| before.close(hub));
+        let opened = self.setup.access.as_ref().map_or(Ok(()), |new| new.open(hub));
+        if opened.is_err() {
+            // Whoever has taken the address meanwhile keeps it.
+            before.iter().for_each(|before| before.open(hub).unwrap_or_default());
+            self.setup.access = before;
+        }
+        opened
+    }
 }
 
 struct HostPort {
@@ -432,8 +456,22 @@ impl Host {
         }
     }
 
-    /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits
-    /// and its rates may differ; `None`: it is not there.
+    /// Has clients reach a router that runs over TCP, at this socket of its, or no more. Returns whether it
+    /// has such a socket.
+    pub fn give_access(&self, name: &str, control: &Socket, access: Option<Access>) -> bool {
+        let running = self.routers.get(name).and_then(|hosted| hosted.running.as_ref());
+        running.is_some_and(|running| running.router.hub().set_access(control, access))
+    }
+
+    /// Ends a router's access over TCP, so that another one can have its address; see [`Host::change`].
+    pub fn end_access(&mut self, name: &str) {
+        if let Some(hosted) = self.routers.get_mut(name) {
+            hosted.set_access(None).unwrap_or_default();
+        }
+    }
+
+    /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits,
+    /// its rates and its access over TCP may differ; `None`: it is not there.
     #[must_use]
     pub fn can_become(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;
@@ -445,10 +483,11 @@ impl Host {
     }
 
     /// Gives a router another program, whose elements keep their state if name and class are the same, and
-    /// another share, other limits and rates. Returns whether the program differs from the one that it has.
+    /// another share, other limits, rates and access over TCP. Returns whether the program differs from the one
+    /// that it has.
     ///
     /// # Errors
-    /// The program is wrong; the router goes on as it is.
+    /// The program is wrong, or the address of its access is in use; the router goes on as it is.
     pub fn change(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
         let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
         let (threads, room) = (self.crew.threads(), self.room);
@@ -457,12 +496,15 @@ impl Host {
             return Err(message(format!("there is no virtual router '{}'", setup.name)));
         };
         let differs = text(&hosted.setup) != text(&setup);
+        let access = hosted.setup.access.clone();
+        hosted.set_access(setup.access.clone()).map_err(|e| message(format!("{}: {e}", setup.name)))?;
         if let Some(running) = &mut hosted.running {
             running.router.set_limits(limits(&setup));
             if let (true, Some(program)) = (differs, setup.sources.first())
                 && let Err(e) = running.router.hotswap(program.clone())
             {
                 running.router.set_limits(limits(&hosted.setup));
+                hosted.set_access(access).unwrap_or_else(|e| warn!(target: "vr", "{}: {e}", setup.name));
                 return Err(e);
             }
             let room = setup.queue.unwrap_or(room).max(1);
@@ -602,6 +644,10 @@ impl Host {
                 self.end(running);
                 return Err(wrong(setup, interface, &e.to_string()));
             }
+        }
+        if let Some(Err(e)) = setup.access.as_ref().map(|access| access.open(running.router.hub())) {
+            self.end(running);
+            return Err(message(format!("{}: {e}", setup.name)));
         }
         Ok(running)
     }

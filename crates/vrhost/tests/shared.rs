@@ -221,6 +221,7 @@ impl Bench {
             share,
             queue: None,
             limits: runtime::Limits::default(),
+            access: None,
             interfaces: interfaces.collect(),
         };
         self.host.add(setup).map_err(|e| e.render_plain(e.sources()))
