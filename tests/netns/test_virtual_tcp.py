@@ -112,8 +112,8 @@ def own_router_alone(lab: Lab, host: Owned) -> None:
         check("wrong TOKEN" in said, said)
         said = host.refused("rt.table", at=host.at(router), token="none")
         check("send TOKEN first" in said and "--token-file" in said, said)
-    said = host.client("blue", "rt.add", "10.98.0.0/24 0", token="red", verb="write")
-    check(said.returncode == 1 and "10.98.0.0" not in host.ask("blue", "rt.table"), "a write with another token")
+    done = host.client("blue", "rt.add", "10.98.0.0/24 0", token="red", verb="write")
+    check(done.returncode == 1 and "10.98.0.0" not in host.ask("blue", "rt.table"), "a write with another token")
     equal(host.routers()["blue"]["tcp"], "0.0.0.0:7001", "the address in `status`")
     equal(lab.dir.joinpath("vr.log").read_text().count("the-token"), 0, "tokens in the log")
 

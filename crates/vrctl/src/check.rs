@@ -5,7 +5,6 @@ use crate::file::{HostFile, InterfaceId, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::check_filter;
 use crate::machine::lacking;
 use crate::program::{CheckedProgram, check_program, source};
-use crate::setup::not_yet;
 use crate::token::access;
 use lang::{Diagnostic, Diagnostics};
 use launch::output::print;
@@ -50,7 +49,6 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
-            about_file.append(not_yet(router));
             about_file.append(host.as_ref().and_then(|host| access(host, router).err()).unwrap_or_default());
             about_file.append(host.as_ref().map(|host| division::check(host, router)).unwrap_or_default());
             about_file

@@ -9,9 +9,7 @@ use crate::file::{HostFile, Scheme, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
-use crate::setup::{
-    drops_value, give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs,
-};
+use crate::setup::{drops_value, give_to_owner, idle_limits, interfaces_value, ports_value, router_setup};
 use crate::socket::{Request, Server, ask};
 use crate::token::access;
 use lang::Diagnostics;
@@ -54,7 +52,6 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
     for router in &file.routers {
-        runs(&file, router)?;
         good_division(&file, router)?;
         let idle = idle_limits(router);
         if !idle.is_empty() {
@@ -297,7 +294,6 @@ impl Serving {
 
     /// Everything that is needed to run a router; its program is checked.
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
-        runs(file, router)?;
         good_division(file, router)?;
         let access = access(file, router)?;
         let filter = || {

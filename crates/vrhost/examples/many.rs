@@ -73,6 +73,8 @@ fn main() {
             tunnel: None,
             interfaces: 1,
             own_queues: 0,
+            queues: Vec::new(),
+            demultiplexed: true,
             open: true,
         });
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };

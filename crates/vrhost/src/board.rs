@@ -40,6 +40,9 @@ pub(crate) enum Change {
     Add(u32, Interface),
     /// A port's receive queue, by their numbers, is for a router alone from now on, or for none.
     Queue(usize, usize, Option<u32>),
+    /// All frames of a receive queue, by the port's number and the queue's place on the thread, are an
+    /// owner's from now on, by its number, or are looked at.
+    Frames(usize, usize, Option<u32>),
     /// All interfaces of a router.
     Remove(u32),
     /// A physical port, by its number, is open from now on.

@@ -64,6 +64,11 @@ pub struct PortSetup {
     /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
     /// the port has common queues.
     pub own_queues: u16,
+    /// Receive queues whose frames are each for one interface ([`Connection::Queue`]): so many queues are
+    /// opened that these are among them.
+    pub queues: Vec<u16>,
+    /// Whether there are other interfaces too: then some queues are for these.
+    pub demultiplexed: bool,
     /// How many virtual interfaces it is made for: it has buffers for the packets that wait there.
     pub interfaces: usize,
     /// Whether this process opens it; if not, another one may have it.
@@ -92,6 +97,8 @@ pub enum Connection {
     Port(usize, Tag),
     /// All frames of a physical port, by its number.
     WholePort(usize),
+    /// All frames of a receive queue of a physical port, by their numbers.
+    Queue(usize, u16),
     /// One end (0 or 1) of the virtual link with this number.
     Link(u32, usize),
     /// Nothing.
@@ -262,6 +269,10 @@ struct HostPort {
     losses: Arc<Losses>,
     /// The receive queues for one router each, if the port has some.
     own: Allotment,
+    /// How many receive queues it must have.
+    needed: usize,
+    /// For each receive queue: the interface that gets all its frames, by its owner number.
+    owners: Vec<Option<u32>>,
 }
 
 /// Ports, threads and virtual routers.
@@ -383,7 +394,9 @@ impl Host {
     pub fn user_of(&self, port: usize) -> Option<&str> {
         let uses = |hosted: &&Hosted| {
             hosted.setup.interfaces.iter().any(|interface| match interface.below {
-                Connection::Port(number, _) | Connection::WholePort(number) => number == port,
+                Connection::Port(number, _)
+                | Connection::WholePort(number)
+                | Connection::Queue(number, _) => number == port,
                 Connection::Link(..) | Connection::Nothing => false,
             })
         };
@@ -483,8 +496,8 @@ impl Host {
     }
 
     /// Gives a router another program, whose elements keep their state if name and class are the same, and
-    /// another share, other limits, rates and access over TCP. Returns whether the program differs from the one
-    /// that it has.
+    /// another share, other limits, rates and access over TCP. Returns whether the program differs from the
+    /// one that it has.
     ///
     /// # Errors
     /// The program is wrong, or the address of its access is in use; the router goes on as it is.
@@ -557,8 +570,9 @@ impl Host {
 
     /// What is below an interface, and the MTU there.
     fn below(&self, interface: &InterfaceSetup) -> Result<(Below, u32), String> {
+        let tag = if let Connection::Port(_, tag) = interface.below { tag } else { Tag::None };
         match interface.below {
-            Connection::Port(port, tag) => {
+            Connection::Port(port, _) | Connection::Queue(port, _) => {
                 let Some(Some(below)) = self.ports.get(port) else {
                     return Err(format!("port {port} is not open here"));
                 };
@@ -625,24 +639,9 @@ impl Host {
         // Last of all frames come.
         for (interface, attached) in setup.interfaces.iter().zip(&running.interfaces) {
             let owner = attached.owner;
-            let claimed = match interface.below {
-                Connection::Port(port, tag) => {
-                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
-                    let claim = Claim { tag, mac: Some(interface.mac) };
-                    table.claim(claim, owner).and_then(|()| match interface.default {
-                        true => table.set_default(Some(owner)),
-                        false => Ok(()),
-                    })
-                }
-                Connection::WholePort(port) => {
-                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
-                    table.set_default(Some(owner))
-                }
-                Connection::Link(..) | Connection::Nothing => Ok(()),
-            };
-            if let Err(e) = claimed {
+            if let Err(e) = self.claim(interface, owner) {
                 self.end(running);
-                return Err(wrong(setup, interface, &e.to_string()));
+                return Err(wrong(setup, interface, &e));
             }
         }
         if let Some(Err(e)) = setup.access.as_ref().map(|access| access.open(running.router.hub())) {
@@ -652,10 +651,86 @@ impl Host {
         Ok(running)
     }
 
+    /// From here on an interface gets its frames.
+    fn claim(&mut self, interface: &InterfaceSetup, owner: u32) -> Result<(), String> {
+        if let Connection::Queue(port, queue) = interface.below {
+            self.give_queue(port, queue, owner)?;
+        }
+        let Some(Some(port)) = interface.port().and_then(|port| self.ports.get(port)) else { return Ok(()) };
+        if let Connection::Port(_, tag) = interface.below {
+            if port.owners.iter().all(Option::is_some) {
+                return Err(format!(
+                    "{}: every receive queue is for one interface alone; stop the host and start it again, so that \
+                     there is another one",
+                    port.name
+                ));
+            }
+            let claim = Claim { tag, mac: Some(interface.mac) };
+            port.table.claim(claim, owner).map_err(|e| e.to_string())?;
+        }
+        if interface.default || matches!(interface.below, Connection::WholePort(_)) {
+            port.table.set_default(Some(owner)).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Gives an interface all frames of a receive queue.
+    fn give_queue(&mut self, number: usize, queue: u16, owner: u32) -> Result<(), String> {
+        let looks =
+            |setup: &InterfaceSetup| matches!(setup.below, Connection::Port(port, _) if port == number);
+        let others = self.routers.values().any(|hosted| hosted.setup.interfaces.iter().any(looks));
+        let threads = self.crew.threads();
+        let Some(Some(port)) = self.ports.get_mut(number) else { return Ok(()) };
+        let (name, has) = (&port.name, port.owners.len());
+        let looked_at = port.owners.iter().filter(|owner| owner.is_none()).count();
+        let Some(place) = port.owners.get_mut(usize::from(queue)) else {
+            return Err(format!(
+                "{name}: there is no receive queue {queue}: the port was opened with {has}, counted from 0; if the \
+                 device has more, stop the host and start it again, so that they are opened"
+            ));
+        };
+        if place.is_some() {
+            return Err(format!("{name}: the receive queue {queue} is another interface's already"));
+        }
+        let several = port.port.device_queues(queue);
+        if several > 1 {
+            return Err(format!(
+                "{name}: {has} receive queues are opened, and the device has more, so that queue {queue} stands for \
+                 {several} of them; give the device {has}: `ethtool -L {} combined {has}`",
+                port.port.name()
+            ));
+        }
+        if others && looked_at == 1 {
+            return Err(format!(
+                "{name}: the receive queue {queue} is the last one for other interfaces; stop the host and start it \
+                 again, so that there is another one"
+            ));
+        }
+        *place = Some(owner);
+        let (thread, at) = (usize::from(queue) % threads, usize::from(queue) / threads);
+        self.boards[thread].post(Change::Frames(number, at, Some(owner)));
+        self.crew.wake();
+        Ok(())
+    }
+
+    /// The frames of receive queues that were an interface's are looked at again.
+    fn take_frames_from(&mut self, owner: u32) {
+        let threads = self.crew.threads();
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            for (queue, place) in port.iter_mut().flat_map(|port| port.owners.iter_mut().enumerate()) {
+                if *place == Some(owner) {
+                    *place = None;
+                    self.boards[queue % threads].post(Change::Frames(number, queue / threads, None));
+                }
+            }
+        }
+    }
+
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
         let Running { router, number, interfaces, .. } = running;
         for attached in &interfaces {
+            self.take_frames_from(attached.owner);
             for port in self.ports.iter().flatten() {
                 if let Err(e) = port.table.release_owner(attached.owner) {
                     warn!(target: "vr", "{}: {e}", port.name);
@@ -911,7 +986,9 @@ impl InterfaceSetup {
     /// The number of its physical port.
     fn port(&self) -> Option<usize> {
         match self.below {
-            Connection::Port(port, _) | Connection::WholePort(port) => Some(port),
+            Connection::Port(port, _) | Connection::WholePort(port) | Connection::Queue(port, _) => {
+                Some(port)
+            }
             Connection::Link(..) | Connection::Nothing => None,
         }
     }
@@ -977,8 +1054,7 @@ fn message(text: String) -> Diagnostics {
     diags
 }
 
-/// A physical port on one thread. A port with fewer receive queues than threads is polled by the first
-/// threads only, and its transmit queues are shared.
+/// A physical port on one thread, which polls every so manieth receive queue.
 fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> {
     let (rx, tx) = (usize::from(port.port.rx_queues()), usize::from(port.port.tx_queues()));
     let own = port.own.queues().len();
@@ -990,17 +1066,22 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
             port.port.name()
         ));
     }
-    if rx < threads * (own + 1) || tx < threads {
+    if rx < port.needed || tx < threads {
         return Err(format!(
-            "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers: use fewer cores",
-            port.name
+            "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers, and {} and {threads} are \
+             needed: use fewer cores, or lower numbers of queues",
+            port.name, port.needed
         ));
     }
+    let polled = if own > 0 { thread..thread + 1 } else { thread..rx };
     let own = (1..=own)
         .map(|queue| port.port.rx_queue((queue * threads + thread) as u16).map(OwnQueue::new))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;
-    let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
+    let rx = (polled.step_by(threads))
+        .map(|queue| port.port.rx_queue(queue as u16))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
     Ok(Side::new(rx, own, tx, port.table.reader(), port.most_waiting, Arc::clone(&port.losses)))
 }
@@ -1009,6 +1090,15 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
 /// some of each.
 fn most_waiting(room: usize, port: &PortSetup) -> usize {
     (3 * room).max((OF_EACH * port.interfaces).min(MOST_OF_ALL))
+}
+
+/// How many receive queues a port must have: for each thread one, as far as frames are looked at; and those
+/// whose frames are one interface's.
+fn needed(port: &PortSetup, threads: usize) -> usize {
+    let each = threads * (usize::from(port.own_queues) + 1);
+    let Some(highest) = port.queues.iter().max() else { return each };
+    let beside = if port.demultiplexed { each.max(port.queues.len() + 1) } else { 0 };
+    beside.max(usize::from(*highest) + 1)
 }
 
 /// Opens those ports that this process is to open.
@@ -1022,7 +1112,8 @@ fn open_ports(
     for port in ports.iter().filter(|port| port.open) {
         let queues = threads as u16;
         let needs = PortConfig {
-            rx_queues: queues * (port.own_queues + 1),
+            rx_queues: needed(port, threads).saturating_sub(port.queues.len()) as u16,
+            rx_numbers: port.queues.clone(),
             tx_queues: queues,
             steered: port.own_queues,
             rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
@@ -1038,10 +1129,12 @@ fn open_ports(
         let open = opening.get(&port.spec).filter(|_| port.open)?;
         let own = Allotment::new(port.own_queues.into());
         let tunnel = port.tunnel.map(|(local, remote, mac)| Tunnel::new(local, open.mac(), remote, mac));
-        let most_waiting = most_waiting(room, port);
+        let (most_waiting, needed) = (most_waiting(room, port), needed(port, threads));
+        let owners = vec![None; usize::from(open.rx_queues())];
         let (name, port, table) = (port.name.clone(), Arc::clone(open), Table::new());
         let set = table.set_tunnel(tunnel).map_err(|e| vec![format!("{name}: {e}")]);
-        Some(set.map(|()| HostPort { name, port, tunnel, table, most_waiting, losses: Arc::default(), own }))
+        let losses = Arc::default();
+        Some(set.map(|()| HostPort { name, port, tunnel, table, most_waiting, losses, own, needed, owners }))
     });
     opened.map(Option::transpose).collect()
 }
