@@ -34,6 +34,9 @@ pub(crate) enum Below {
     Nothing,
 }
 
+/// In place of the owner of a receive queue whose interface is not there: others do not get its frames.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// A change of the interfaces.
 pub(crate) enum Change {
     /// The owner number of its frames, and the interface.
@@ -41,8 +44,8 @@ pub(crate) enum Change {
     /// A port's receive queue, by their numbers, is for a router alone from now on, or for none.
     Queue(usize, usize, Option<u32>),
     /// All frames of a receive queue, by the port's number and the queue's place on the thread, are an
-    /// owner's from now on, by its number, or are looked at.
-    Frames(usize, usize, Option<u32>),
+    /// owner's from now on, by its number, or [`NOBODY`]'s.
+    Frames(usize, usize, u32),
     /// All interfaces of a router.
     Remove(u32),
     /// A physical port, by its number, is open from now on.

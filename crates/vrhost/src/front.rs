@@ -1,6 +1,6 @@
 //! What receives and sends for the virtual routers of one thread.
 
-use crate::board::{Below, Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface, NOBODY};
 use crate::outgoing::BURST;
 use crate::side::{OwnQueue, Side};
 use dpdk::{Batch, Packet};
@@ -86,7 +86,9 @@ fn receive_for_owners(
     for queue in 0..side.receive_queues() {
         let Some(owner) = side.owner(queue) else { continue };
         let n = side.receive_from(queue);
-        if n > 0 {
+        if owner == NOBODY {
+            side.reader.drop_all(&mut side.received);
+        } else if n > 0 {
             received += n;
             let mut batch = std::mem::take(&mut side.received);
             longest = longest.max(give(side, interfaces, owner, &mut batch, woken));
@@ -165,7 +167,7 @@ impl SharedPorts {
                 }
                 Change::Frames(port, queue, owner) => {
                     if let Some(Some(side)) = self.sides.get_mut(port) {
-                        side.set_owner(queue, owner);
+                        side.set_owner(queue, Some(owner));
                     }
                 }
                 Change::Close(port) => {

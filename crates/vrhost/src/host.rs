@@ -2,7 +2,7 @@
 
 use crate::access::TcpAccess;
 use crate::allot::Allotment;
-use crate::board::{Below, Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface, NOBODY};
 use crate::front::SharedPorts;
 use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
@@ -271,7 +271,8 @@ struct HostPort {
     own: Allotment,
     /// How many receive queues it must have.
     needed: usize,
-    /// For each receive queue: the interface that gets all its frames, by its owner number.
+    /// For each receive queue: the interface that gets all its frames, by its owner number, or [`NOBODY`];
+    /// none: they are looked at.
     owners: Vec<Option<u32>>,
 }
 
@@ -689,7 +690,7 @@ impl Host {
                  device has more, stop the host and start it again, so that they are opened"
             ));
         };
-        if place.is_some() {
+        if place.is_some_and(|owner| owner != NOBODY) {
             return Err(format!("{name}: the receive queue {queue} is another interface's already"));
         }
         let several = port.port.device_queues(queue);
@@ -700,7 +701,7 @@ impl Host {
                 port.port.name()
             ));
         }
-        if others && looked_at == 1 {
+        if others && looked_at == 1 && place.is_none() {
             return Err(format!(
                 "{name}: the receive queue {queue} is the last one for other interfaces; stop the host and start it \
                  again, so that there is another one"
@@ -708,19 +709,20 @@ impl Host {
         }
         *place = Some(owner);
         let (thread, at) = (usize::from(queue) % threads, usize::from(queue) / threads);
-        self.boards[thread].post(Change::Frames(number, at, Some(owner)));
+        self.boards[thread].post(Change::Frames(number, at, owner));
         self.crew.wake();
         Ok(())
     }
 
-    /// The frames of receive queues that were an interface's are looked at again.
+    /// The frames of receive queues that were an interface's are nobody's: it may come again, and they are
+    /// not for others.
     fn take_frames_from(&mut self, owner: u32) {
         let threads = self.crew.threads();
         for (number, port) in self.ports.iter_mut().enumerate() {
             for (queue, place) in port.iter_mut().flat_map(|port| port.owners.iter_mut().enumerate()) {
                 if *place == Some(owner) {
-                    *place = None;
-                    self.boards[queue % threads].post(Change::Frames(number, queue / threads, None));
+                    *place = Some(NOBODY);
+                    self.boards[queue % threads].post(Change::Frames(number, queue / threads, NOBODY));
                 }
             }
         }
@@ -1078,12 +1080,16 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
         .map(|queue| port.port.rx_queue((queue * threads + thread) as u16).map(OwnQueue::new))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;
+    let owners: Vec<_> = polled.clone().step_by(threads).map(|queue| port.owners[queue]).collect();
     let rx = (polled.step_by(threads))
         .map(|queue| port.port.rx_queue(queue as u16))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
-    Ok(Side::new(rx, own, tx, port.table.reader(), port.most_waiting, Arc::clone(&port.losses)))
+    let reader = port.table.reader();
+    let mut side = Side::new(rx, own, tx, reader, port.most_waiting, Arc::clone(&port.losses));
+    owners.into_iter().enumerate().for_each(|(at, owner)| side.set_owner(at, owner));
+    Ok(side)
 }
 
 /// How many packets of a port may wait for routers on one thread: those of three whose queues are full, or
@@ -1130,7 +1136,8 @@ fn open_ports(
         let own = Allotment::new(port.own_queues.into());
         let tunnel = port.tunnel.map(|(local, remote, mac)| Tunnel::new(local, open.mac(), remote, mac));
         let (most_waiting, needed) = (most_waiting(room, port), needed(port, threads));
-        let owners = vec![None; usize::from(open.rx_queues())];
+        let alone = |queue: u16| port.queues.contains(&queue).then_some(NOBODY);
+        let owners = (0..open.rx_queues()).map(alone).collect();
         let (name, port, table) = (port.name.clone(), Arc::clone(open), Table::new());
         let set = table.set_tunnel(tunnel).map_err(|e| vec![format!("{name}: {e}")]);
         let losses = Arc::default();
