@@ -297,7 +297,7 @@ fn no_frame_is_for_two_interfaces() {
     for (interface, message) in [
         ("port = \"wan\"\nvlan = 10\nMAC", "the port wan: VLAN 10 and the address 02:00:00:00:00:01"),
         ("port = \"dmz\"\nwhole = true", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
-        ("port = \"dmz\"\nqueue = 1", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
+        ("port = \"dmz\"\nmpls = 17", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
     ] {
         let text = add(&interface.replace("MAC", mac));
         let (errors, line) = (refused(&text), line_of(&text, "name = \"MORE\""));
@@ -644,7 +644,7 @@ fn a_receive_queue_is_for_one_interface() {
         // Other addresses do not help.
         let twice = refused(&text(sharing, "queue = 1", "queue = 1\nmac = \"02:00:00:00:00:07\""));
         assert!(
-            says(&twice, 10, "blue.DEV0 and red.DEV0 have the same frames of the port p: queue 1"),
+            says(&twice, 11, "blue.DEV0 and red.DEV0 have the same frames of the port p: queue 1"),
             "{twice}"
         );
         assert!(twice.contains("give it another queue"), "{twice}");
