@@ -9,12 +9,13 @@
 //! 2. `prefault`, `prefetch`, `eal`, `mempool`, `packet`, `batch`, `partial`, `segment`, `worker`, `bell`:
 //!    the environment, buffers, packets, and the threads that handle them.
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
-//! 4. `claim`, `descriptor`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`,
-//!    `xsk`: the kernel's side: interfaces, sockets, the rights of this process, link events.
+//! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
+//!    kernel's side: interfaces, sockets, the rights of this process, link events.
 //! 5. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
 //!    table of all that are open.
-//! 6. `netns`, `crypto`, `tundevice`, `helper`, `tun`: work in another network namespace; crypto devices;
-//!    TUN and TAP devices, opened by the helper if rights are given up.
+//! 6. `netns`, `crypto`, `tundevice`, `descriptor`, `helper`, `tun`: work in another network namespace;
+//!    crypto devices; TUN and TAP devices, opened by the helper if rights are given up; descriptors that pass
+//!    between processes.
 //! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
