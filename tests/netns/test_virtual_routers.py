@@ -8,6 +8,7 @@ from typing import Any
 from control import ControlSocket
 from harness import Plain, case, check, equal, ping, wait_for
 from lab import Lab, Namespace, Process, the_binary
+from packets import write_pcap
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "conf" / "vr-blue.click"
 
@@ -168,3 +169,49 @@ def an_apply_that_fails_leaves_everything_as_it_was(lab: Lab) -> None:
     host.file.write_text(before)
     host.vr("apply")
     equal((socket.owner(), socket.group()), ("root", "root"), "the owner of the socket")
+
+
+@case(Plain, seconds=60)
+def receive_queues_are_for_routers_alone(lab: Lab) -> None:
+    """A port with three receive queues: two for a router each, of whatever scheme; the third by VLAN."""
+    gate, file = lab.namespace("g"), lab.dir / "edge.toml"
+    inputs = ""
+    for mark in (1, 2, 3):
+        frame = bytes.fromhex("020000000001 020000000063 8100 000a 0800") + bytes([mark]) * 42
+        write_pcap(lab.dir / f"{mark}.pcap", [frame] * 64)
+        inputs += f",rx_pcap={lab.dir}/{mark}.pcap"
+    text = f'[host]\ncores = [0]\ndirectory = "{lab.dir}/run"\n[port.in]\ndevice = "net_pcap0,infinite_rx=1{inputs},tx_pcap=/dev/null"\n'
+    routers = (("one", "shared", "vlan = 10"), ("two", "shared", "queue = 1"), ("three", "hybrid", "queue = 2"))
+    for mark, (name, scheme, tag) in enumerate(routers, 1):
+        program = f"FromDevice($DEV0) -> kind :: Classifier(40/{mark:02x}, -); kind[0] -> right :: Counter -> Discard;" \
+            " kind[1] -> wrong :: Counter -> Discard; Idle -> ToDevice($DEV0);"
+        (lab.dir / f"{name}.click").write_text(program)
+        text += f'[router.{name}]\nprogram = "{name}.click"\nscheme = "{scheme}"\n[[router.{name}.interface]]\nport = "in"\n{tag}\n'
+    file.write_text(text)
+    check("queue 2" in gate.sh(the_binary(), "vr", "check", file), "what check shows")
+    gate.popen(the_binary(), "vr", "run", file, "--no-huge", log="vr.log")
+
+    def count(name: str, counter: str) -> int:
+        return ControlSocket(lab.dir / "run" / f"{name}.sock", patience=10).number(f"{counter}.count")
+
+    for name in ("one", "two", "three"):
+        wait_for(f"frames at {name}", lambda name=name: count(name, "right") > 5000, 15)
+    equal([count(name, "wrong") for name in ("one", "two", "three")], [0, 0, 0], "frames of other queues")
+    # While its router is not there, a queue's frames are nobody's.
+    gate.sh(the_binary(), "vr", "remove", file, "two")
+
+    def nobody() -> int:
+        return int(json.loads(gate.sh(the_binary(), "vr", "status", "--json", file))["ports"][0]["nobody_has_the_tag"])
+
+    before = nobody()
+    wait_for("frames of nobody", lambda: nobody() > before + 1000, 10)
+    equal(count("one", "wrong"), 0, "frames of a router that is not there")
+    gate.sh(the_binary(), "vr", "add", file, "two")
+    wait_for("frames at two", lambda: count("two", "right") > 1000, 10)
+    equal(count("two", "wrong"), 0, "frames of other queues")
+    file.write_text(text.replace("queue = 1", "queue = 7"))
+    words = gate.command(the_binary(), "vr", "apply", file)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False)
+    check(done.returncode == 1 and "there is no receive queue 7: the port was opened with 3" in done.stderr, done.stderr)
+    check("nothing has changed" in done.stderr, done.stderr)
+    gate.sh(the_binary(), "vr", "down", file)

@@ -36,6 +36,12 @@ impl Reader {
         }
         sorted.take_each(batch, &self.claims().owners);
     }
+
+    /// Frees frames that are nobody's, and counts them as such.
+    pub fn drop_all(&mut self, batch: &mut Batch) {
+        self.count(Counts { nobody_tag: batch.len() as u64, ..Counts::default() });
+        batch.clear();
+    }
 }
 
 /// Writes what is found for each frame to `sorted`; returns what was for the first.

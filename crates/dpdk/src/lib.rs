@@ -13,8 +13,9 @@
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.
 //! 5. `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device to the
 //!    table of all that are open.
-//! 6. `netns`, `crypto`, `tundevice`, `helper`, `tun`: work in another network namespace; crypto devices;
-//!    TUN and TAP devices, opened by the helper if rights are given up.
+//! 6. `netns`, `crypto`, `tundevice`, `descriptor`, `helper`, `tun`: work in another network namespace;
+//!    crypto devices; TUN and TAP devices, opened by the helper if rights are given up; descriptors that pass
+//!    between processes.
 //! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
@@ -26,6 +27,7 @@ mod buffer;
 mod claim;
 pub mod crash;
 pub mod crypto;
+pub mod descriptor;
 pub mod division;
 mod eal;
 mod error;

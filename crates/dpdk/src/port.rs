@@ -341,6 +341,11 @@ impl Port {
         self.rx.len() as u16
     }
 
+    /// How many queues of the device a receive queue polls.
+    pub fn device_queues(&self, queue: u16) -> usize {
+        self.rx.get(usize::from(queue)).map_or(0, |sources| sources.len())
+    }
+
     /// Transmit queues.
     pub fn tx_queues(&self) -> u16 {
         self.tx.len() as u16

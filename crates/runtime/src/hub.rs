@@ -1,6 +1,7 @@
 //! State that all workers of a router and its control thread share.
 
-use crate::allow::{self, Allow, Outside, Refused};
+use crate::access::{Access, Admit};
+use crate::allow::{self, Allow, Outside, Refused, Socket};
 use crate::limits::{Bounds, Limits};
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -155,6 +156,8 @@ pub struct Hub {
     bounds: OnceLock<Bounds>,
     allow: Mutex<Option<Arc<Allow>>>,
     sessions: Mutex<Vec<Sessions>>,
+    /// Control sockets that can have other access, by their addresses.
+    admits: Mutex<Vec<(Socket, Admit)>>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -219,6 +222,26 @@ impl Hub {
     /// Ends all sessions of clients; who may connects again.
     pub fn end_sessions(&self) {
         self.sessions.lock().ignore_poison().retain(|end| end());
+    }
+    /// Has `admit` called when the control socket at this address is to have access over TCP too, or no more.
+    pub fn on_access(&self, socket: Socket, admit: Admit) {
+        let mut admits = self.admits.lock().ignore_poison();
+        admits.push((socket, admit));
+    }
+    /// Gives the control socket at this address access over TCP too, in place of what it had; sessions of the
+    /// former one end. Returns whether there is such a socket.
+    pub fn set_access(&self, socket: &Socket, access: Option<Access>) -> bool {
+        let mut access = Some(access);
+        let mut given = false;
+        self.admits.lock().ignore_poison().retain(|(known, admit)| {
+            if known != socket {
+                return true;
+            }
+            let Some(access) = access.take() else { return false };
+            given = admit(access);
+            given
+        });
+        given
     }
     /// Opens a file that the program has named, with the flags of open(2).
     ///

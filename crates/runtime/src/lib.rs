@@ -17,10 +17,10 @@
 //! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
 //!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
 //!    the machine's names of ports and addresses.
-//! 2. `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`: errors of
-//!    the operating system in words; what workers and the control thread share: calls of handlers and their
-//!    errors, requests, samples, state under an element's name; a router as control tasks see it; sockets
-//!    that were opened for this process; what a program may name.
+//! 2. `access`, `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`:
+//!    errors of the operating system in words; what workers and the control thread share: calls of handlers
+//!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
+//!    sockets that were opened for this process, tokens for access to it; what a program may name.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
@@ -32,6 +32,7 @@
 //! 9. `testing`: the test bench for one element.
 #![forbid(unsafe_code)]
 
+mod access;
 mod allow;
 mod build;
 mod builtin;
@@ -72,6 +73,7 @@ mod worker;
 
 pub use tracing::Level;
 
+pub use access::{Access, Admit, Token};
 pub use allow::{Allow, Outside, Refused, Socket, open_beneath, whole};
 pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};

@@ -5,7 +5,7 @@ use crate::file::{HostFile, InterfaceId, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::check_filter;
 use crate::machine::lacking;
 use crate::program::{CheckedProgram, check_program, source};
-use crate::setup::not_yet;
+use crate::token::access;
 use lang::{Diagnostic, Diagnostics};
 use launch::output::print;
 use launch::shortest;
@@ -49,7 +49,7 @@ impl Checked {
                 about_file.warning(span, format!("the program does not use the interface {name}"));
             }
             programs.push(checked);
-            about_file.append(not_yet(router));
+            about_file.append(host.as_ref().and_then(|host| access(host, router).err()).unwrap_or_default());
             about_file.append(host.as_ref().map(|host| division::check(host, router)).unwrap_or_default());
             about_file
                 .append(host.as_ref().map(|host| check_filter(registry, host, router)).unwrap_or_default());
@@ -152,7 +152,8 @@ impl Checked {
                     "scheme": router.scheme.to_string(), "share": router.share,
                     "owner": router.owner.as_ref().map(ToString::to_string),
                     "limits": router.limits.set().collect::<std::collections::BTreeMap<_, _>>(),
-                    "socket": host.socket(router), "elements": elements, "interfaces": interfaces})
+"socket": host.socket(router), "tcp": router.tcp.as_ref().map(|tcp| tcp.listen.to_string()),
+                    "elements": elements, "interfaces": interfaces})
             })
             .collect();
         let links: Vec<_> = host.links.iter().map(|link| link.ends.map(|id| host.name_of(id))).collect();

@@ -9,20 +9,20 @@ use crate::division;
 use crate::file::HostFile;
 use crate::hybrid::{on_its_own, process_ports};
 use crate::setup::{drops_value, interfaces_value, ports_value, router_setup};
-use dpdk::PortSpec;
 use dpdk::rights::{self, Capability, User};
+use dpdk::{PortSpec, descriptor};
 use lang::Source;
 use launch::{Failure, Launch};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use runtime::{Inherited, Registry, Socket};
+use runtime::{Access, Inherited, Registry, Socket, Token};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::io::{self, BufRead, BufReader, Write};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,6 +60,9 @@ pub(crate) enum Word {
     Status,
     /// Another program: its name and its text.
     Program(String, String),
+    /// Clients reach the router over TCP, at the socket that comes with it, if they know this token; none: no
+    /// more.
+    Access(Option<String>),
     End,
 }
 
@@ -96,6 +99,25 @@ pub(crate) fn run(registry: &Arc<Registry>) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     done
+}
+
+/// What the host says, and the descriptors that come with it.
+struct Heard {
+    socket: UnixStream,
+    descriptors: VecDeque<OwnedFd>,
+}
+
+impl Read for Heard {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let (n, descriptor) = descriptor::receive(&self.socket, bytes)?;
+        self.descriptors.extend(descriptor);
+        Ok(n)
+    }
+}
+
+/// The access that the host gives; none: the one that there is ends.
+fn access(token: Option<&String>, socket: Option<OwnedFd>) -> Option<Access> {
+    Some(Access { token: Token::new(token?).ok()?, listener: TcpListener::from(socket?) })
 }
 
 /// A control socket that root alone may use, until it is given to the router's owner.
@@ -173,7 +195,8 @@ fn say(mut socket: &UnixStream, answer: &Answer) {
 
 fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Failure> {
     let told = |e: io::Error| launch::reason(&e);
-    let mut lines = BufReader::new(socket.try_clone().map_err(told)?);
+    let heard = Heard { socket: socket.try_clone().map_err(told)?, descriptors: VecDeque::new() };
+    let mut lines = BufReader::new(heard);
     let mut line = String::new();
     lines.read_line(&mut line).map_err(told)?;
     let order: Order = serde_json::from_str(&line).map_err(|e| e.to_string())?;
@@ -210,7 +233,8 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
 
     let path = file.socket(router);
     let hardware = ports.iter().any(|port| port.open && matches!(port.spec, PortSpec::Pci { .. }));
-    let own = std::iter::once(Socket::Unix(runtime::whole(&path)));
+    let control = Socket::Unix(runtime::whole(&path));
+    let own = std::iter::once(control.clone());
     for address in own.chain(router.allow.sockets.iter().cloned()) {
         let opened = open_socket(&address).map_err(|e| format!("{address}: {}", told(e)))?;
         runtime::bequeath(address, opened);
@@ -223,13 +247,19 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     let (heard, words) = channel();
     let ring = host.ringer();
     let hear = move || {
-        for line in lines.lines().map_while(Result::ok) {
+        let mut line = String::new();
+        while lines.read_line(&mut line).is_ok_and(|n| n > 0) {
             // Only the host writes here.
-            serde_json::from_str(&line).into_iter().for_each(|word: Word| drop(heard.send(word)));
+            if let Ok(word) = serde_json::from_str(&line) {
+                let access = matches!(word, Word::Access(Some(_)));
+                let with = access.then(|| lines.get_mut().descriptors.pop_front()).flatten();
+                drop(heard.send((word, with)));
+            }
+            line.clear();
             ring();
         }
         // Without the host there is no router.
-        drop(heard.send(Word::End));
+        drop(heard.send((Word::End, None)));
         ring();
     };
     std::thread::Builder::new().name("valiant-host".to_owned()).spawn(hear).map_err(told)?;
@@ -249,10 +279,16 @@ fn serve(registry: &Arc<Registry>, socket: &UnixStream) -> Result<ExitCode, Fail
     host.drive(
         || end.get().is_some(),
         |host| {
-            while let Ok(word) = words.try_recv() {
+            while let Ok((word, with)) = words.try_recv() {
                 match word {
                     Word::End => end.set(Some(ExitCode::SUCCESS)),
                     Word::Status => say(socket, &Answer::Status(status(host, hybrid))),
+                    Word::Access(token) => {
+                        let access = access(token.as_ref(), with);
+                        if !host.give_access(&order.router, &control, access) {
+                            tracing::error!(target: "vr", "router '{}': it has no control socket", order.router);
+                        }
+                    }
                     Word::Program(name, text) => {
                         let mut setup = setup.clone();
                         if let Some(first) = setup.sources.first_mut() {
@@ -300,6 +336,29 @@ mod tests {
         assert_eq!(watch.stuck(&[4, 8], at(7)), None);
         assert_eq!(watch.stuck(&[4, 9], at(12)), None);
         assert_eq!(watch.stuck(&[4, 10], at(13)), Some(0));
+    }
+
+    #[test]
+    fn a_socket_comes_with_its_word() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let word = serde_json::to_string(&Word::Access(Some("secret".into()))).unwrap() + "\n";
+        writeln!(&there, "{}", serde_json::to_string(&Word::Status).unwrap()).unwrap();
+        descriptor::send(&there, word.as_bytes(), Some(&OwnedFd::from(listener))).unwrap();
+        drop(there);
+        let mut heard = BufReader::new(Heard { socket: here, descriptors: VecDeque::new() });
+        let mut words: Vec<Word> = Vec::new();
+        let mut line = String::new();
+        while heard.read_line(&mut line).unwrap() > 0 {
+            words.push(serde_json::from_str(&line).unwrap());
+            line.clear();
+        }
+        let [Word::Status, Word::Access(token)] = &words[..] else { panic!("{words:?}") };
+        let given = access(token.as_ref(), heard.get_mut().descriptors.pop_front()).unwrap();
+        assert_eq!((given.listener.local_addr().unwrap(), given.token.word()), (address, "secret"));
+        assert!(access(token.as_ref(), heard.get_mut().descriptors.pop_front()).is_none());
+        assert!(access(None, None).is_none());
     }
 
     #[test]

@@ -119,6 +119,7 @@ pub(crate) fn apply(args: &JsonFile) -> Result<ExitCode, Failure> {
         ("removed", "removed"),
         ("swapped", "program changed, state kept"),
         ("limited", "share or limits changed"),
+        ("access", "access over TCP changed"),
         ("restarted", "started anew"),
     ] {
         for name in names(key) {

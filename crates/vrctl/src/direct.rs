@@ -8,14 +8,17 @@ use crate::division::has_pair;
 use crate::file::{HostFile, Owner, Scheme, VirtualRouter};
 use crate::hybrid::{self, Passages};
 use crate::setup::give_to_owner;
+use dpdk::descriptor;
 use lang::Source;
 use locks::IgnorePoison;
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::User;
 use runtime::Socket;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -25,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
-use vrhost::Pauses;
+use vrhost::{Pauses, TcpAccess};
 
 /// How long a process may take until its router runs.
 const STARTING: Duration = Duration::from_secs(30);
@@ -63,6 +66,8 @@ pub(crate) struct DirectSetup {
     sockets: Vec<PathBuf>,
     /// The indices of its ports.
     pub(crate) ports: BTreeSet<usize>,
+    /// How its owner reaches it over TCP.
+    pub(crate) access: Option<TcpAccess>,
     /// All that a running process cannot change.
     fixed: String,
 }
@@ -72,6 +77,7 @@ impl DirectSetup {
         file: &HostFile,
         router: &VirtualRouter,
         program: &Source,
+        access: Option<TcpAccess>,
         options: &ChildOptions,
     ) -> Self {
         let user = match &router.owner {
@@ -139,11 +145,21 @@ impl DirectSetup {
             Socket::Tcp { .. } => None,
         });
         let sockets = std::iter::once(file.socket(router)).chain(others).collect();
-        Self { router: router.clone(), order, allowance, sockets, ports, fixed }
+        Self { router: router.clone(), order, allowance, sockets, ports, access, fixed }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.router.name
+    }
+}
+
+/// A socket that a process accepts clients from. When it is dropped, nobody listens there any more.
+struct Listening(TcpListener);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // The process has it too, and may close it later.
+        let _ = shutdown(self.0.as_raw_fd(), Shutdown::Both);
     }
 }
 
@@ -175,6 +191,9 @@ struct Direct {
     file: HostFile,
     /// Where its packets pass; none in the scheme direct.
     passages: Arc<Passages>,
+    /// How its owner reaches it over TCP, and the socket, while its process has it.
+    access: Option<TcpAccess>,
+    listening: Option<Listening>,
     state: State,
     process: Option<Process>,
     /// Ends when the process has ended and has been collected.
@@ -314,6 +333,8 @@ impl Directs {
         let name = setup.name().to_owned();
         let now = Instant::now();
         let direct = Direct {
+            access: setup.access.clone(),
+            listening: None,
             setup,
             file: file.clone(),
             passages: Arc::new(passages),
@@ -422,7 +443,7 @@ impl Directs {
     fn gone(&mut self, name: &str, how: &str, now: Instant) -> Option<String> {
         let memory = self.groups.as_ref().is_some_and(|groups| groups.out_of_memory(name));
         let direct = self.all.get_mut(name)?;
-        direct.process = None;
+        (direct.process, direct.listening) = (None, None);
         direct.keeper.take().into_iter().for_each(|keeper| drop(keeper.join()));
         direct.cycles += direct.status["cycles"].as_u64().unwrap_or(0);
         direct.status = Value::Null;
@@ -471,8 +492,32 @@ impl Directs {
     }
 
     /// What a router is.
-    pub(crate) fn setup(&self, name: &str) -> Option<&DirectSetup> {
-        self.all.get(name).map(|direct| &direct.setup)
+    pub(crate) fn setup(&self, name: &str) -> Option<DirectSetup> {
+        let direct = self.all.get(name)?;
+        Some(DirectSetup { access: direct.access.clone(), ..direct.setup.clone() })
+    }
+
+    /// Gives a router other access over TCP, if it differs; with an error it has what it had.
+    pub(crate) fn set_access(&mut self, name: &str, access: Option<TcpAccess>) -> Result<(), String> {
+        let Some(direct) = self.all.get_mut(name).filter(|direct| direct.access != access) else {
+            return Ok(());
+        };
+        let before = std::mem::replace(&mut direct.access, access);
+        if !matches!(direct.state, State::Running) {
+            return Ok(());
+        }
+        // The new address may be the old one.
+        if direct.listening.is_some() {
+            direct.say(&Word::Access(None));
+            direct.listening = None;
+        }
+        let opened = direct.open_access();
+        if opened.is_err() {
+            direct.access = before;
+            // Whoever has taken the address meanwhile keeps it.
+            direct.open_access().unwrap_or_default();
+        }
+        opened
     }
 
     /// Whether a process has not said its state yet.
@@ -571,9 +616,13 @@ impl Drop for Directs {
 
 impl Direct {
     fn hear(&mut self, answer: Answer, now: Instant) {
-        let name = self.setup.name();
+        let name = self.setup.name().to_owned();
         match answer {
             Answer::Ready(kept) => {
+                if let Err(e) = self.open_access() {
+                    self.told = Some(e);
+                    return self.kill_now();
+                }
                 give_to_owner(&self.file, &self.setup.router);
                 let id = self.process.as_ref().map_or(0, |process| process.id);
                 let took = now.duration_since(self.since).as_millis();
@@ -595,6 +644,20 @@ impl Direct {
             Answer::Ended => self.state = State::Ended,
             Answer::Failed(reason) => self.told = Some(reason),
         }
+    }
+
+    /// Gives the process the socket at which its router's owner reaches it over TCP.
+    fn open_access(&mut self) -> Result<(), String> {
+        let (Some(access), Some(process)) = (&self.access, &self.process) else { return Ok(()) };
+        let listener = access.listen()?;
+        let word = Word::Access(Some(access.token.word().to_owned()));
+        let line = serde_json::to_string(&word).unwrap_or_default() + "\n";
+        let given = listener.try_clone().map(OwnedFd::from);
+        let given =
+            given.and_then(|socket| descriptor::send(&process.socket, line.as_bytes(), Some(&socket)));
+        given.map_err(|e| format!("its process takes no socket: {}", launch::reason(&e)))?;
+        self.listening = Some(Listening(listener));
+        Ok(())
     }
 
     fn ask_for_program(&mut self) {
@@ -656,6 +719,7 @@ impl Direct {
             "drops": self.status["drops"],
             "used": self.status["used"],
             "socket": file.socket(&self.setup.router),
+            "tcp": self.listening.as_ref().and(self.access.as_ref()).map(|access| access.listen.to_string()),
             "interfaces": interfaces,
         })
     }

@@ -130,6 +130,8 @@ pub(crate) fn process_ports(
                 tunnel: None,
                 interfaces: 1,
                 own_queues: 0,
+                queues: Vec::new(),
+                demultiplexed: true,
                 open: true,
             });
         }

@@ -10,12 +10,13 @@ mod model;
 mod raw;
 mod read;
 mod reader;
+mod tcp;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use model::usable;
 pub use model::{
-    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, TunnelEnds,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, Tcp, TunnelEnds,
     VirtualInterface, VirtualRouter,
 };
 

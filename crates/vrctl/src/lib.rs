@@ -4,8 +4,8 @@
 //! # Layers
 //!
 //! 1. `args`, `file`: the command line; the host file: its text, its meaning, its consistency
-//! 2. `machine`, `program`: what of the file this machine does not have; the program of a router, and its
-//!    check
+//! 2. `machine`, `program`, `token`: what of the file this machine does not have; the program of a router,
+//!    and its check; the token of its owner
 //! 3. `socket`, `setup`, `division`, `control`, `cgroup`, `confine`: requests to a running host; from the
 //!    file to what runs; interfaces that the kernel divides; namespaces and TAPs of control planes; what the
 //!    process of a router may have and do
@@ -33,11 +33,12 @@ mod program;
 mod run;
 mod setup;
 mod socket;
+mod token;
 mod view;
 
 pub use args::{EXAMPLES, VrArgs};
 pub use file::{
-    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, TunnelEnds,
+    Control, HostFile, HostPort, InterfaceId, Limits, Link, Owner, Scheme, Sharing, Tag, Tcp, TunnelEnds,
     VirtualInterface, VirtualRouter,
 };
 pub use machine::lacking;

@@ -9,10 +9,9 @@ use crate::file::{HostFile, Scheme, Tag, VirtualInterface, VirtualRouter};
 use crate::hybrid::{Passages, check_filter, relay_setup};
 use crate::machine::lacking;
 use crate::program::{check_program, source};
-use crate::setup::{
-    drops_value, give_to_owner, idle_limits, interfaces_value, ports_value, router_setup, runs,
-};
+use crate::setup::{drops_value, give_to_owner, idle_limits, interfaces_value, ports_value, router_setup};
 use crate::socket::{Request, Server, ask};
+use crate::token::access;
 use lang::Diagnostics;
 use launch::logging::LogArgs;
 use launch::progress::waiting;
@@ -25,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
-use vrhost::{Host, RouterSetup};
+use vrhost::{Host, RouterSetup, TcpAccess};
 
 /// The file of the host's own control socket, beside those of the routers.
 pub(crate) fn socket_in(directory: &Path) -> PathBuf {
@@ -53,7 +52,6 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Re
     let options = launch.options(&cores);
     let (eal, enter) = (options.eal.clone(), options.enter);
     for router in &file.routers {
-        runs(&file, router)?;
         good_division(&file, router)?;
         let idle = idle_limits(router);
         if !idle.is_empty() {
@@ -206,6 +204,16 @@ enum Setup {
     Hybrid(Box<RouterSetup>, Box<DirectSetup>),
 }
 
+impl Setup {
+    /// How the router's owner reaches it over TCP.
+    fn access(&self) -> Option<&TcpAccess> {
+        match self {
+            Self::Shared(setup) => setup.access.as_ref(),
+            Self::Direct(own) | Self::Hybrid(_, own) => own.access.as_ref(),
+        }
+    }
+}
+
 /// Routers and what runs for them.
 type Changes = Vec<(VirtualRouter, Setup)>;
 
@@ -286,8 +294,8 @@ impl Serving {
 
     /// Everything that is needed to run a router; its program is checked.
     fn setup(&self, file: &HostFile, router: &VirtualRouter) -> Result<Setup, Failure> {
-        runs(file, router)?;
         good_division(file, router)?;
+        let access = access(file, router)?;
         let filter = || {
             let mut wrong = check_filter(&self.registry, file, router);
             wrong.set_sources(file.sources.clone());
@@ -303,10 +311,12 @@ impl Serving {
         let workers = if shared { self.workers } else { file.processors_of(router).len() };
         check_program(&self.registry, router, program.clone(), workers, file.fair())?;
         filter()?;
-        let own = || Box::new(DirectSetup::new(file, router, &program, self.direct.options()));
+        let own =
+            || Box::new(DirectSetup::new(file, router, &program, access.clone(), self.direct.options()));
         Ok(match router.scheme {
             Scheme::Shared => {
-                Setup::Shared(Box::new(router_setup(&self.registry, file, router, program.clone())))
+                let setup = router_setup(&self.registry, file, router, program.clone());
+                Setup::Shared(Box::new(RouterSetup { access, ..setup }))
             }
             Scheme::Direct => Setup::Direct(own()),
             Scheme::Hybrid => Setup::Hybrid(relay(), own()),
@@ -456,6 +466,7 @@ impl Serving {
         let mut starting = Vec::new();
         let mut changing = Vec::new();
         let mut limited = Vec::new();
+        let mut access = Vec::new();
         for (router, setup) in setups {
             let goes_on = match &setup {
                 // Of one that was in a process of its own, there is more than a program.
@@ -476,6 +487,9 @@ impl Serving {
                 {
                     limited.push(router.name.clone());
                 }
+                if self.access(host, &router.name).as_ref() != setup.access() {
+                    access.push(router.name.clone());
+                }
                 changing.push((router, setup));
             } else {
                 ending.push(router.name.clone());
@@ -491,8 +505,12 @@ impl Serving {
         let mut other_owner = running.clone();
         other_owner.retain(|name| owner(&self.file, name) != owner(&new, name));
         let old = std::mem::replace(&mut self.file, new);
-        // First all ports become free that others are to have.
+        // First all ports and addresses become free that others are to have.
         self.end(host, &ending);
+        for name in &access {
+            host.end_access(name);
+            self.direct.set_access(name, None).unwrap_or_default();
+        }
         let swapped = match self.change(host, changing, starting) {
             Ok(swapped) => swapped,
             Err(e) => {
@@ -512,8 +530,16 @@ impl Serving {
         awaited.extend(swapped.iter().chain(&begun).cloned());
         self.settle(host);
         Ok(
-            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "limited": limited, "restarted": restarted}),
+            json!({"ok": true, "added": added, "removed": removed, "swapped": swapped, "limited": limited, "access": access, "restarted": restarted}),
         )
+    }
+
+    /// How the owner of a router that is there reaches it over TCP.
+    fn access(&self, host: &Host, name: &str) -> Option<TcpAccess> {
+        match self.direct.setup(name) {
+            Some(own) => own.access,
+            None => host.setup(name)?.access.clone(),
+        }
     }
 
     /// What is beside the routers follows those that run.
@@ -534,7 +560,7 @@ impl Serving {
         let one = |name: &str| {
             let router = self.file.routers.iter().find(|router| router.name == name)?;
             let common = || host.setup(name).cloned().map(Box::new);
-            let own = || self.direct.setup(name).cloned().map(Box::new);
+            let own = || self.direct.setup(name).map(Box::new);
             let setup = match router.scheme {
                 Scheme::Shared => Setup::Shared(common()?),
                 Scheme::Direct => Setup::Direct(own()?),
@@ -570,8 +596,12 @@ impl Serving {
             self.provide(host, &router)?;
             let differs = match setup {
                 Setup::Shared(setup) => host.change(*setup)?,
-                Setup::Direct(setup) => self.direct.change_program(&self.file, *setup),
+                Setup::Direct(setup) => {
+                    self.direct.set_access(&router.name, setup.access.clone())?;
+                    self.direct.change_program(&self.file, *setup)
+                }
                 Setup::Hybrid(relay, own) => {
+                    self.direct.set_access(&router.name, own.access.clone())?;
                     let filter = host.change(*relay)?;
                     self.direct.change_program(&self.file, *own) || filter
                 }
@@ -606,6 +636,7 @@ impl Serving {
                 "share": router.share,
                 "cycles": router.cycles,
                 "process": std::process::id(),
+                "tcp": host.setup(&router.name).and_then(|setup| setup.access.as_ref()).map(|access| access.listen.to_string()),
                 "socket": known.filter(|known| known.program.is_some()).map(|known| self.file.socket(known)),
                 "drops": drops_value(host, &router.name),
                 "used": router.used.into_iter().collect::<BTreeMap<_, _>>(),

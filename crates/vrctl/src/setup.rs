@@ -2,34 +2,12 @@
 
 use crate::file::{HostFile, InterfaceId, Owner, Scheme, Sharing, Tag, VirtualRouter};
 use crate::program::{limits, load_options, room};
-use lang::{Diagnostics, Source};
-use launch::Failure;
+use lang::Source;
 use nix::unistd::{Group, User, getegid, geteuid};
 use runtime::Registry;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use vrhost::{Connection, InterfaceSetup, PortSetup, RouterSetup};
-
-/// What runs so far: all schemes, without tags by queue.
-pub(crate) fn runs(file: &HostFile, router: &VirtualRouter) -> Result<(), Failure> {
-    let mut diags = not_yet(router);
-    diags.set_sources(file.sources.clone());
-    if diags.has_errors() { Err(diags.into()) } else { Ok(()) }
-}
-
-/// What of a router does not run so far.
-pub(crate) fn not_yet(router: &VirtualRouter) -> Diagnostics {
-    let mut diags = Diagnostics::new();
-    for interface in &router.interfaces {
-        if let Tag::Queue(_) = interface.tag {
-            diags.error(
-                interface.span,
-                format!("{} does not run yet: use a VLAN or an address", interface.tag),
-            );
-        }
-    }
-    diags
-}
 
 /// The limits of a router that have no effect so far.
 pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
@@ -47,24 +25,27 @@ pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
 
 /// All ports of a file; those are open of which `open` says so.
 pub(crate) fn ports(file: &HostFile, open: impl Fn(usize) -> bool) -> Vec<PortSetup> {
+    let tags = |number: usize| {
+        let all = file.routers.iter().flat_map(|one| &one.interfaces);
+        all.filter(move |one| one.port == Some(number)).map(|one| one.tag)
+    };
     let port = |(number, port): (usize, &crate::file::HostPort)| PortSetup {
         name: port.name.clone(),
         spec: port.device.clone(),
         mtu: None,
         tunnel: port.tunnel.map(|tunnel| tunnel.addresses()),
-        interfaces: file
-            .routers
-            .iter()
-            .flat_map(|one| &one.interfaces)
-            .filter(|one| one.port == Some(number))
-            .count(),
+        interfaces: tags(number).count(),
+        queues: tags(number)
+            .filter_map(|tag| if let Tag::Queue(queue) = tag { Some(queue) } else { None })
+            .collect(),
+        demultiplexed: tags(number).any(|tag| !matches!(tag, Tag::Queue(_))),
         own_queues: if port.sharing == Sharing::Hardware { port.queues } else { 0 },
         open: open(number),
     };
     file.ports.iter().enumerate().map(port).collect()
 }
 
-/// Everything that is needed to run a router.
+/// Everything that is needed to run a router, without its access over TCP.
 pub(crate) fn router_setup(
     registry: &Arc<Registry>,
     file: &HostFile,
@@ -93,6 +74,7 @@ pub(crate) fn router_setup(
         share: router.share,
         queue: room(router),
         limits: with_own_socket(limits(router), file, router),
+        access: None,
         interfaces: interfaces.collect(),
     }
 }
@@ -119,7 +101,10 @@ fn connection(file: &HostFile, id: InterfaceId) -> Connection {
     };
     match (interface.port, interface.link) {
         (Some(port), _) if interface.tag == Tag::Whole => Connection::WholePort(port),
-        (Some(port), _) => Connection::Port(port, tag),
+        (Some(port), _) => match interface.tag {
+            Tag::Queue(queue) => Connection::Queue(port, queue),
+            _ => Connection::Port(port, tag),
+        },
         (None, Some(link)) => {
             let end = file.links.get(link).map_or(0, |known| usize::from(known.ends[1] == id));
             Connection::Link(link as u32, end)

@@ -73,6 +73,8 @@ fn main() {
             tunnel: None,
             interfaces: 1,
             own_queues: 0,
+            queues: Vec::new(),
+            demultiplexed: true,
             open: true,
         });
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };
@@ -87,6 +89,7 @@ fn main() {
             share: 1,
             queue: None,
             limits: runtime::Limits::default(),
+            access: None,
             interfaces: (0..2u16)
                 .map(|port| InterfaceSetup {
                     name: format!("DEV{port}"),

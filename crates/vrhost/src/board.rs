@@ -34,12 +34,18 @@ pub(crate) enum Below {
     Nothing,
 }
 
+/// In place of the owner of a receive queue whose interface is not there: others do not get its frames.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
 /// A change of the interfaces.
 pub(crate) enum Change {
     /// The owner number of its frames, and the interface.
     Add(u32, Interface),
     /// A port's receive queue, by their numbers, is for a router alone from now on, or for none.
     Queue(usize, usize, Option<u32>),
+    /// All frames of a receive queue, by the port's number and the queue's place on the thread, are an
+    /// owner's from now on, by its number, or [`NOBODY`]'s.
+    Frames(usize, usize, u32),
     /// All interfaces of a router.
     Remove(u32),
     /// A physical port, by its number, is open from now on.

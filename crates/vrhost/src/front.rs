@@ -1,6 +1,6 @@
 //! What receives and sends for the virtual routers of one thread.
 
-use crate::board::{Below, Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface, NOBODY};
 use crate::outgoing::BURST;
 use crate::side::{OwnQueue, Side};
 use dpdk::{Batch, Packet};
@@ -56,6 +56,49 @@ const FEW: usize = 2;
 /// The most packets that are taken for one turn of a router from its own receive queue.
 const FETCHED: usize = 3 * BURST;
 
+/// Gives packets to a virtual interface. Returns how many wait there then.
+#[inline]
+fn give(
+    side: &mut Side,
+    interfaces: &mut [Option<Interface>],
+    owner: u32,
+    batch: &mut Batch,
+    woken: &mut Vec<u32>,
+) -> usize {
+    // Whoever has just been removed gets nothing more.
+    let Some(Some(interface)) = interfaces.get_mut(owner as usize) else { return 0 };
+    let put = interface.queues.put_within(side.room(), batch);
+    interface.queues.lose(batch);
+    side.waiting += put;
+    interface.waiting += put;
+    woken.push(interface.router);
+    interface.waiting
+}
+
+/// Receives from the queues whose frames are all one interface's, and gives them to it. Returns how many
+/// came, and how many packets wait at the interface that has most.
+fn receive_for_owners(
+    side: &mut Side,
+    interfaces: &mut [Option<Interface>],
+    woken: &mut Vec<u32>,
+) -> (usize, usize) {
+    let (mut received, mut longest) = (0, 0);
+    for queue in 0..side.receive_queues() {
+        let Some(owner) = side.owner(queue) else { continue };
+        let n = side.receive_from(queue);
+        if owner == NOBODY {
+            side.reader.drop_all(&mut side.received);
+        } else if n > 0 {
+            received += n;
+            let mut batch = std::mem::take(&mut side.received);
+            longest = longest.max(give(side, interfaces, owner, &mut batch, woken));
+            batch.clear();
+            side.received = batch;
+        }
+    }
+    (received, longest)
+}
+
 /// Gives what was received to the virtual interfaces. Returns how many packets wait at the one that has most.
 fn distribute(side: &mut Side, interfaces: &mut [Option<Interface>], woken: &mut Vec<u32>) -> usize {
     let mut longest = 0;
@@ -70,15 +113,7 @@ fn distribute(side: &mut Side, interfaces: &mut [Option<Interface>], woken: &mut
     }
     let mut sorted = std::mem::take(&mut side.sorted);
     for (owner, batch) in sorted.iter_mut() {
-        // Whoever has just been removed gets nothing more.
-        if let Some(Some(interface)) = interfaces.get_mut(owner as usize) {
-            let put = interface.queues.put_within(side.room(), batch);
-            interface.queues.lose(batch);
-            side.waiting += put;
-            interface.waiting += put;
-            longest = longest.max(interface.waiting);
-            woken.push(interface.router);
-        }
+        longest = longest.max(give(side, interfaces, owner, batch, woken));
     }
     sorted.clear();
     side.sorted = sorted;
@@ -131,6 +166,11 @@ impl SharedPorts {
                     let side = self.sides.get_mut(port).and_then(Option::as_mut);
                     if let Some(own) = side.and_then(|side| side.own.get_mut(queue)) {
                         own.router = router;
+                    }
+                }
+                Change::Frames(port, queue, owner) => {
+                    if let Some(Some(side)) = self.sides.get_mut(port) {
+                        side.set_owner(queue, Some(owner));
                     }
                 }
                 Change::Close(port) => {
@@ -228,6 +268,11 @@ impl runtime::Front for SharedPorts {
                 // It looks for packets itself.
                 woken.extend(known(&self.interfaces, owner).map(|interface| interface.router));
                 continue;
+            }
+            if side.has_owners {
+                let (n, longest) = receive_for_owners(side, &mut self.interfaces, woken);
+                received += n;
+                self.longest = self.longest.max(longest);
             }
             let mut n = side.receive();
             for queue in 0..side.own.len() {

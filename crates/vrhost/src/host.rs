@@ -1,7 +1,8 @@
 //! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
 
+use crate::access::TcpAccess;
 use crate::allot::Allotment;
-use crate::board::{Below, Board, Change, Interface};
+use crate::board::{Below, Board, Change, Interface, NOBODY};
 use crate::front::SharedPorts;
 use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
@@ -9,7 +10,7 @@ use demux::{Claim, Encap, Table, Tag, Tunnel};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Crew, Front, Limits, Options, Registry, Router, Stall, ThreadSetup, Usage};
+use runtime::{Access, Crew, Front, Limits, Options, Registry, Router, Socket, Stall, ThreadSetup, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
@@ -63,6 +64,11 @@ pub struct PortSetup {
     /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
     /// the port has common queues.
     pub own_queues: u16,
+    /// Receive queues whose frames are each for one interface ([`Connection::Queue`]): so many queues are
+    /// opened that these are among them.
+    pub queues: Vec<u16>,
+    /// Whether there are other interfaces too: then some queues are for these.
+    pub demultiplexed: bool,
     /// How many virtual interfaces it is made for: it has buffers for the packets that wait there.
     pub interfaces: usize,
     /// Whether this process opens it; if not, another one may have it.
@@ -91,6 +97,8 @@ pub enum Connection {
     Port(usize, Tag),
     /// All frames of a physical port, by its number.
     WholePort(usize),
+    /// All frames of a receive queue of a physical port, by their numbers.
+    Queue(usize, u16),
     /// One end (0 or 1) of the virtual link with this number.
     Link(u32, usize),
     /// Nothing.
@@ -115,6 +123,8 @@ pub struct RouterSetup {
     pub queue: Option<usize>,
     /// The most that it may have; its name and what waits at its interfaces are added.
     pub limits: Limits,
+    /// How its clients reach it over TCP; none: they do not.
+    pub access: Option<TcpAccess>,
     /// Its interfaces.
     pub interfaces: Vec<InterfaceSetup>,
 }
@@ -228,6 +238,27 @@ struct Hosted {
     cycles: u64,
 }
 
+impl Hosted {
+    /// Gives it other access over TCP, if it differs; with an error it has what it had.
+    fn set_access(&mut self, access: Option<TcpAccess>) -> Result<(), String> {
+        if self.setup.access == access {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.setup.access, access);
+        let Some(running) = &self.running else { return Ok(()) };
+        let hub = running.router.hub();
+        // The new address may be the old one.
+        before.iter().for_each(|before| before.close(hub));
+        let opened = self.setup.access.as_ref().map_or(Ok(()), |new| new.open(hub));
+        if opened.is_err() {
+            // Whoever has taken the address meanwhile keeps it.
+            before.iter().for_each(|before| before.open(hub).unwrap_or_default());
+            self.setup.access = before;
+        }
+        opened
+    }
+}
+
 struct HostPort {
     name: String,
     port: Arc<Port>,
@@ -238,6 +269,11 @@ struct HostPort {
     losses: Arc<Losses>,
     /// The receive queues for one router each, if the port has some.
     own: Allotment,
+    /// How many receive queues it must have.
+    needed: usize,
+    /// For each receive queue: the interface that gets all its frames, by its owner number, or [`NOBODY`];
+    /// none: they are looked at.
+    owners: Vec<Option<u32>>,
 }
 
 /// Ports, threads and virtual routers.
@@ -359,7 +395,9 @@ impl Host {
     pub fn user_of(&self, port: usize) -> Option<&str> {
         let uses = |hosted: &&Hosted| {
             hosted.setup.interfaces.iter().any(|interface| match interface.below {
-                Connection::Port(number, _) | Connection::WholePort(number) => number == port,
+                Connection::Port(number, _)
+                | Connection::WholePort(number)
+                | Connection::Queue(number, _) => number == port,
                 Connection::Link(..) | Connection::Nothing => false,
             })
         };
@@ -432,8 +470,22 @@ impl Host {
         }
     }
 
-    /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits
-    /// and its rates may differ; `None`: it is not there.
+    /// Has clients reach a router that runs over TCP, at this socket of its, or no more. Returns whether it
+    /// has such a socket.
+    pub fn give_access(&self, name: &str, control: &Socket, access: Option<Access>) -> bool {
+        let running = self.routers.get(name).and_then(|hosted| hosted.running.as_ref());
+        running.is_some_and(|running| running.router.hub().set_access(control, access))
+    }
+
+    /// Ends a router's access over TCP, so that another one can have its address; see [`Host::change`].
+    pub fn end_access(&mut self, name: &str) {
+        if let Some(hosted) = self.routers.get_mut(name) {
+            hosted.set_access(None).unwrap_or_default();
+        }
+    }
+
+    /// Whether a router that is there can become `setup` while it runs: its program, its share, its limits,
+    /// its rates and its access over TCP may differ; `None`: it is not there.
     #[must_use]
     pub fn can_become(&self, setup: &RouterSetup) -> Option<bool> {
         let known = &self.routers.get(&setup.name)?.setup;
@@ -445,10 +497,11 @@ impl Host {
     }
 
     /// Gives a router another program, whose elements keep their state if name and class are the same, and
-    /// another share, other limits and rates. Returns whether the program differs from the one that it has.
+    /// another share, other limits, rates and access over TCP. Returns whether the program differs from the
+    /// one that it has.
     ///
     /// # Errors
-    /// The program is wrong; the router goes on as it is.
+    /// The program is wrong, or the address of its access is in use; the router goes on as it is.
     pub fn change(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
         let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
         let (threads, room) = (self.crew.threads(), self.room);
@@ -457,12 +510,15 @@ impl Host {
             return Err(message(format!("there is no virtual router '{}'", setup.name)));
         };
         let differs = text(&hosted.setup) != text(&setup);
+        let access = hosted.setup.access.clone();
+        hosted.set_access(setup.access.clone()).map_err(|e| message(format!("{}: {e}", setup.name)))?;
         if let Some(running) = &mut hosted.running {
             running.router.set_limits(limits(&setup));
             if let (true, Some(program)) = (differs, setup.sources.first())
                 && let Err(e) = running.router.hotswap(program.clone())
             {
                 running.router.set_limits(limits(&hosted.setup));
+                hosted.set_access(access).unwrap_or_else(|e| warn!(target: "vr", "{}: {e}", setup.name));
                 return Err(e);
             }
             let room = setup.queue.unwrap_or(room).max(1);
@@ -515,8 +571,9 @@ impl Host {
 
     /// What is below an interface, and the MTU there.
     fn below(&self, interface: &InterfaceSetup) -> Result<(Below, u32), String> {
+        let tag = if let Connection::Port(_, tag) = interface.below { tag } else { Tag::None };
         match interface.below {
-            Connection::Port(port, tag) => {
+            Connection::Port(port, _) | Connection::Queue(port, _) => {
                 let Some(Some(below)) = self.ports.get(port) else {
                     return Err(format!("port {port} is not open here"));
                 };
@@ -583,33 +640,99 @@ impl Host {
         // Last of all frames come.
         for (interface, attached) in setup.interfaces.iter().zip(&running.interfaces) {
             let owner = attached.owner;
-            let claimed = match interface.below {
-                Connection::Port(port, tag) => {
-                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
-                    let claim = Claim { tag, mac: Some(interface.mac) };
-                    table.claim(claim, owner).and_then(|()| match interface.default {
-                        true => table.set_default(Some(owner)),
-                        false => Ok(()),
-                    })
-                }
-                Connection::WholePort(port) => {
-                    let Some(Some(HostPort { table, .. })) = self.ports.get(port) else { continue };
-                    table.set_default(Some(owner))
-                }
-                Connection::Link(..) | Connection::Nothing => Ok(()),
-            };
-            if let Err(e) = claimed {
+            if let Err(e) = self.claim(interface, owner) {
                 self.end(running);
-                return Err(wrong(setup, interface, &e.to_string()));
+                return Err(wrong(setup, interface, &e));
             }
         }
+        if let Some(Err(e)) = setup.access.as_ref().map(|access| access.open(running.router.hub())) {
+            self.end(running);
+            return Err(message(format!("{}: {e}", setup.name)));
+        }
         Ok(running)
+    }
+
+    /// From here on an interface gets its frames.
+    fn claim(&mut self, interface: &InterfaceSetup, owner: u32) -> Result<(), String> {
+        if let Connection::Queue(port, queue) = interface.below {
+            self.give_queue(port, queue, owner)?;
+        }
+        let Some(Some(port)) = interface.port().and_then(|port| self.ports.get(port)) else { return Ok(()) };
+        if let Connection::Port(_, tag) = interface.below {
+            if port.owners.iter().all(Option::is_some) {
+                return Err(format!(
+                    "{}: every receive queue is for one interface alone; stop the host and start it again, so that \
+                     there is another one",
+                    port.name
+                ));
+            }
+            let claim = Claim { tag, mac: Some(interface.mac) };
+            port.table.claim(claim, owner).map_err(|e| e.to_string())?;
+        }
+        if interface.default || matches!(interface.below, Connection::WholePort(_)) {
+            port.table.set_default(Some(owner)).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Gives an interface all frames of a receive queue.
+    fn give_queue(&mut self, number: usize, queue: u16, owner: u32) -> Result<(), String> {
+        let looks =
+            |setup: &InterfaceSetup| matches!(setup.below, Connection::Port(port, _) if port == number);
+        let others = self.routers.values().any(|hosted| hosted.setup.interfaces.iter().any(looks));
+        let threads = self.crew.threads();
+        let Some(Some(port)) = self.ports.get_mut(number) else { return Ok(()) };
+        let (name, has) = (&port.name, port.owners.len());
+        let looked_at = port.owners.iter().filter(|owner| owner.is_none()).count();
+        let Some(place) = port.owners.get_mut(usize::from(queue)) else {
+            return Err(format!(
+                "{name}: there is no receive queue {queue}: the port was opened with {has}, counted from 0; if the \
+                 device has more, stop the host and start it again, so that they are opened"
+            ));
+        };
+        if place.is_some_and(|owner| owner != NOBODY) {
+            return Err(format!("{name}: the receive queue {queue} is another interface's already"));
+        }
+        let several = port.port.device_queues(queue);
+        if several > 1 {
+            return Err(format!(
+                "{name}: {has} receive queues are opened, and the device has more, so that queue {queue} stands for \
+                 {several} of them; give the device {has}: `ethtool -L {} combined {has}`",
+                port.port.name()
+            ));
+        }
+        if others && looked_at == 1 && place.is_none() {
+            return Err(format!(
+                "{name}: the receive queue {queue} is the last one for other interfaces; stop the host and start it \
+                 again, so that there is another one"
+            ));
+        }
+        *place = Some(owner);
+        let (thread, at) = (usize::from(queue) % threads, usize::from(queue) / threads);
+        self.boards[thread].post(Change::Frames(number, at, owner));
+        self.crew.wake();
+        Ok(())
+    }
+
+    /// The frames of receive queues that were an interface's are nobody's: it may come again, and they are
+    /// not for others.
+    fn take_frames_from(&mut self, owner: u32) {
+        let threads = self.crew.threads();
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            for (queue, place) in port.iter_mut().flat_map(|port| port.owners.iter_mut().enumerate()) {
+                if *place == Some(owner) {
+                    *place = Some(NOBODY);
+                    self.boards[queue % threads].post(Change::Frames(number, queue / threads, NOBODY));
+                }
+            }
+        }
     }
 
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
         let Running { router, number, interfaces, .. } = running;
         for attached in &interfaces {
+            self.take_frames_from(attached.owner);
             for port in self.ports.iter().flatten() {
                 if let Err(e) = port.table.release_owner(attached.owner) {
                     warn!(target: "vr", "{}: {e}", port.name);
@@ -865,7 +988,9 @@ impl InterfaceSetup {
     /// The number of its physical port.
     fn port(&self) -> Option<usize> {
         match self.below {
-            Connection::Port(port, _) | Connection::WholePort(port) => Some(port),
+            Connection::Port(port, _) | Connection::WholePort(port) | Connection::Queue(port, _) => {
+                Some(port)
+            }
             Connection::Link(..) | Connection::Nothing => None,
         }
     }
@@ -931,8 +1056,7 @@ fn message(text: String) -> Diagnostics {
     diags
 }
 
-/// A physical port on one thread. A port with fewer receive queues than threads is polled by the first
-/// threads only, and its transmit queues are shared.
+/// A physical port on one thread, which polls every so manieth receive queue.
 fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> {
     let (rx, tx) = (usize::from(port.port.rx_queues()), usize::from(port.port.tx_queues()));
     let own = port.own.queues().len();
@@ -944,25 +1068,43 @@ fn side(port: &HostPort, thread: usize, threads: usize) -> Result<Side, String> 
             port.port.name()
         ));
     }
-    if rx < threads * (own + 1) || tx < threads {
+    if rx < port.needed || tx < threads {
         return Err(format!(
-            "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers: use fewer cores",
-            port.name
+            "{}: the port has {rx} receive and {tx} transmit queues for {threads} workers, and {} and {threads} are \
+             needed: use fewer cores, or lower numbers of queues",
+            port.name, port.needed
         ));
     }
+    let polled = if own > 0 { thread..thread + 1 } else { thread..rx };
     let own = (1..=own)
         .map(|queue| port.port.rx_queue((queue * threads + thread) as u16).map(OwnQueue::new))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| e.to_string())?;
-    let rx = port.port.rx_queue(thread as u16).map_err(|e| e.to_string())?;
+    let owners: Vec<_> = polled.clone().step_by(threads).map(|queue| port.owners[queue]).collect();
+    let rx = (polled.step_by(threads))
+        .map(|queue| port.port.rx_queue(queue as u16))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| e.to_string())?;
     let tx = port.port.tx_queue(thread as u16).map_err(|e| e.to_string())?;
-    Ok(Side::new(rx, own, tx, port.table.reader(), port.most_waiting, Arc::clone(&port.losses)))
+    let reader = port.table.reader();
+    let mut side = Side::new(rx, own, tx, reader, port.most_waiting, Arc::clone(&port.losses));
+    owners.into_iter().enumerate().for_each(|(at, owner)| side.set_owner(at, owner));
+    Ok(side)
 }
 
 /// How many packets of a port may wait for routers on one thread: those of three whose queues are full, or
 /// some of each.
 fn most_waiting(room: usize, port: &PortSetup) -> usize {
     (3 * room).max((OF_EACH * port.interfaces).min(MOST_OF_ALL))
+}
+
+/// How many receive queues a port must have: for each thread one, as far as frames are looked at; and those
+/// whose frames are one interface's.
+fn needed(port: &PortSetup, threads: usize) -> usize {
+    let each = threads * (usize::from(port.own_queues) + 1);
+    let Some(highest) = port.queues.iter().max() else { return each };
+    let beside = if port.demultiplexed { each.max(port.queues.len() + 1) } else { 0 };
+    beside.max(usize::from(*highest) + 1)
 }
 
 /// Opens those ports that this process is to open.
@@ -976,7 +1118,8 @@ fn open_ports(
     for port in ports.iter().filter(|port| port.open) {
         let queues = threads as u16;
         let needs = PortConfig {
-            rx_queues: queues * (port.own_queues + 1),
+            rx_queues: needed(port, threads).saturating_sub(port.queues.len()) as u16,
+            rx_numbers: port.queues.clone(),
             tx_queues: queues,
             steered: port.own_queues,
             rx_desc: if port.own_queues > 0 { OWN_DESCRIPTORS } else { 0 },
@@ -992,10 +1135,13 @@ fn open_ports(
         let open = opening.get(&port.spec).filter(|_| port.open)?;
         let own = Allotment::new(port.own_queues.into());
         let tunnel = port.tunnel.map(|(local, remote, mac)| Tunnel::new(local, open.mac(), remote, mac));
-        let most_waiting = most_waiting(room, port);
+        let (most_waiting, needed) = (most_waiting(room, port), needed(port, threads));
+        let alone = |queue: u16| port.queues.contains(&queue).then_some(NOBODY);
+        let owners = (0..open.rx_queues()).map(alone).collect();
         let (name, port, table) = (port.name.clone(), Arc::clone(open), Table::new());
         let set = table.set_tunnel(tunnel).map_err(|e| vec![format!("{name}: {e}")]);
-        Some(set.map(|()| HostPort { name, port, tunnel, table, most_waiting, losses: Arc::default(), own }))
+        let losses = Arc::default();
+        Some(set.map(|()| HostPort { name, port, tunnel, table, most_waiting, losses, own, needed, owners }))
     });
     opened.map(Option::transpose).collect()
 }

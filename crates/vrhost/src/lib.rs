@@ -9,7 +9,8 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it.
 //!
-//! 1. `allot`: which routers have a receive queue of their own.
+//! 1. `allot`, `access`: which routers have a receive queue of their own; how a router's clients reach it
+//!    over TCP.
 //! 2. `outgoing`: the queues of what routers send by a port that they share.
 //! 3. `side`: one physical port on one thread, with the packets that wait to be sent.
 //! 4. `board`: what the control thread tells a thread's front.
@@ -17,6 +18,7 @@
 //! 6. `host`: the host with its ports and routers, as the control thread sees it.
 #![forbid(unsafe_code)]
 
+mod access;
 mod allot;
 mod board;
 mod front;
@@ -24,6 +26,7 @@ mod host;
 mod outgoing;
 mod side;
 
+pub use access::TcpAccess;
 pub use host::{
     AROUND_TUNNELED, Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup,
     RouterSetup, RouterStatus, at_interfaces, default_queue,

@@ -2,7 +2,7 @@
 
 use crate::outgoing::{BURST, Outgoing, Outlet};
 use demux::{Reader, Sorted};
-use dpdk::{Batch, Port, PortState, Queues, RxQueue, TxQueue, VirtualQueues};
+use dpdk::{Batch, Port, PortState, Queues, RxQueue, Source, TxQueue, VirtualQueues};
 use runtime::Flushed;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -38,10 +38,27 @@ impl OwnQueue {
     }
 }
 
+/// In place of a receive queue, on a thread that has none of the port.
+#[derive(Debug)]
+struct NoQueue;
+
+impl Source for NoQueue {
+    fn rx_burst(&mut self, _: usize, _: &mut Batch) -> usize {
+        0
+    }
+}
+
 /// One physical port on one thread.
 pub(crate) struct Side {
-    /// None while they are lent to a router that has the whole port.
+    /// The first receive queue, and the transmit queue. None while they are lent to a router that has the
+    /// whole port.
     queues: Option<Queues>,
+    /// The other receive queues that this thread polls.
+    more: Vec<RxQueue>,
+    /// For each receive queue: who gets all its frames, by the owner number; none: they are looked at.
+    owners: Vec<Option<u32>>,
+    /// Whether there is such an owner.
+    pub(crate) has_owners: bool,
     /// To whom they are lent: the owner number.
     pub(crate) lent: Option<u32>,
     port: Arc<Port>,
@@ -68,7 +85,7 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn new(
-        rx: RxQueue,
+        mut rx: Vec<RxQueue>,
         own: Vec<OwnQueue>,
         tx: TxQueue,
         reader: Reader,
@@ -76,11 +93,21 @@ impl Side {
         losses: Arc<Losses>,
     ) -> Self {
         let (received, out) = (Batch::with_capacity(BURST), Batch::with_capacity(2 * BURST));
-        let port = Arc::clone(rx.port());
-        let descriptors = if rx.has_sockets() { rx.wake_fds() } else { None };
-        let (queues, sorted): (Option<Queues>, _) = (Some((Box::new(rx), Box::new(tx))), Sorted::new());
+        let port = Arc::clone(tx.port());
+        let of = |rx: &RxQueue| rx.wake_fds().filter(|_| rx.has_sockets());
+        let descriptors = rx.iter().map(of).collect::<Option<Vec<_>>>().map(|all| all.concat());
+        let owners = vec![None; rx.len()];
+        let more = rx.split_off(rx.len().min(1));
+        let first: Box<dyn Source> = match rx.pop() {
+            Some(rx) => Box::new(rx),
+            None => Box::new(NoQueue),
+        };
+        let (queues, sorted): (Option<Queues>, _) = (Some((first, Box::new(tx))), Sorted::new());
         Self {
             queues,
+            more,
+            owners,
+            has_owners: false,
             own,
             lent: None,
             port,
@@ -112,7 +139,8 @@ impl Side {
     /// Lends the queues to the router whose interface has these, if nothing waits to be sent.
     #[cold]
     pub(crate) fn lend(&mut self, owner: u32, to: &VirtualQueues) {
-        if !self.out.is_empty() {
+        // The router's worker looks at one queue.
+        if !self.out.is_empty() || !self.more.is_empty() || self.has_owners {
             return;
         }
         let Some((rx, tx)) = self.queues.take() else { return };
@@ -128,9 +156,47 @@ impl Side {
         }
     }
 
-    /// Polls once; returns how many packets came.
+    /// Polls once what is looked at; returns how many packets came.
+    #[inline]
     pub(crate) fn receive(&mut self) -> usize {
-        self.queues.as_mut().map_or(0, |(rx, _)| rx.rx_burst(BURST, &mut self.received))
+        if !self.has_owners && self.more.is_empty() {
+            return self.queues.as_mut().map_or(0, |(rx, _)| rx.rx_burst(BURST, &mut self.received));
+        }
+        let mut received = 0;
+        for queue in 0..self.owners.len() {
+            if self.owners[queue].is_none() {
+                received += self.receive_from(queue);
+            }
+        }
+        received
+    }
+
+    /// Polls one of the receive queues.
+    pub(crate) fn receive_from(&mut self, queue: usize) -> usize {
+        match (queue.checked_sub(1), &mut self.queues) {
+            (None, Some((rx, _))) => rx.rx_burst(BURST, &mut self.received),
+            (None, None) => 0,
+            (Some(at), _) => self.more.get_mut(at).map_or(0, |rx| rx.rx_burst(BURST, &mut self.received)),
+        }
+    }
+
+    /// How many receive queues this thread polls.
+    pub(crate) fn receive_queues(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Who gets all frames of a receive queue.
+    pub(crate) fn owner(&self, queue: usize) -> Option<u32> {
+        *self.owners.get(queue)?
+    }
+
+    /// All frames of a receive queue are somebody's from now on, or are looked at.
+    #[cold]
+    pub(crate) fn set_owner(&mut self, queue: usize, owner: Option<u32>) {
+        if let Some(place) = self.owners.get_mut(queue) {
+            *place = owner;
+        }
+        self.has_owners = self.owners.iter().any(Option::is_some);
     }
 
     /// Sends packets of an interface, in full bursts; the rest stays for [`Side::flush`]. What the port does

@@ -137,6 +137,26 @@ fn registry() -> Arc<Registry> {
     Arc::new(registry)
 }
 
+fn port(name: &str, spec: &str) -> PortSetup {
+    PortSetup {
+        name: name.into(),
+        spec: PortSpec::parse(spec).unwrap(),
+        mtu: None,
+        tunnel: None,
+        interfaces: 1,
+        own_queues: 0,
+        queues: Vec::new(),
+        demultiplexed: true,
+        open: true,
+    }
+}
+
+fn start(ports: &[PortSetup], workers: usize, fair: bool) -> Result<Host, Vec<String>> {
+    let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
+    let options = Options { batch_size: 64, optimize: true, workers, ..Options::default() };
+    Host::start(ports, options, &eal, Some(enter), fair)
+}
+
 struct Bench {
     host: Host,
     directory: Directory,
@@ -169,18 +189,33 @@ impl Bench {
             }
             false => format!("net_pcap{},rx_pcap={},tx_pcap=/dev/null", number + 1, file("none.pcap")),
         };
-        let ports = [("wan", wan), ("lan", lan)].map(|(name, spec)| PortSetup {
-            name: name.into(),
-            spec: PortSpec::parse(&spec).unwrap(),
-            mtu: None,
-            tunnel: None,
-            interfaces: 1,
-            own_queues: 0,
-            open: true,
-        });
-        let eal = EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() };
-        let options = Options { batch_size: 64, optimize: true, ..Options::default() };
-        let host = Host::start(&ports, options, &eal, Some(enter), fair).unwrap_or_else(|e| panic!("{e:?}"));
+        let ports = [("wan", wan), ("lan", lan)].map(|(name, spec)| port(name, &spec));
+        let host = start(&ports, 1, fair).unwrap_or_else(|e| panic!("{e:?}"));
+        Some(Self { host, directory, _alone: alone })
+    }
+
+    /// A host with a port `wan` that has as many receive queues as `marks`; each receives frames of VLAN 10
+    /// that end with its mark, over and over. `queues`: those that are each for one interface.
+    fn with_queues(
+        marks: &[u8],
+        queues: &[u16],
+        demultiplexed: bool,
+        threads: usize,
+        fair: bool,
+    ) -> Option<Self> {
+        let alone = may_run()?;
+        let directory = Directory::new();
+        let file = |name: &str| directory.file(name).display().to_string();
+        let mut spec = format!("net_pcap{},infinite_rx=1", 2 * NUMBER.load(Ordering::Relaxed));
+        for mark in marks {
+            write_pcap(&directory.file(&format!("{mark}.pcap")), &vec![frame(10, 1, *mark); 7]);
+            spec += &format!(",rx_pcap={}", file(&format!("{mark}.pcap")));
+        }
+        for thread in 0..threads {
+            spec += &format!(",tx_pcap={}", file(&format!("back{thread}.pcap")));
+        }
+        let port = PortSetup { queues: queues.to_vec(), demultiplexed, ..port("wan", &spec) };
+        let host = start(&[port], threads, fair).unwrap_or_else(|e| panic!("{e:?}"));
         Some(Self { host, directory, _alone: alone })
     }
 
@@ -221,6 +256,7 @@ impl Bench {
             share,
             queue: None,
             limits: runtime::Limits::default(),
+            access: None,
             interfaces: interfaces.collect(),
         };
         self.host.add(setup).map_err(|e| e.render_plain(e.sources()))
@@ -583,4 +619,106 @@ fn a_whole_port_goes_to_its_router_itself_and_comes_back() {
     // In order: each mark follows the one before, but where packets were nobody's.
     let breaks = sent.windows(2).filter(|two| two[1][59] != (two[0][59] + 1) % 30).count();
     assert!(breaks <= 12 + 2 * 3 * 2, "{breaks}");
+}
+
+/// Counts frames that end with this mark, and all others; sends five frames.
+fn counts_mark(mark: u8) -> String {
+    format!(
+        "FromDevice($DEV0) -> kind :: Classifier({}/{mark:02x}, -);\n\
+         kind[0] -> right :: Counter -> Discard; kind[1] -> wrong :: Counter -> Discard;\n\
+         InfiniteSource(DATA \\<{mark:02x}{}>, LIMIT 5) -> Queue -> ToDevice($DEV0);",
+        59,
+        "00".repeat(59)
+    )
+}
+
+fn counted(host: &mut Host, name: &str, counter: &str) -> u64 {
+    let text = host.router(name).unwrap().read(&format!("{counter}.count"), "").unwrap();
+    text.trim().parse().unwrap()
+}
+
+const QUIET: &str = "FromDevice($DEV0) -> Discard; Idle -> ToDevice($DEV0);";
+
+/// Frames of a queue with an interface reach it with their tag; those of other queues are looked at.
+fn each_queue_reaches_its_router(threads: usize, fair: bool) {
+    let Some(mut bench) = Bench::with_queues(&[1, 2, 3], &[1, 2], true, threads, fair) else { return };
+    let marked = |mark: u8| {
+        // Behind the tag, if it is taken off.
+        if mark == 1 { counts_mark(mark).replace("59/01", "55/01") } else { counts_mark(mark) }
+    };
+    bench.add_connected("two", &marked(2), &[Connection::Queue(0, 1)], 1).unwrap();
+    bench.add_connected("three", &marked(3), &[Connection::Queue(0, 2)], 1).unwrap();
+    bench.add_connected("one", &marked(1), &[Connection::Port(0, Tag::Vlan(10))], 1).unwrap();
+    let all = ["one", "two", "three"];
+    assert!(bench.until(|host| all.iter().all(|name| counted(host, name, "right") > 20_000)));
+    assert_eq!(all.map(|name| counted(&mut bench.host, name, "wrong")), [0, 0, 0]);
+    // While its router is not there, a queue's frames are nobody's, although another router has their VLAN.
+    assert!(bench.host.remove("two"));
+    let nobody = bench.host.undelivered("wan").unwrap().nobody_tag;
+    assert!(bench.until(|host| host.undelivered("wan").unwrap().nobody_tag > nobody + 1000));
+    assert_eq!(["one", "three"].map(|name| counted(&mut bench.host, name, "wrong")), [0, 0]);
+    // And another one can have it.
+    bench.add_connected("two", &marked(2), &[Connection::Queue(0, 1)], 1).unwrap();
+    assert!(bench.until(|host| counted(host, "two", "right") > 1000));
+    assert_eq!(counted(&mut bench.host, "two", "wrong"), 0);
+    let taken = bench.add_connected("late", QUIET, &[Connection::Queue(0, 1)], 1).unwrap_err();
+    assert!(taken.contains("the receive queue 1 is another interface's already"), "{taken}");
+    let none = bench.add_connected("late", QUIET, &[Connection::Queue(0, 3)], 1).unwrap_err();
+    assert!(none.contains("there is no receive queue 3: the port was opened with 3"), "{none}");
+    let last = bench.add_connected("late", QUIET, &[Connection::Queue(0, 0)], 1).unwrap_err();
+    assert!(last.contains("the receive queue 0 is the last one for other interfaces"), "{last}");
+    assert_eq!(bench.host.status().len(), 3);
+    let Bench { host, directory, _alone } = bench;
+    drop(host);
+    // What they have sent has no tag, but for the one that has a VLAN; `two` was there twice.
+    let sent: Vec<_> =
+        (0..threads).flat_map(|thread| read_pcap(&directory.file(&format!("back{thread}.pcap")))).collect();
+    let with = |mark: u8| sent.iter().filter(|frame| frame[0] == mark && frame[12..14] != [0x81, 0]).count();
+    let tagged = sent.iter().filter(|frame| frame[0] == 1 && frame[12..16] == [0x81, 0, 0, 10]).count();
+    assert_eq!((tagged, with(2), with(3), sent.len()), (5, 10, 5, 20));
+}
+
+#[test]
+fn each_receive_queue_reaches_its_router() {
+    each_queue_reaches_its_router(1, false);
+}
+
+#[test]
+fn each_receive_queue_reaches_its_router_with_shares() {
+    each_queue_reaches_its_router(1, true);
+}
+
+#[test]
+fn each_receive_queue_reaches_its_router_on_two_threads() {
+    each_queue_reaches_its_router(2, false);
+}
+
+#[test]
+fn all_receive_queues_may_be_for_one_interface_each() {
+    // More threads than queues: one polls none.
+    let Some(mut bench) = Bench::with_queues(&[1, 2], &[0, 1], false, 3, false) else { return };
+    for (name, queue) in [("one", 0), ("two", 1)] {
+        let program = counts_mark(queue as u8 + 1);
+        bench.add_connected(name, &program, &[Connection::Queue(0, queue)], 1).unwrap();
+    }
+    let all = ["one", "two"];
+    assert!(bench.until(|host| all.iter().all(|name| counted(host, name, "right") > 20_000)));
+    assert_eq!(all.map(|name| counted(&mut bench.host, name, "wrong")), [0, 0]);
+    let other =
+        bench.add_connected("other", FORWARD, &[Connection::Port(0, Tag::Vlan(10)), Connection::Nothing], 1);
+    let other = other.unwrap_err();
+    assert!(other.contains("every receive queue is for one interface alone"), "{other}");
+}
+
+#[test]
+fn a_queue_that_the_device_has_not_is_an_error() {
+    let Some(_alone) = may_run() else { return };
+    let directory = Directory::new();
+    let path = directory.file("in.pcap");
+    write_pcap(&path, &[frame(10, 1, 0)]);
+    let number = 2 * NUMBER.load(Ordering::Relaxed);
+    let spec = format!("net_pcap{number},rx_pcap={0},rx_pcap={0},tx_pcap=/dev/null", path.display());
+    let setup = PortSetup { queues: vec![2], ..port("wan", &spec) };
+    let told = start(&[setup], 1, false).map(drop).unwrap_err().join("\n");
+    assert!(told.contains("receive queue 2") && told.contains("there are at most 2"), "{told}");
 }

@@ -68,7 +68,7 @@ use crate::prelude::*;
 use crate::secret::Secret;
 use lang::args::Filename;
 use locks::IgnorePoison;
-use runtime::{Control, ControlTask, HandlerError, Hub};
+use runtime::{Access, Control, ControlTask, HandlerError, Hub, Socket, Token};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -89,47 +89,26 @@ struct ClientRequest {
     reply: SyncSender<Vec<u8>>,
 }
 
-/// The longest token, in bytes: a client that has not sent the token may send only little.
-const LONGEST_TOKEN: usize = 4096;
-
-/// A secret that clients have to send.
-struct Token(String);
-
-impl Token {
-    /// Whether a client has sent it. The comparison takes the same time for any text of the same length.
-    fn is(&self, shown: &str) -> bool {
-        let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
-        let differ = own.iter().zip(shown).fold(0, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
-        differ == 0 && own.len() == shown.len()
-    }
-
-    /// Reads the arguments `TOKEN`, `PASSWORD` and `TOKEN_FILE`.
-    fn read(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Option<Self>, ArgError> {
-        let given = args.k::<String>("TOKEN")?;
-        let given = given.or(args.k("PASSWORD")?);
-        let file = args.k::<Filename>("TOKEN_FILE")?;
-        file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
-        let token = match (given, file) {
-            (None, None) => return Ok(None),
-            (Some(_), Some(_)) => return Err(args.error("specify at most one of 'TOKEN' and 'TOKEN_FILE'")),
-            (Some(token), None) => token,
-            (None, Some(Filename(path))) => {
-                let (text, open) = Secret::read(cx.hub(), &path, 2 * LONGEST_TOKEN)
-                    .map_err(|e| args.error(format!("{path}: {e}")))?;
-                if open {
-                    cx.warn(format!("TOKEN_FILE: others than its owner can read {path}: chmod 600 {path}"));
-                }
-                String::from_utf8_lossy(&text).trim().to_owned()
+/// Reads the arguments `TOKEN`, `PASSWORD` and `TOKEN_FILE`.
+fn read_token(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Option<Token>, ArgError> {
+    let given = args.k::<String>("TOKEN")?;
+    let given = given.or(args.k("PASSWORD")?);
+    let file = args.k::<Filename>("TOKEN_FILE")?;
+    file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
+    let token = match (given, file) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(args.error("specify at most one of 'TOKEN' and 'TOKEN_FILE'")),
+        (Some(token), None) => Token::new(&token),
+        (None, Some(Filename(path))) => {
+            let (text, open) = Secret::read(cx.hub(), &path, Token::LONGEST_FILE)
+                .map_err(|e| args.error(format!("{path}: {e}")))?;
+            if open {
+                cx.warn(format!("TOKEN_FILE: {}", Token::readable_by_others(&path)));
             }
-        };
-        if token.is_empty() || token.contains(char::is_whitespace) {
-            return Err(args.error("TOKEN: a token is one word"));
+            Token::new(&String::from_utf8_lossy(&text))
         }
-        if token.len() > LONGEST_TOKEN {
-            return Err(args.error(format!("TOKEN: a token has at most {LONGEST_TOKEN} bytes")));
-        }
-        Ok(Some(Self(token)))
-    }
+    };
+    token.map(Some).map_err(|e| args.error(format!("TOKEN: {e}")))
 }
 
 /// A socket that listens, with its threads; it survives a hot swap.
@@ -143,8 +122,28 @@ pub struct Server {
     /// The token that clients have to send; a hot swap may change it.
     token: Arc<Mutex<Option<Arc<Token>>>>,
     bound: Bound,
+    /// The address by which access over TCP is given to it.
+    address: Socket,
+    /// The access that was given to it.
+    entrance: Arc<Mutex<Option<Entrance>>>,
     /// Whether an element of the configuration that is being made has it.
     taken: AtomicBool,
+}
+
+/// Another socket of a server, with a token and clients of its own.
+struct Entrance {
+    bound: Bound,
+    stop: Arc<AtomicBool>,
+    clients: Arc<Clients>,
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.bound.close();
+        // The right of those who are connected ends with it.
+        self.clients.end();
+    }
 }
 
 /// A server that an element has, until its configuration runs or is dropped: one server cannot require two
@@ -175,6 +174,8 @@ impl Server {
             answers: Arc::default(),
             token: Arc::default(),
             bound: address.bind()?,
+            address: address.outside(),
+            entrance: Arc::default(),
             taken: AtomicBool::new(false),
         })
     }
@@ -194,7 +195,56 @@ impl Server {
             verbose,
             name: name.to_owned(),
         };
+        self.offer_entrance(&acceptor);
         std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener)).map(drop)
+    }
+}
+
+impl Server {
+    /// Whoever runs the router may have clients come in over TCP too.
+    fn offer_entrance(&self, acceptor: &Acceptor) {
+        let hub = &acceptor.hub;
+        let entrance = Arc::downgrade(&self.entrance);
+        hub.on_revoke(Box::new(move || {
+            let Some(entrance) = entrance.upgrade() else { return false };
+            entrance.lock().ignore_poison().iter().for_each(|open| open.clients.end());
+            true
+        }));
+        let (entrance, sender) = (Arc::downgrade(&self.entrance), acceptor.sender.clone());
+        let (answers, name, hub_of) = (Arc::clone(&self.answers), acceptor.name.clone(), Arc::downgrade(hub));
+        let admit = move |access: Option<Access>| {
+            let (Some(entrance), Some(hub)) = (entrance.upgrade(), hub_of.upgrade()) else { return false };
+            let mut open = entrance.lock().ignore_poison();
+            // The address may be the same.
+            *open = None;
+            let Some(Access { listener, token }) = access else { return true };
+            let new = Entrance {
+                bound: Bound::given(listener),
+                stop: Arc::default(),
+                clients: Arc::new(Clients::new(Limits::default())),
+            };
+            let acceptor = Acceptor {
+                sender: sender.clone(),
+                hub: Arc::clone(&hub),
+                stop: Arc::clone(&new.stop),
+                clients: Arc::clone(&new.clients),
+                answers: Arc::clone(&answers),
+                token: Arc::new(Mutex::new(Some(Arc::new(token)))),
+                verbose: false,
+                name: name.clone(),
+            };
+            let spawned = new.bound.begin().map(|listener| {
+                let thread = std::thread::Builder::new().name("control".into());
+                thread.spawn(move || acceptor.run(&listener))
+            });
+            if let Some(Err(e)) = spawned {
+                hub.log(Level::WARN, &name, &format!("{name}: cannot serve clients at {}: {e}", new.bound));
+                return true;
+            }
+            *open = Some(new);
+            true
+        };
+        hub.on_access(self.address.clone(), Box::new(admit));
     }
 }
 
@@ -232,8 +282,11 @@ impl Acceptor {
             let (mut stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
-                    self.hub.log(Level::WARN, &self.name, &format!("{}: accept: {e}", self.name));
                     std::thread::sleep(Duration::from_millis(100));
+                    // Whoever has given the socket may have closed it, and says so only then.
+                    if !self.stop.load(Ordering::Acquire) {
+                        self.hub.log(Level::WARN, &self.name, &format!("{}: accept: {e}", self.name));
+                    }
                     continue;
                 }
             };
@@ -243,6 +296,10 @@ impl Acceptor {
                 let _ = stream.write_all(&message(500, "Too many connections", false));
                 continue;
             };
+            // All clients may have been disconnected just before this one was among them.
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
             if self.verbose {
                 let message = format!("{}: opened connection{from}", self.name);
                 self.hub.log(Level::INFO, &self.name, &message);
@@ -273,7 +330,7 @@ impl Acceptor {
         let mut closed = false;
         loop {
             let token = self.token.lock().ignore_poison().clone();
-            let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(&s.0)));
+            let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(s.word())));
             session.ask_for_token(!welcome);
             client.is_strange(!welcome);
             match session.step(closed) {
@@ -423,7 +480,7 @@ impl Element for ControlSocket {
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let retries = Retries::read(args)?;
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
-        let token = Token::read(args, cx)?.map(Arc::new);
+        let token = read_token(args, cx)?.map(Arc::new);
         let key = format!("control socket {}", address.key());
         let server = Arc::<OnceLock<Arc<Server>>>::default();
         let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
@@ -496,15 +553,6 @@ mod tests {
             [poll(), poll(), poll(), poll()],
             [(Some(0), REQUESTS), (Some(0), REQUESTS), (None, 1), (None, 0)]
         );
-    }
-
-    #[test]
-    fn tokens_are_compared_as_a_whole() {
-        let token = Token("secret".to_owned());
-        assert!(token.is("secret"));
-        for wrong in ["", "s", "secre", "secret1", "Secret", "secres", "ssecret"] {
-            assert!(!token.is(wrong), "{wrong}");
-        }
     }
 
     #[test]

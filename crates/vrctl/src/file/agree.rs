@@ -191,8 +191,22 @@ impl Reader<'_> {
             if interface.tag == Tag::Whole {
                 continue;
             }
+            // A queue's frames are all one interface's, whatever their address.
+            let by_queue = matches!(interface.tag, Tag::Queue(_));
+            if by_queue && host.ports[port].sharing == Sharing::Hardware {
+                let message = format!(
+                    "{} has {} of the port {}, and sharing = \"hardware\" distributes the queues of this port itself",
+                    host.name_of(id),
+                    interface.tag,
+                    host.ports[port].name
+                );
+                let help =
+                    "use sharing = \"software\" or \"software-queued\" for the port, or a VLAN or an address";
+                self.diags.error_with_help(interface.span, message, help);
+            }
+            let address = if by_queue { [0; 6] } else { interface.mac };
             match same
-                .get(&(port, interface.tag, interface.mac))
+                .get(&(port, interface.tag, address))
                 .and_then(|other| Some((*other, host.interface(*other)?)))
             {
                 Some((other, first)) => {
@@ -200,21 +214,27 @@ impl Reader<'_> {
                         Tag::Mac => String::new(),
                         tag => format!("{tag} and "),
                     };
+                    let frames = match interface.tag {
+                        Tag::Queue(_) => interface.tag.to_string(),
+                        _ => format!("{tag}the address {}", interface.address()),
+                    };
                     let message = format!(
-                        "{} and {} have the same frames of the port {}: {tag}the address {}",
+                        "{} and {} have the same frames of the port {}: {frames}",
                         host.name_of(other),
                         host.name_of(id),
-                        host.ports[port].name,
-                        interface.address()
+                        host.ports[port].name
                     );
                     self.diags.push(
                         Diagnostic::error(interface.span, message)
                             .with_note(first.span, "the other one is here")
-                            .with_help("give it another tag or another `mac`, or remove `mac`"),
+                            .with_help(match by_queue {
+                                true => "give it another queue, or another tag",
+                                false => "give it another tag or another `mac`, or remove `mac`",
+                            }),
                     );
                 }
                 None => {
-                    same.insert((port, interface.tag, interface.mac), id);
+                    same.insert((port, interface.tag, address), id);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use dpdk::PortSpec;
 use lang::{Diagnostics, SourceMap, Span};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// A host of virtual routers.
@@ -220,6 +220,8 @@ pub struct VirtualRouter {
     pub variables: Vec<(String, String)>,
     /// What its program may name outside the router, without its interfaces and its control plane.
     pub allow: runtime::Allow,
+    /// Where its owner reaches it over TCP.
+    pub tcp: Option<Tcp>,
     /// The network namespace that controls it.
     pub control: Option<Control>,
     /// Its interfaces, in the order of the file.
@@ -257,6 +259,7 @@ impl VirtualRouter {
             filter,
             variables: _,
             allow: _,
+            tcp,
             control,
             interfaces,
             span,
@@ -281,7 +284,9 @@ impl VirtualRouter {
             } = interface;
             *span = moved(*span);
         }
-        one.chain(some).chain(of_control).for_each(|span| *span = moved(*span));
+        let of_tcp =
+            tcp.iter_mut().flat_map(|Tcp { listen: _, token_file: _, span, token_span }| [span, token_span]);
+        one.chain(some).chain(of_control).chain(of_tcp).for_each(|span| *span = moved(*span));
         this
     }
 
@@ -332,6 +337,19 @@ pub(super) fn mac_variable(interface: &str) -> String {
 /// The name of the variable that has the name of an interface's TAP: `TAP0` for `DEV0`, `lan_TAP` for `lan`.
 pub(super) fn tap_variable(interface: &str) -> String {
     interface.strip_prefix("DEV").map_or_else(|| format!("{interface}_TAP"), |rest| format!("TAP{rest}"))
+}
+
+/// Where the owner of a router reaches it over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Address and port.
+    pub listen: SocketAddr,
+    /// The file with the token.
+    pub token_file: PathBuf,
+    /// The place of the address.
+    pub span: Span,
+    /// The place of the file's name.
+    pub(crate) token_span: Span,
 }
 
 /// The network namespace that controls a router.

@@ -63,6 +63,7 @@ pub(super) struct RawRouter {
     pub(super) variables: BTreeMap<Spanned<String>, Spanned<String>>,
     pub(super) control: Option<Spanned<RawControl>>,
     pub(super) allow: Option<Spanned<RawAllow>>,
+    pub(super) tcp: Option<Spanned<RawTcp>>,
     #[serde(default)]
     pub(super) interface: Vec<Spanned<RawInterface>>,
 }
@@ -72,6 +73,13 @@ pub(super) struct RawRouter {
 pub(super) struct RawControl {
     pub(super) namespace: Option<Spanned<String>>,
     pub(super) interfaces: Option<Vec<Spanned<String>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawTcp {
+    pub(super) listen: Spanned<String>,
+    pub(super) token_file: Spanned<String>,
 }
 
 #[derive(Deserialize, Default)]

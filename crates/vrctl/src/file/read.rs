@@ -89,6 +89,7 @@ impl Reader<'_> {
         self.sockets(&host);
         self.namespaces(&host.routers);
         self.listening(&host.routers);
+        self.owners_listening(&host.routers);
         self.devices(&host);
         self.claims(&host);
         self.direct(&host);
@@ -248,7 +249,8 @@ impl Reader<'_> {
         let owner = raw.owner.as_ref().map(|owner| (at(owner), "an owner"));
         let allow = raw.allow.as_ref().map(|allow| (at(allow), "`allow`"));
         let variable = raw.variables.keys().next().map(|variable| (at(variable), "variables"));
-        for (place, what) in [control, cores, owner, allow, variable].into_iter().flatten() {
+        let tcp = raw.tcp.as_ref().map(|tcp| (at(tcp), "`tcp`"));
+        for (place, what) in [control, cores, owner, allow, tcp, variable].into_iter().flatten() {
             let message = format!("{what} of a virtual machine");
             self.diags.error_with_help(place, message, "remove it: the machine itself decides that");
         }
@@ -324,6 +326,7 @@ impl Reader<'_> {
                 raw.allow.as_ref().map_or(&RawAllow::default(), |allow| allow.get_ref()),
                 scheme,
             ),
+            tcp: raw.tcp.as_ref().and_then(|tcp| self.tcp(tcp)),
             control: self.control(name.get_ref(), raw, &interfaces),
             interfaces,
             span: at(name),

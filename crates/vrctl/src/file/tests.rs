@@ -297,7 +297,7 @@ fn no_frame_is_for_two_interfaces() {
     for (interface, message) in [
         ("port = \"wan\"\nvlan = 10\nMAC", "the port wan: VLAN 10 and the address 02:00:00:00:00:01"),
         ("port = \"dmz\"\nwhole = true", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
-        ("port = \"dmz\"\nqueue = 1", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
+        ("port = \"dmz\"\nmpls = 17", "blue.MORE is on the port dmz, which blue.DEV1 has as a whole"),
     ] {
         let text = add(&interface.replace("MAC", mac));
         let (errors, line) = (refused(&text), line_of(&text, "name = \"MORE\""));
@@ -573,7 +573,7 @@ fn the_file_in_the_guide_is_good() {
         .filter(|line| line.contains("Option<") || line.contains("Spanned<"))
         .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
         .filter(|key| {
-            !["port", "router", "variables", "control", "allow", "interface", "tunnel"].contains(key)
+            !["port", "router", "variables", "control", "allow", "tcp", "interface", "tunnel"].contains(key)
         })
         .collect();
     assert!(keys.len() > 20, "{keys:?}");
@@ -627,4 +627,32 @@ fn direct_routers_have_ports_and_links_alone() {
         warnings.contains("edge.toml:5: warning: `cores` is without effect in the scheme shared"),
         "{warnings}"
     );
+}
+
+#[test]
+fn a_receive_queue_is_for_one_interface() {
+    let text = |sharing: &str, first: &str, second: &str| {
+        format!(
+            "[port.p]\ndevice = \"eth0\"\nsharing = \"{sharing}\"\n[router.blue]\nprogram = \"b.click\"\n[[router.blue.interface]]\n\
+             port = \"p\"\n{first}\n[router.red]\nprogram = \"r.click\"\n[[router.red.interface]]\nport = \"p\"\n{second}\n"
+        )
+    };
+    for sharing in ["software", "software-queued"] {
+        for second in ["queue = 0", "vlan = 7", ""] {
+            good(&text(sharing, "queue = 1", second));
+        }
+        // Other addresses do not help.
+        let twice = refused(&text(sharing, "queue = 1", "queue = 1\nmac = \"02:00:00:00:00:07\""));
+        assert!(
+            says(&twice, 11, "blue.DEV0 and red.DEV0 have the same frames of the port p: queue 1"),
+            "{twice}"
+        );
+        assert!(twice.contains("give it another queue"), "{twice}");
+    }
+    let hardware = refused(&text("hardware", "queue = 1", "vlan = 7"));
+    assert!(
+        says(&hardware, 6, "blue.DEV0 has queue 1 of the port p, and sharing = \"hardware\""),
+        "{hardware}"
+    );
+    assert!(hardware.contains("use sharing = \"software\""), "{hardware}");
 }

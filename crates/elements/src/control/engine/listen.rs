@@ -115,7 +115,7 @@ impl Address {
     }
 
     /// The address as the host file has it.
-    fn outside(&self) -> Socket {
+    pub(crate) fn outside(&self) -> Socket {
         match self {
             Self::Tcp { port, local, .. } => Socket::Tcp { port: *port, all: !local },
             Self::Unix { path, .. } => Socket::Unix(runtime::whole(path)),
@@ -165,12 +165,7 @@ impl Address {
                 Inherited::Unix(listener) => (self.shown(), Listener::Unix(listener)),
                 Inherited::Tcp(listener) => (self.shown(), Listener::Tcp(listener)),
             };
-            return Ok(Bound {
-                shown,
-                listener: Arc::new(listener),
-                place: None,
-                begun: AtomicBool::new(false),
-            });
+            return Ok(Bound::new(shown, listener, None));
         }
         let (shown, listener, place) = match self {
             Self::Tcp { port, search, local } => {
@@ -191,11 +186,21 @@ impl Address {
                 (path.display().to_string(), Listener::Unix(listener), Some(Mutex::new(place)))
             }
         };
-        Ok(Bound { shown, listener: Arc::new(listener), place, begun: AtomicBool::new(false) })
+        Ok(Bound::new(shown, listener, place))
     }
 }
 
 impl Bound {
+    fn new(shown: String, listener: Listener, place: Option<Mutex<Place>>) -> Self {
+        Self { shown, listener: Arc::new(listener), place, begun: AtomicBool::new(false) }
+    }
+
+    /// A TCP port that somebody else has opened.
+    pub(crate) fn given(listener: TcpListener) -> Self {
+        let shown = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+        Self::new(shown, Listener::Tcp(listener), None)
+    }
+
     /// The socket is going to be used: the one that it replaces is not restored any more. Returns that one,
     /// the first time.
     pub(crate) fn begin(&self) -> Option<Arc<Listener>> {
