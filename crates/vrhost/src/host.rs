@@ -5,6 +5,7 @@ use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
 use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
+use accounts::Account;
 use demux::{Claim, Encap, Table, Tag, Tunnel};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
@@ -151,10 +152,14 @@ pub struct RouterStatus {
     pub running: bool,
     /// How often it has failed.
     pub failures: u32,
+    /// Why it has the last time, until it runs again.
+    pub failure: Option<String>,
     /// Its share.
     pub share: u32,
     /// Cycles of processors that it has used.
     pub cycles: u64,
+    /// Bytes of memory that it uses, if it runs and they are counted.
+    pub memory_bytes: Option<u64>,
     /// How often each of its limits was reached since it started, by name.
     pub refused: Vec<(&'static str, u64)>,
     /// What it has in its tables, by the names of the limits.
@@ -215,12 +220,15 @@ struct Running {
     number: u32,
     interfaces: Vec<Attached>,
     since: Instant,
+    /// Whose memory it uses; the last that goes.
+    account: Account,
 }
 
 struct Hosted {
     setup: RouterSetup,
     running: Option<Running>,
     failures: u32,
+    failure: Option<String>,
     pauses: Pauses,
     /// When it starts again.
     again: Option<Instant>,
@@ -458,11 +466,14 @@ impl Host {
         };
         let differs = text(&hosted.setup) != text(&setup);
         if let Some(running) = &mut hosted.running {
+            running.account.set_most(setup.limits.memory);
+            let _entered = running.account.entry().enter();
             running.router.set_limits(limits(&setup));
             if let (true, Some(program)) = (differs, setup.sources.first())
                 && let Err(e) = running.router.hotswap(program.clone())
             {
                 running.router.set_limits(limits(&hosted.setup));
+                running.account.set_most(hosted.setup.limits.memory);
                 return Err(e);
             }
             let room = setup.queue.unwrap_or(room).max(1);
@@ -495,6 +506,7 @@ impl Host {
         let hosted = Hosted {
             running: Some(running),
             failures: 0,
+            failure: None,
             pauses: Pauses::default(),
             again: None,
             cycles: 0,
@@ -547,6 +559,8 @@ impl Host {
     }
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
+        let account = Account::open(setup.limits.memory);
+        let _entered = account.entry().enter();
         let mut load = setup.load.clone();
         let room = setup.queue.unwrap_or(self.room).max(1);
         let mut interfaces: Vec<Attached> = Vec::new();
@@ -579,7 +593,7 @@ impl Host {
         }
         router.start();
         let now = Instant::now();
-        let running = Running { router, due: Some(now), usage, number, interfaces, since: now };
+        let running = Running { router, due: Some(now), usage, number, interfaces, since: now, account };
         // Last of all frames come.
         for (interface, attached) in setup.interfaces.iter().zip(&running.interfaces) {
             let owner = attached.owner;
@@ -608,7 +622,8 @@ impl Host {
 
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
-        let Running { router, number, interfaces, .. } = running;
+        let Running { router, number, interfaces, account, .. } = running;
+        let _entered = account.entry().enter();
         for attached in &interfaces {
             for port in self.ports.iter().flatten() {
                 if let Err(e) = port.table.release_owner(attached.owner) {
@@ -729,8 +744,10 @@ impl Host {
                 name: name.clone(),
                 running: running.is_some(),
                 failures: hosted.failures,
+                failure: hosted.failure.clone().filter(|_| running.is_none()),
                 share: hosted.setup.share,
                 cycles: hosted.cycles + running.map_or(0, |r| r.usage.cycles()),
+                memory_bytes: running.and_then(|r| r.account.used()),
                 refused: running.map(|r| r.router.hub().bounds().refused()).unwrap_or_default(),
                 used: running.map(|r| r.router.hub().bounds().used().to_vec()).unwrap_or_default(),
                 stall: running.map(|r| r.usage.stall()).unwrap_or_default(),
@@ -762,6 +779,7 @@ impl Host {
         }
         for hosted in self.routers.values_mut() {
             if let Some(running) = &mut hosted.running {
+                let _entered = running.account.entry().enter();
                 running.router.wind_up();
             }
         }
@@ -781,10 +799,18 @@ impl Host {
         for (name, hosted) in &mut self.routers {
             if let Some(running) = &mut hosted.running {
                 if all || rung.contains(&running.number) || running.due.is_some_and(|due| due <= now) {
+                    let entered = running.account.entry().enter();
                     let none_for = running.router.step();
+                    drop(entered);
                     running.due = (none_for < LONGEST_SLEEP).then(|| now + none_for);
                 }
                 rest = running.due.map_or(rest, |due| rest.min(due.saturating_duration_since(now)));
+                // Of its workers' turns, its threads say so.
+                if let Some(exceeded) = running.account.entry().exceeded()
+                    && !running.router.hub().failed()
+                {
+                    running.router.hub().fail(&exceeded.to_string());
+                }
                 if running.router.hub().failed() {
                     failed.push(name.clone());
                 } else if running.router.wants_to_end() {
@@ -823,6 +849,7 @@ impl Host {
         let Some(running) = hosted.running.take() else { return };
         let pause = hosted.pauses.next(running.since.elapsed());
         hosted.failures += 1;
+        hosted.failure = running.router.hub().failure().map(str::to_owned);
         hosted.cycles += running.usage.cycles();
         hosted.again = Some(now + pause);
         error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", pause.as_millis());
@@ -842,6 +869,7 @@ impl Host {
             }
             Err(e) => {
                 hosted.again = Some(now + hosted.pauses.next(Duration::ZERO));
+                hosted.failure = e.iter().next().map(|first| first.message.clone());
                 error!(target: "vr", "router '{name}' cannot start again: {}", e.render_plain(e.sources()));
             }
         }

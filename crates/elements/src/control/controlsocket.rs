@@ -194,7 +194,12 @@ impl Server {
             verbose,
             name: name.to_owned(),
         };
-        std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener)).map(drop)
+        let account = accounts::inherit();
+        let accept = move || {
+            let _account = account.enter();
+            acceptor.run(&listener);
+        };
+        std::thread::Builder::new().name("control".into()).spawn(accept).map(drop)
     }
 }
 
@@ -247,8 +252,9 @@ impl Acceptor {
                 let message = format!("{}: opened connection{from}", self.name);
                 self.hub.log(Level::INFO, &self.name, &message);
             }
-            let this = self.clone();
+            let (this, account) = (self.clone(), accounts::inherit());
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
+                let _account = account.enter();
                 // The client has disconnected, so nothing is reported.
                 let _ = this.serve(stream, &client);
                 drop(client);
