@@ -176,7 +176,12 @@ def a_router_that_takes_more_memory_than_its_limit_is_refused_or_stopped(lab: La
     check("limit memory is" in told[-1], told)
     state = host.state("eater")
     check(state["running"] and state["failures"] == 0 and memory() <= 8_000_000, state)
-    # What was refused has left nothing.
+    # Calls leave nothing that counts.
+    before = memory()
+    for _ in range(5000):
+        owner.read("a.lookup", "1.0.1.5")
+    check(abs(memory() - before) < 50_000, (before, memory()))
+    # Nor does what was refused.
     before = memory()
     for _ in range(5):
         check("limit memory is" in fill(12), "more routes")

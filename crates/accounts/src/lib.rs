@@ -149,6 +149,12 @@ pub fn inherit() -> Entry {
     Entry(CURRENT.get())
 }
 
+/// No account: for what a router's work leaves in the process's own data, whoever frees it.
+#[must_use]
+pub fn nobody() -> Entry {
+    Entry(0)
+}
+
 impl Entry {
     fn balance(self) -> &'static Balance {
         &BALANCES[usize::from(self.0) % ACCOUNTS]
