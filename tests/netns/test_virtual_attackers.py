@@ -172,8 +172,8 @@ def a_router_that_takes_more_memory_than_its_limit_is_refused_or_stopped(lab: La
     equal(fill(1), "", "20,000 routes")
     with_routes = memory()
     check(with_routes > at_first + 20000 * 30, (at_first, with_routes))
-    told = [fill(net) for net in range(2, 12)]
-    check("limit memory is" in told[-1], told)
+    answers = [fill(net) for net in range(2, 12)]
+    check("limit memory is" in answers[-1], answers)
     state = host.state("eater")
     check(state["running"] and state["failures"] == 0 and memory() <= 8_000_000, state)
     # Calls leave nothing that counts.
