@@ -6,6 +6,7 @@ import subprocess
 import time
 from typing import Any
 
+from control import ControlSocket, Refused
 from harness import Plain, case, check, equal, ping, wait_for
 from lab import Lab, the_binary
 from streams import Mark, Streams
@@ -135,6 +136,72 @@ def a_router_that_fills_tables_and_calls_handlers_is_refused_more(lab: Lab) -> N
             answers += more
     check(answers.count(b"530 too many handler calls: the limit handler_calls is 100 in a second") > 3000, answers[-300:])
     check(host.state("filler")["refused"]["handler_calls"] > 3000, host.state("filler"))
+    host.unharmed()
+
+
+@case(Plain, seconds=90)
+def a_router_that_takes_more_memory_than_its_limit_is_refused_or_stopped(lab: Lab) -> None:
+    host = Attacked(lab)
+
+    def memory() -> int:
+        return int(host.state("eater")["memory_bytes"] or 0)
+
+    def resident() -> int:
+        return int(host.status()["memory_bytes"])
+
+    # More than it may have from the start.
+    routes = ", ".join(f"{i >> 8}.{i & 255}.7.0/24 0" for i in range(256, 50000))
+    host.describe("eater", f"Idle -> RadixIPLookup({routes}) -> Discard;", 'memory = "4 MB"')
+    told = host.fails("add", "eater")
+    check("the limit memory is" in told and "RadixIPLookup" in told, told)
+
+    # Routes by a handler: those for which there is room.
+    host.attack("eater", "Idle -> a :: RadixIPLookup(0.0.0.0/0 0) -> Discard;", 'memory = "8 MB"')
+
+    owner = ControlSocket(lab.dir / "run" / "eater.sock", patience=5, timeout=20)
+
+    def fill(net: int) -> str:
+        lines = "\n".join(f"add {net}.{i >> 8}.{i & 255}.0/24 0" for i in range(20000))
+        try:
+            owner.write("a.ctrl", lines)
+        except Refused as told:
+            return str(told)
+        return ""
+
+    at_first = memory()
+    equal(fill(1), "", "20,000 routes")
+    with_routes = memory()
+    check(with_routes > at_first + 20000 * 30, (at_first, with_routes))
+    answers = [fill(net) for net in range(2, 12)]
+    check("limit memory is" in answers[-1], answers)
+    state = host.state("eater")
+    check(state["running"] and state["failures"] == 0 and memory() <= 8_000_000, state)
+    # Calls leave nothing that counts.
+    before = memory()
+    for _ in range(5000):
+        owner.read("a.lookup", "1.0.1.5")
+    check(abs(memory() - before) < 50_000, (before, memory()))
+    # Nor does what was refused.
+    before = memory()
+    for _ in range(5):
+        check("limit memory is" in fill(12), "more routes")
+    check(memory() < before + 500_000, (before, memory()))
+    check(owner.read("a.lookup", "1.0.1.5").startswith("0"), "the routes that it has")
+    owner.close()
+    host.vr("remove", "eater")
+
+    # A script that makes a string longer and longer, in one go. What it took is used again by whoever comes next.
+    script = 'Script(set x "0123456789abcdef", label again, set x "$x$x", goto again);'
+    for cycle in range(3):
+        host.attack("eater", script, 'memory = "16 MB"')
+        wait_for("two failures", lambda: host.state("eater")["failures"] >= 2, 15)
+        state = host.state("eater")
+        check(state["running"] or "the limit memory is 16.0 MB" in state["failure"], state)
+        host.vr("remove", "eater")
+        if cycle == 0:
+            before = resident()
+    check(resident() < before + 10_000_000, (before, resident()))
+    check("the limit memory is 16.0 MB" in host.log(), host.log())
     host.unharmed()
 
 

@@ -47,6 +47,10 @@ use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+/// What virtual routers use of this process's memory is counted.
+#[global_allocator]
+static MEMORY: accounts::Allocator = accounts::Allocator;
+
 /// Runs the command over a registry of element classes. Returns the exit status: 0 success, 1 failure, 2
 /// wrong use of the command line, 3 a measured value exceeds a limit such as `--max-loss`.
 #[must_use]

@@ -152,9 +152,13 @@ impl Follower {
         let state = Arc::new(Mutex::new(State::new(&options.tables)));
         let (started, result) = sync_channel(1);
         let (its_shared, its_state) = (Arc::clone(&shared), Arc::clone(&state));
+        let account = accounts::inherit();
         let thread = std::thread::Builder::new()
             .name("netlink".into())
-            .spawn(move || run(options, consumer, its_shared, its_state, heard, &started))
+            .spawn(move || {
+                let _account = account.enter();
+                run(options, consumer, its_shared, its_state, heard, &started);
+            })
             .map_err(Error::Thread)?;
         let follower = Self { shared, state, bell, thread: Some(thread) };
         match result.recv() {

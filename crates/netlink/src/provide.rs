@@ -28,7 +28,11 @@ impl Namespace {
     /// # Errors
     /// It cannot be entered.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-        let there = || self.enter().map(|()| work());
+        let account = accounts::inherit();
+        let there = || {
+            let _account = account.enter();
+            self.enter().map(|()| work())
+        };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, there);
             thread

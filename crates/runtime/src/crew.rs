@@ -5,7 +5,8 @@
 //! messages, due timers or work that is left run, the one that has used the least of its share first; then
 //! the front sends. The cycles that a router's run takes are charged to it.
 //!
-//! A router whose elements panic is stopped and reported to its own [`crate::Hub`]; the others go on.
+//! A router whose elements panic, or that uses more memory than it may have, is stopped and reported to its
+//! own [`crate::Hub`]; the others go on.
 
 use crate::WorkerId;
 use crate::cx::Scratch;
@@ -172,6 +173,8 @@ struct Guest {
     waits: bool,
     /// The time for which it is in the queue of timers.
     timer: Option<u64>,
+    /// Whose memory its turns use.
+    account: accounts::Entry,
     worker: Worker,
 }
 
@@ -216,6 +219,8 @@ struct Desk {
 
 impl Desk {
     fn order(&self, order: Order) {
+        // The list is the thread's, whoever adds to it.
+        let _nobody = accounts::nobody().enter();
         self.orders.lock().ignore_poison().push(order);
         self.pending.store(true, Ordering::Release);
         self.wake();
@@ -377,6 +382,7 @@ impl Crew {
                 polls: false,
                 waits: false,
                 timer: None,
+                account: accounts::inherit(),
             };
             desk.order(Order::Enter(router, Box::new(guest)));
             Lodging { desk: Arc::clone(desk), router }
@@ -803,7 +809,9 @@ impl CrewThread {
         let guest = self.guests.get_mut(router as usize)?.as_mut()?;
         self.desk.runs.store(router, Ordering::Relaxed);
         std::mem::swap(&mut self.scratch, &mut guest.worker.core.scratch);
+        let entered = guest.account.enter();
         let ran = catch_unwind(AssertUnwindSafe(|| run(&mut guest.worker)));
+        drop(entered);
         // What it has left there when an element panicked goes with it.
         if ran.is_ok() {
             std::mem::swap(&mut self.scratch, &mut guest.worker.core.scratch);
@@ -818,14 +826,18 @@ impl CrewThread {
         self.credit = (self.credit + (used / RECEIVING) as i64).clamp(-MOST_CREDIT, MOST_CREDIT);
         let place = &mut self.places[router as usize];
         place.pass += (used * PASS / guest.share).max(1);
-        if ran.is_err() {
+        let exceeded = guest.account.exceeded();
+        if ran.is_err() || exceeded.is_some() {
             place.runs = false;
             self.called -= usize::from(std::mem::take(&mut place.called));
             guest.worker.mailbox.ended.store(true, Ordering::Relaxed);
-            guest.worker.core.hub.fail(&format!("worker {} has failed", self.number));
+            guest.worker.core.hub.fail(&match exceeded {
+                Some(exceeded) => exceeded.to_string(),
+                None => format!("worker {} has failed", self.number),
+            });
             self.forget(router);
         }
-        ran.ok()
+        ran.ok().filter(|_| exceeded.is_none())
     }
 
     fn forget(&mut self, router: u32) {

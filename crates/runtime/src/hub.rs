@@ -134,6 +134,8 @@ pub struct Hub {
     /// The operation that the control thread waits for, if it takes long.
     waits_for: Mutex<String>,
     failed: AtomicBool,
+    /// Why, if it has.
+    failure: OnceLock<String>,
     tapped: AtomicBool,
     tap: Mutex<Option<SyncSender<DropSample>>>,
     /// Samples that were lost because the queue was full.
@@ -424,9 +426,11 @@ impl Hub {
         self.writes.lock().ignore_poison().pop_front()
     }
 
-    /// Reports that a worker has failed: the router cannot continue.
-    pub(crate) fn fail(&self, what: &str) {
+    /// Reports that a worker has failed, or that the router needs more than it may have: it cannot continue.
+    pub fn fail(&self, what: &str) {
         self.log(Level::ERROR, "", what);
+        // The first reason counts.
+        let _ = self.failure.set(what.to_owned());
         self.failed.store(true, Ordering::Release);
         self.ring();
     }
@@ -434,6 +438,12 @@ impl Hub {
     #[must_use]
     pub fn failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// Why it has failed, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     /// Asks the driver to stop.

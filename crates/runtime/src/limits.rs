@@ -25,6 +25,8 @@ pub struct Limits {
     pub log_lines: Option<u64>,
     /// Handler calls of clients in a second.
     pub handler_calls: Option<u64>,
+    /// Bytes of memory, of many routers in a process.
+    pub memory: Option<u64>,
     /// What its program may name outside itself; none: everything.
     pub allow: Option<Arc<Allow>>,
 }

@@ -112,6 +112,9 @@ impl Lpm {
             places: Mutex::new(places),
         };
         let mut control = Control::new(groups_of(shared.table.mask() + 1));
+        if shared.trees.is_some() {
+            control.count_tree()?;
+        }
         control.begin(&shared, few);
         Ok(Self { shared: Arc::new(shared), control: Mutex::new(control), few })
     }
@@ -174,8 +177,8 @@ impl Lpm {
     /// in the table stay. Much faster than one at a time: the table is written in order of address.
     ///
     /// # Errors
-    /// Any [`LpmError`]; the table is then as it was, except that after [`LpmError::OutOfMemory`] some of the
-    /// routes may be in it.
+    /// Any [`LpmError`]; the table is then as it was, except that after [`LpmError::OutOfMemory`] and
+    /// [`LpmError::LimitReached`] some of the routes may be in it.
     pub fn load(&self, routes: impl IntoIterator<Item = (Prefix, u32)>) -> Result<(), LpmError> {
         // Address (32 bits), length (6) and next hop (25) in one word: quick to sort.
         let mut packed = Vec::new();
@@ -222,7 +225,11 @@ impl Lpm {
 
         if control.routes.is_empty() && !shared.epochs.has_readers() {
             // Sorted input makes the map in one pass, beside the table if there is much to do.
-            let map = || last_of_equals.clone().collect();
+            let account = accounts::inherit();
+            let map = || {
+                let _account = account.enter();
+                last_of_equals.clone().collect()
+            };
             control.routes = thread::scope(|scope| {
                 let beside =
                     || thread::Builder::new().name("valiant-routes".to_owned()).spawn_scoped(scope, map);

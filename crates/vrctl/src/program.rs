@@ -60,6 +60,7 @@ pub(crate) fn limits(router: &VirtualRouter) -> Limits {
         flows: of.flows,
         log_lines: of.log_lines,
         handler_calls: of.handler_calls,
+        memory: of.memory_bytes,
         allow: Some(Arc::new(router.allowed())),
     }
 }

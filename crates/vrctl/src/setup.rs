@@ -14,7 +14,7 @@ pub(crate) fn idle_limits(router: &VirtualRouter) -> Vec<&'static str> {
     let works = |name: &str| match name {
         "queue" => true,
         // Of a machine, QEMU has it.
-        "memory" => router.scheme != Scheme::Shared && router.program.is_some(),
+        "memory" => router.program.is_some(),
         "buffers" | "routes" | "neighbors" | "flows" | "log_lines" | "handler_calls" => {
             router.scheme == Scheme::Shared
         }

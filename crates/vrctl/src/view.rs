@@ -112,7 +112,9 @@ fn why(old: &Value, router: &Value, host: &Value, busy: f64) -> String {
         return match number(&router["failures"]) {
             0.0 => "it starts".to_owned(),
             failures => {
-                format!("it has failed {failures} times, and starts again after a pause: see the log")
+                let reason =
+                    router["failure"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                format!("it has failed {failures} times{reason}, and starts again after a pause: see the log")
             }
         };
     }
@@ -270,7 +272,10 @@ pub(crate) fn table(status: &Value) -> String {
             (Some(true), false) => format!("runs{process}"),
             (Some(true), true) => format!("runs{process}, has failed {times}"),
             (_, false) => "starts".to_owned(),
-            _ => format!("waits after failure {failures}"),
+            _ => match router["failure"].as_str() {
+                Some(failure) => format!("waits after failure {failures}: {failure}"),
+                None => format!("waits after failure {failures}"),
+            },
         };
         let state = state + &troubles(router);
         let _ = writeln!(

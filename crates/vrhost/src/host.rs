@@ -6,6 +6,7 @@ use crate::board::{Below, Board, Change, Interface, NOBODY};
 use crate::front::SharedPorts;
 use crate::outgoing::{self, Outlet};
 use crate::side::{Losses, OwnQueue, Side};
+use accounts::Account;
 use demux::{Claim, Encap, Table, Tag, Tunnel};
 use dpdk::{EalOptions, Port, PortConfig, PortSpec, PortStats, PortTable, SteerRule, SteerTag, VirtualPort};
 use lang::{Diagnostics, LoadOptions, Source};
@@ -161,10 +162,14 @@ pub struct RouterStatus {
     pub running: bool,
     /// How often it has failed.
     pub failures: u32,
+    /// Why it has the last time, until it runs again.
+    pub failure: Option<String>,
     /// Its share.
     pub share: u32,
     /// Cycles of processors that it has used.
     pub cycles: u64,
+    /// Bytes of memory that it uses, if it runs and they are counted.
+    pub memory_bytes: Option<u64>,
     /// How often each of its limits was reached since it started, by name.
     pub refused: Vec<(&'static str, u64)>,
     /// What it has in its tables, by the names of the limits.
@@ -225,12 +230,15 @@ struct Running {
     number: u32,
     interfaces: Vec<Attached>,
     since: Instant,
+    /// Whose memory it uses; the last that goes.
+    account: Account,
 }
 
 struct Hosted {
     setup: RouterSetup,
     running: Option<Running>,
     failures: u32,
+    failure: Option<String>,
     pauses: Pauses,
     /// When it starts again.
     again: Option<Instant>,
@@ -513,11 +521,14 @@ impl Host {
         let access = hosted.setup.access.clone();
         hosted.set_access(setup.access.clone()).map_err(|e| message(format!("{}: {e}", setup.name)))?;
         if let Some(running) = &mut hosted.running {
+            running.account.set_most(setup.limits.memory);
+            let _entered = running.account.entry().enter();
             running.router.set_limits(limits(&setup));
             if let (true, Some(program)) = (differs, setup.sources.first())
                 && let Err(e) = running.router.hotswap(program.clone())
             {
                 running.router.set_limits(limits(&hosted.setup));
+                running.account.set_most(hosted.setup.limits.memory);
                 hosted.set_access(access).unwrap_or_else(|e| warn!(target: "vr", "{}: {e}", setup.name));
                 return Err(e);
             }
@@ -551,6 +562,7 @@ impl Host {
         let hosted = Hosted {
             running: Some(running),
             failures: 0,
+            failure: None,
             pauses: Pauses::default(),
             again: None,
             cycles: 0,
@@ -604,6 +616,8 @@ impl Host {
     }
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
+        let account = Account::open(setup.limits.memory);
+        let _entered = account.entry().enter();
         let mut load = setup.load.clone();
         let room = setup.queue.unwrap_or(self.room).max(1);
         let mut interfaces: Vec<Attached> = Vec::new();
@@ -636,7 +650,7 @@ impl Host {
         }
         router.start();
         let now = Instant::now();
-        let running = Running { router, due: Some(now), usage, number, interfaces, since: now };
+        let running = Running { router, due: Some(now), usage, number, interfaces, since: now, account };
         // Last of all frames come.
         for (interface, attached) in setup.interfaces.iter().zip(&running.interfaces) {
             let owner = attached.owner;
@@ -730,7 +744,8 @@ impl Host {
 
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
-        let Running { router, number, interfaces, .. } = running;
+        let Running { router, number, interfaces, account, .. } = running;
+        let _entered = account.entry().enter();
         for attached in &interfaces {
             self.take_frames_from(attached.owner);
             for port in self.ports.iter().flatten() {
@@ -852,8 +867,10 @@ impl Host {
                 name: name.clone(),
                 running: running.is_some(),
                 failures: hosted.failures,
+                failure: hosted.failure.clone().filter(|_| running.is_none()),
                 share: hosted.setup.share,
                 cycles: hosted.cycles + running.map_or(0, |r| r.usage.cycles()),
+                memory_bytes: running.and_then(|r| r.account.used()),
                 refused: running.map(|r| r.router.hub().bounds().refused()).unwrap_or_default(),
                 used: running.map(|r| r.router.hub().bounds().used().to_vec()).unwrap_or_default(),
                 stall: running.map(|r| r.usage.stall()).unwrap_or_default(),
@@ -885,6 +902,7 @@ impl Host {
         }
         for hosted in self.routers.values_mut() {
             if let Some(running) = &mut hosted.running {
+                let _entered = running.account.entry().enter();
                 running.router.wind_up();
             }
         }
@@ -904,10 +922,18 @@ impl Host {
         for (name, hosted) in &mut self.routers {
             if let Some(running) = &mut hosted.running {
                 if all || rung.contains(&running.number) || running.due.is_some_and(|due| due <= now) {
+                    let entered = running.account.entry().enter();
                     let none_for = running.router.step();
+                    drop(entered);
                     running.due = (none_for < LONGEST_SLEEP).then(|| now + none_for);
                 }
                 rest = running.due.map_or(rest, |due| rest.min(due.saturating_duration_since(now)));
+                // Of its workers' turns, its threads say so.
+                if let Some(exceeded) = running.account.entry().exceeded()
+                    && !running.router.hub().failed()
+                {
+                    running.router.hub().fail(&exceeded.to_string());
+                }
                 if running.router.hub().failed() {
                     failed.push(name.clone());
                 } else if running.router.wants_to_end() {
@@ -946,6 +972,7 @@ impl Host {
         let Some(running) = hosted.running.take() else { return };
         let pause = hosted.pauses.next(running.since.elapsed());
         hosted.failures += 1;
+        hosted.failure = running.router.hub().failure().map(str::to_owned);
         hosted.cycles += running.usage.cycles();
         hosted.again = Some(now + pause);
         error!(target: "vr", "router '{name}' has failed; it starts again in {} ms", pause.as_millis());
@@ -965,6 +992,7 @@ impl Host {
             }
             Err(e) => {
                 hosted.again = Some(now + hosted.pauses.next(Duration::ZERO));
+                hosted.failure = e.iter().next().map(|first| first.message.clone());
                 error!(target: "vr", "router '{name}' cannot start again: {}", e.render_plain(e.sources()));
             }
         }
@@ -1038,6 +1066,8 @@ fn free_number(used: &mut Vec<bool>) -> u32 {
 
 /// Wakes the control thread, for one router or for something else.
 fn ring((rung, condvar): &Bell, router: Option<u32>) {
+    // The list is the host's, whoever adds to it.
+    let _nobody = accounts::nobody().enter();
     let mut rung = rung.lock().ignore_poison();
     rung.any = true;
     rung.routers.extend(router);

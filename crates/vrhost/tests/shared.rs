@@ -18,6 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use vrhost::{Connection, Host, InterfaceSetup, PortSetup, RouterSetup};
 
+#[global_allocator]
+static MEMORY: accounts::Allocator = accounts::Allocator;
+
 static ALONE: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -130,9 +133,29 @@ impl Simple for Works {
     }
 }
 
+/// An element that keeps memory for each packet.
+struct Hoards(Vec<Vec<u8>>);
+
+impl Element for Hoards {
+    const CLASS: &'static str = "Hoards";
+    const MANUAL: &'static str = "Keeps memory for each packet.";
+    const SHARING: Sharing = Sharing::PerWorker;
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(Vec::new()))
+    }
+}
+
+impl Simple for Hoards {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        self.0.push(vec![1; 100]);
+        Some(packet)
+    }
+}
+
 fn registry() -> Arc<Registry> {
     let mut registry = elements::registry();
     registry.add(runtime::simple::<Panics>());
+    registry.add(runtime::simple::<Hoards>());
     registry.add(runtime::simple::<Works>());
     Arc::new(registry)
 }
@@ -415,6 +438,33 @@ fn a_router_that_panics_stops_alone_and_starts_again() {
     assert!(bench.until(|host| of(host, "good").interfaces[1].stats.tx_packets > before + 10_000));
     let good = of(&bench.host, "good");
     assert_eq!((good.failures, good.interfaces[0].stats.rx_missed), (0, 0), "{good:?}");
+    assert!(bench.host.remove("bad"));
+}
+
+#[test]
+fn a_router_that_takes_more_memory_than_it_may_have_stops_alone() {
+    const MOST: u64 = 5_000_000;
+    let frames: Vec<_> = (0..64u8).map(|i| frame(if i % 2 == 0 { 10 } else { 20 }, 1, i)).collect();
+    let Some(mut bench) = Bench::new(&frames, false) else { return };
+    bench.add("good", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    let bad = FORWARD.replace("c :: Counter", "Hoards");
+    bench.add("bad", &bad, &[(0, Tag::Vlan(20)), (1, Tag::Vlan(21))]).unwrap();
+    let of = |host: &Host, name: &str| host.status().into_iter().find(|r| r.name == name).unwrap();
+    // Without a limit it has what it takes.
+    assert!(bench.until(|host| of(host, "bad").memory_bytes > Some(2 * MOST)), "{:?}", bench.host.status());
+    let mut setup = bench.host.setup("bad").unwrap().clone();
+    setup.limits.memory = Some(MOST);
+    assert!(!bench.host.change(setup).unwrap());
+    assert!(bench.until(|host| of(host, "bad").failures >= 2), "{:?}", bench.host.status());
+    assert!(bench.until(|host| {
+        let bad = of(host, "bad");
+        !bad.running && bad.failure.is_some_and(|why| why.contains("the limit memory is 5.0 MB"))
+    }));
+    let before = bench.sent("good");
+    assert!(bench.until(|host| of(host, "good").interfaces[1].stats.tx_packets > before + 10_000));
+    let good = of(&bench.host, "good");
+    assert_eq!((good.failures, good.interfaces[0].stats.rx_missed), (0, 0), "{good:?}");
+    assert!(good.memory_bytes < Some(MOST), "{good:?}");
     assert!(bench.host.remove("bad"));
 }
 

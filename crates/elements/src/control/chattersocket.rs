@@ -108,7 +108,9 @@ impl Clients {
             gone: Arc::default(),
         };
         let (backlog, gone) = (Arc::clone(&client.backlog), Arc::clone(&client.gone));
+        let account = accounts::inherit();
         std::thread::Builder::new().name("chatter".into()).spawn(move || {
+            let _account = account.enter();
             serve(connection, &receiver, &backlog);
             gone.store(true, Ordering::Release);
         })?;
@@ -144,9 +146,11 @@ impl Server {
     fn begin(&self, greeting: bool, channel: &str, hub: &Hub) -> io::Result<()> {
         let Some(listener) = self.bound.begin() else { return Ok(()) };
         let (clients, stop) = (Arc::clone(&self.clients), Arc::clone(&self.stop));
-        std::thread::Builder::new()
-            .name("chatter".into())
-            .spawn(move || accept(&listener, greeting, &clients, &stop))?;
+        let account = accounts::inherit();
+        std::thread::Builder::new().name("chatter".into()).spawn(move || {
+            let _account = account.enter();
+            accept(&listener, greeting, &clients, &stop);
+        })?;
         let clients = Arc::downgrade(&self.clients);
         let listener = move |line: &str| clients.upgrade().map(|clients| clients.send(line)).is_some();
         hub.listen_on(channel, Box::new(listener));

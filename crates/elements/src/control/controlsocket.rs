@@ -196,14 +196,14 @@ impl Server {
             name: name.to_owned(),
         };
         self.offer_entrance(&acceptor);
-        std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener)).map(drop)
+        acceptor.start(listener, accounts::inherit())
     }
 }
 
 impl Server {
     /// Whoever runs the router may have clients come in over TCP too.
     fn offer_entrance(&self, acceptor: &Acceptor) {
-        let hub = &acceptor.hub;
+        let (hub, account) = (&acceptor.hub, accounts::inherit());
         let entrance = Arc::downgrade(&self.entrance);
         hub.on_revoke(Box::new(move || {
             let Some(entrance) = entrance.upgrade() else { return false };
@@ -233,10 +233,7 @@ impl Server {
                 verbose: false,
                 name: name.clone(),
             };
-            let spawned = new.bound.begin().map(|listener| {
-                let thread = std::thread::Builder::new().name("control".into());
-                thread.spawn(move || acceptor.run(&listener))
-            });
+            let spawned = new.bound.begin().map(|listener| acceptor.start(listener, account));
             if let Some(Err(e)) = spawned {
                 hub.log(Level::WARN, &name, &format!("{name}: cannot serve clients at {}: {e}", new.bound));
                 return true;
@@ -273,6 +270,15 @@ struct Acceptor {
 }
 
 impl Acceptor {
+    /// Accepts clients, on a thread of its own; its memory is part of this account.
+    fn start(self, listener: Arc<Listener>, account: accounts::Entry) -> io::Result<()> {
+        let run = move || {
+            let _account = account.enter();
+            self.run(&listener);
+        };
+        std::thread::Builder::new().name("control".into()).spawn(run).map(drop)
+    }
+
     fn run(self, listener: &Listener) {
         loop {
             let accepted = listener.accept();
@@ -304,8 +310,9 @@ impl Acceptor {
                 let message = format!("{}: opened connection{from}", self.name);
                 self.hub.log(Level::INFO, &self.name, &message);
             }
-            let this = self.clone();
+            let (this, account) = (self.clone(), accounts::inherit());
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
+                let _account = account.enter();
                 // The client has disconnected, so nothing is reported.
                 let _ = this.serve(stream, &client);
                 drop(client);

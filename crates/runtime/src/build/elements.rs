@@ -72,6 +72,13 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
             made.passing = passing(config, classes, from.sides, &made.scheduling, workers);
         }
         made.add(from, index, &mut names, environment, diags);
+        if let Some(exceeded) = accounts::inherit().exceeded() {
+            let element = &config.elements[index];
+            let message = format!("{} :: {}: {exceeded} so far", element.name, element.class);
+            let help = "make the router's tables and queues smaller, or the limit larger";
+            diags.push(Diagnostic::error(Some(element.span), message).with_help(help));
+            break;
+        }
     }
     made
 }

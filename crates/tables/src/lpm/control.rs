@@ -5,12 +5,14 @@ use super::shared::{
     BLOCKS_END, FIRST_BLOCK, FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, RUNS, Shared, entry, entry_len,
     lines, runs,
 };
-use crate::gather::{self, EXPANDED, GROUP, LINE_LEN, SHORT_BITS, SLOTS};
+use super::trees::PLACE_BYTES;
+use crate::gather::{self, EXPANDED, GROUP, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem;
 use crate::prefix::Prefix;
+use accounts::Mapped;
 use locks::IgnorePoison;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -18,6 +20,10 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 const GROUPS_PER_STEP: usize = 2048;
 /// Entries in one huge page.
 const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
+/// The bytes of a small page, how many of these the lines are, and how many a huge page is.
+const PAGE: usize = 4096;
+const LINE_PAGES: usize = SHORT * size_of::<AtomicU32>() / PAGE;
+const HUGE: usize = mem::ALIGN / PAGE;
 /// From this many routes on, huge pages are used: at this number they cost at most a quarter of a 2 MB page
 /// per route, and less with more routes.
 const HUGE_FROM: usize = 4096;
@@ -49,6 +55,35 @@ pub(super) struct Control {
     huge: bool,
     /// The page of lines that was last made a huge page.
     touched: usize,
+    reached: Reached,
+}
+
+/// The memory that a table uses, for the account of the router that has it: a tree, pages of lines, and groups.
+#[derive(Default)]
+struct Reached {
+    /// A bit for each page of lines, if somebody counts.
+    pages: Vec<u64>,
+    held: Mapped,
+}
+
+impl Reached {
+    /// The lines of these pages are used from here on.
+    fn lines(&mut self, pages: RangeInclusive<usize>) -> Result<(), LpmError> {
+        if !self.held.counts() {
+            return Ok(());
+        }
+        self.pages.resize(LINE_PAGES.div_ceil(64), 0);
+        for page in pages {
+            let (word, bit) = (&mut self.pages[page / 64], 1 << (page % 64));
+            if *word & bit == 0 {
+                if !self.held.grow(PAGE) {
+                    return Err(LpmError::LimitReached);
+                }
+                *word |= bit;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The blocks, for lines with more runs than have room in them, and for lines that change.
@@ -91,7 +126,13 @@ impl Control {
             },
             huge: false,
             touched: usize::MAX,
+            reached: Reached::default(),
         }
+    }
+
+    /// Counts the memory of a tree.
+    pub(super) fn count_tree(&mut self) -> Result<(), LpmError> {
+        if self.reached.held.grow(PLACE_BYTES) { Ok(()) } else { Err(LpmError::LimitReached) }
     }
 
     /// Begins with a tree, which the table keeps as long as it has at most `few` routes.
@@ -237,6 +278,9 @@ impl Control {
         if next >= self.limit {
             return Err(LpmError::TooManyLongPrefixes(self.limit));
         }
+        if next.is_multiple_of(GROUPS_PER_STEP) && !self.reached.held.grow(GROUPS_PER_STEP * GROUP_LEN * 4) {
+            return Err(LpmError::LimitReached);
+        }
         if next.is_multiple_of(GROUPS_PER_STEP)
             && !shared.table.grow((FIRST_GROUP + next + GROUPS_PER_STEP) * GROUP_LEN)
         {
@@ -277,7 +321,10 @@ impl Control {
             return Ok(blocks.next as u32 - 1);
         }
         // Groups lie behind the blocks and are made of the same entries.
-        let group = self.take_group(shared).map_err(|_| LpmError::OutOfMemory)?;
+        let group = self.take_group(shared).map_err(|e| match e {
+            LpmError::LimitReached => e,
+            _ => LpmError::OutOfMemory,
+        })?;
         let first = group * (GROUP_LEN / SLOTS) as u32;
         self.blocks.groups += 1;
         self.blocks.free.extend(first + 1..first + (GROUP_LEN / SLOTS) as u32);
@@ -374,6 +421,7 @@ impl Control {
             shared.set_default(hop);
             return Ok(());
         }
+        self.reach(prefix)?;
         if prefix.len() > SHORT_BITS as u8 {
             self.touch(shared, prefix);
         }
@@ -465,6 +513,7 @@ impl Control {
                 self.paint(shared, prefix, hop)?;
                 continue;
             }
+            self.reach(prefix)?;
             self.touch(shared, prefix);
             let [first, last] = [prefix.first(), prefix.last()].map(|addr| (addr >> 8) as usize);
             let line = first / SLOTS;
@@ -520,6 +569,18 @@ impl Control {
             shared.publish(line, block << 1 | EXPANDED);
         }
         Ok(())
+    }
+
+    /// Counts the memory of the lines of a prefix.
+    fn reach(&mut self, prefix: Prefix) -> Result<(), LpmError> {
+        if prefix.len() <= SHORT_BITS as u8 {
+            return Ok(());
+        }
+        let [first, last] = [prefix.first(), prefix.last()].map(|addr| gather::line(addr) * 4 / PAGE);
+        // A huge page is used as a whole.
+        let (first, last) =
+            if self.huge { (first / HUGE * HUGE, last / HUGE * HUGE + HUGE - 1) } else { (first, last) };
+        self.reached.lines(first..=last.min(LINE_PAGES - 1))
     }
 
     /// Makes the pages with the prefix's lines huge pages, if huge pages are used and these pages were never

@@ -52,6 +52,9 @@ pub enum LpmError {
     /// The system has no memory left.
     #[error("out of memory for the route table")]
     OutOfMemory,
+    /// The router may not have as much memory as the table needs.
+    #[error("no memory for the route table: the limit memory is reached")]
+    LimitReached,
     /// The next hop exceeds [`MAX_HOP`].
     #[error("next hop {0} is too large for the route table")]
     HopTooLarge(u32),

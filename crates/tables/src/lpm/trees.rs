@@ -21,8 +21,9 @@ use crate::search::LINES;
 /// allocator.)
 const LEAST: usize = 1 << 20;
 const MOST: usize = if cfg!(miri) { LEAST } else { 1 << 28 };
-/// Entries of a place.
+/// Entries of a place, and its bytes.
 const PLACE: usize = LINES * LINE_LEN;
+pub(super) const PLACE_BYTES: usize = PLACE * size_of::<u32>();
 /// From so many trees on, which are a little more than a megabyte, huge pages are used.
 const HUGE_FROM: usize = 64;
 
@@ -88,6 +89,8 @@ impl Claim {
 
     /// Gives a place back that was taken.
     pub(super) fn give(&self, line: usize) {
+        // The list is the process's, whoever's tree it was.
+        let _account = accounts::nobody().enter();
         self.trees.places.lock().ignore_poison().free.push(Reverse(line / LINES));
     }
 }

@@ -47,7 +47,13 @@ impl Program {
     ) -> u32 {
         let last = steps + self.state().steps;
         let mut run = Run { caller, log, by, last };
+        let account = accounts::inherit();
         while let Some(at) = self.advance(last, jumps) {
+            if let Some(exceeded) = account.exceeded() {
+                let message = format!("{} :: {}: {exceeded}, giving up", self.name, self.class);
+                run.log.hub.log(Level::ERROR, &self.name, &message);
+                break;
+            }
             if self.instruction(&mut run, at).is_break() {
                 return jumps + 1;
             }

@@ -236,6 +236,17 @@ impl Table {
     }
 }
 
+/// About what a route takes in the list and in the record of the lookup table, at the most, in bytes.
+const ROUTE_BYTES: usize = 160;
+
+/// Whether the router may have memory for so many routes more.
+fn has_room(routes: usize) -> Result<(), String> {
+    match accounts::inherit().would_exceed(routes * ROUTE_BYTES) {
+        Some(exceeded) => Err(format!("no memory for {routes} routes: {exceeded}")),
+        None => Ok(()),
+    }
+}
+
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
 /// The SIMD instructions for lookups: the best ones between other work, but no gathers on processors where
@@ -328,6 +339,7 @@ impl Routes {
 
     fn bulk(&self, routes: &[(Prefix, NextHop)], origin: Origin) -> Result<usize, String> {
         let control = &mut *self.control();
+        has_room(routes.len())?;
         let (fold, positions) = (&control.fold, &control.positions);
         control.by_prefix.reserve(routes.len(), |&p| fold.hash(Control::key_at(positions, p)));
         control.positions.reserve(routes.len());
@@ -363,9 +375,10 @@ impl Routes {
             Ok(twice)
         });
         if done.is_err() {
-            for (prefix, _) in numbered {
+            for &(prefix, _) in &numbered {
                 control.take_out(prefix);
             }
+            self.restore(control, numbered.iter().map(|(prefix, _)| *prefix));
             self.count(control)?;
         }
         done
@@ -390,9 +403,13 @@ impl Routes {
         }
         fence(Ordering::Release);
         let mut twice = 0;
+        let account = accounts::inherit();
         let loaded = thread::scope(|scope| {
             // Of several for one prefix, the lookup table takes the last.
-            let load = || self.lpm.load(numbered.iter().rev().copied());
+            let load = || {
+                let _account = account.enter();
+                self.lpm.load(numbered.iter().rev().copied())
+            };
             let loading = thread::Builder::new().name("valiant-table".to_owned()).spawn_scoped(scope, load);
             for &(prefix, hop) in &numbered {
                 let place = control.next_place();
@@ -495,6 +512,17 @@ impl Routes {
         self.change([command.parse(text, self.outputs())])
     }
 
+    /// Has the lookup table agree with the list on these, after only some could be put into it.
+    fn restore(&self, control: &Control, prefixes: impl Iterator<Item = Prefix>) {
+        for prefix in prefixes {
+            match control.slot(prefix) {
+                None => drop(self.lpm.remove(prefix)),
+                // It is there, so it takes no more memory.
+                Some(slot) => drop(self.lpm.insert(prefix, slot.hop)),
+            }
+        }
+    }
+
     /// Changes, one a line, as the handler `ctrl` makes them: all or none.
     pub(in crate::lookup) fn transaction(&self, text: &str) -> Result<(), String> {
         let outputs = self.outputs();
@@ -562,6 +590,7 @@ impl Routes {
     ) -> Result<(), String> {
         // The listing, which holds the next hops' numbers; then the lookup table, in which new routes are
         // inserted before old ones are removed.
+        has_room(steps.iter().filter(|(_, step)| step.is_some()).count())?;
         let mut undo = Vec::with_capacity(steps.len());
         let mut failed = None;
         for &(prefix, step) in steps {
@@ -593,6 +622,7 @@ impl Routes {
                     None => control.take_out(prefix),
                 }
             }
+            self.restore(control, steps.iter().map(|(prefix, _)| *prefix));
             // What was there before fits.
             let _ = self.count(control);
             return Err(message);
