@@ -40,8 +40,8 @@ const POLLS: usize = 32;
 /// and each router has got fewer packets than this on average: what a router's turn costs is divided among
 /// its packets. So a router waits no longer where packets are few.
 const GATHERED: usize = 48;
-/// The most packets of these polls. They do not stay in the processor's cache, but of 1,024 routers each then has
-/// 32 for what its turn costs.
+/// The most packets of these polls. They do not stay in the processor's cache, but of 1,024 routers each then
+/// has 32 for what its turn costs.
 const MOST_GATHERED: usize = 32_768;
 /// What is about a full burst.
 const ABOUT_FULL: usize = 48;

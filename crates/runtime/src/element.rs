@@ -122,8 +122,8 @@ pub trait Element: Sized + Send + 'static {
 
     /// Asks the processor to fetch what the next packets need and the element itself does not hold
     /// ([`dpdk::prefetch`]): where many routers share a processor, nothing of it is in a cache when it is
-    /// their turn. Called twice, some time apart: with `step` 0 for what the element points to, with 1 for what
-    /// that points to in turn. Must not wait, nor read what it asks for.
+    /// their turn. Called twice, some time apart: with `step` 0 for what the element points to, with 1 for
+    /// what that points to in turn. Must not wait, nor read what it asks for.
     fn prefetch(&self, _step: usize) {}
 
     /// Runs once before the first packet, when all elements are configured: schedules tasks and timers.

@@ -62,10 +62,9 @@ use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 use crate::search::Tree;
-use compact::Places;
 use control::Control;
 use shared::{DEEP, Shared, TOP, groups_of};
-use trees::Memory;
+use trees::{Memory, Places};
 
 pub use shared::{LpmError, MAX_GROUPS, MAX_HOP, NO_ROUTE};
 
@@ -399,7 +398,8 @@ impl LpmReader {
         &*self.shared
     }
 
-    /// Begins to load the part of a table of few routes that most lookups read. It waits for [`LpmReader::root`].
+    /// Begins to load the part of a table of few routes that most lookups read. It waits for
+    /// [`LpmReader::root`].
     #[inline]
     pub fn prefetch_top(&self) {
         if let Some(trees) = self.shared.trees

@@ -10,8 +10,8 @@
 //! them. Places without a range or a child hold the last of all addresses, which no address is behind:
 //! nothing has to be known about how many there are.
 //!
-//! Lookups never read outside the memory of trees, whatever they find there: a lookup that is too late may read a
-//! place that has been written again, whose numbers then mean nothing.
+//! Lookups never read outside the memory of trees, whatever they find there: a lookup that is too late may
+//! read a place that has been written again, whose numbers then mean nothing.
 //!
 //! This module holds `unsafe` for wide instructions, as `gather.rs` does and under the same invariants.
 

@@ -1,15 +1,15 @@
 //! The form of a table with few routes: a tree ([`crate::search`]), which is written anew with each change.
 //!
-//! A new tree is written where no tree is (`trees`), and one word then tells readers where it is. A lookup that
-//! began before may still read the old tree, and even what another table has written there since: before the
-//! place is given back, the count of changes in [`Shared::state`] goes up, so that such a lookup finds out and
-//! begins once more, now inside an epoch, in which no place is given back.
+//! A new tree is written where no tree is (`trees`), and one word then tells readers where it is. A lookup
+//! that began before may still read the old tree, and even what another table has written there since: before
+//! the place is given back, the count of changes in [`Shared::state`] goes up, so that such a lookup finds
+//! out and begins once more, now inside an epoch, in which no place is given back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::shared::{NO_ROUTE, Shared};
-use super::trees::{Claim, Memory};
+use super::trees::{Memory, Places};
 use crate::gather::LINE_LEN;
 use crate::prefix::Prefix;
 use crate::search::{CHILDREN, KEYS, LEVELS, MOST_RANGES, RANGES, START, Tree, key};
@@ -17,95 +17,46 @@ use crate::search::{CHILDREN, KEYS, LEVELS, MOST_RANGES, RANGES, START, Tree, ke
 /// The most routes that have room in a tree: each begins a range, and one begins behind it.
 pub(super) const MOST_ROUTES: usize = (MOST_RANGES - 1) / 2;
 
-/// The most trees of a table at a time. Two are enough unless a thread is interrupted while it looks up.
-pub(super) const PLACES: usize = 4;
-
-/// The places of a table's trees. They are given back when nobody reads the table any more.
-pub(super) struct Places {
-    claim: Claim,
-    /// The first lines of trees out of use that a reader may still read, with their stamps.
-    retired: Vec<(u64, usize)>,
-    current: Option<usize>,
-}
-
-impl Places {
-    /// `None` if there is no memory for trees.
-    pub(super) fn new() -> Option<Self> {
-        Some(Self { claim: Claim::new(PLACES)?, retired: Vec::new(), current: None })
-    }
-
-    /// The memory in which the trees are.
-    pub(super) fn memory(&self) -> &'static Memory {
-        self.claim.memory()
-    }
-
-    /// A place that nobody reads inside an epoch. It waits for lookups to end if they hold all.
-    fn take(&mut self, shared: &Shared) -> usize {
-        self.give_back(shared);
-        while self.retired.len() + usize::from(self.current.is_some()) >= PLACES {
-            std::thread::yield_now();
-            self.give_back(shared);
+/// A place that nobody reads inside an epoch. It waits for lookups to end if they hold all.
+fn place(places: &mut Places, shared: &Shared) -> usize {
+    give_back(places, shared);
+    loop {
+        if let Some(line) = places.take() {
+            return line;
         }
-        self.claim.take()
-    }
-
-    /// Gives back what nobody reads inside an epoch any more.
-    fn give_back(&mut self, shared: &Shared) {
-        let oldest = shared.epochs.oldest();
-        if self.retired.iter().any(|(stamp, _)| *stamp < oldest) {
-            // A lookup outside an epoch that has begun after the last count, and before the tree went out of
-            // use, may be reading it: another table may write there next, and announces nothing here.
-            shared.announce();
-        }
-        self.retired.retain(|(stamp, line)| {
-            let read = *stamp >= oldest;
-            if !read {
-                self.claim.give(*line);
-            }
-            read
-        });
-    }
-
-    /// Makes readers use a tree of these routes, at most [`MOST_ROUTES`].
-    pub(super) fn publish(&mut self, shared: &Shared, routes: &BTreeMap<Prefix, u32>) {
-        let tree = self.write(shared, routes);
-        self.switch(shared, tree);
-    }
-
-    /// Writes a tree, which nobody reads so far.
-    pub(super) fn write(&mut self, shared: &Shared, routes: &BTreeMap<Prefix, u32>) -> Tree {
-        let line = self.take(shared);
-        shared.announce();
-        write(self.memory(), line, &ranges(routes))
-    }
-
-    /// Makes readers use a tree that has been written.
-    pub(super) fn switch(&mut self, shared: &Shared, tree: Tree) {
-        shared.tree.store(tree.to_word(), Release);
-        self.retire(shared);
-        self.current = Some(tree.line as usize);
-    }
-
-    /// Makes readers use the lines, which have all routes.
-    pub(super) fn withdraw(&mut self, shared: &Shared) {
-        shared.announce();
-        shared.tree.store(0, Release);
-        self.retire(shared);
-    }
-
-    fn retire(&mut self, shared: &Shared) {
-        if let Some(line) = self.current.take() {
-            self.retired.push((shared.epochs.stamp(), line));
-            self.give_back(shared);
-        }
+        std::thread::yield_now();
+        give_back(places, shared);
     }
 }
 
-impl Drop for Places {
-    fn drop(&mut self) {
-        let retired = self.retired.iter().map(|(_, line)| *line);
-        retired.chain(self.current).for_each(|line| self.claim.give(line));
+/// Gives back what nobody reads inside an epoch any more.
+fn give_back(places: &mut Places, shared: &Shared) {
+    // A lookup outside an epoch that has begun after the last count, and before the tree went out of use, may
+    // be reading it: another table may write there next, and announces nothing here.
+    places.give_back(shared.epochs.oldest(), || shared.announce());
+}
+
+/// Makes readers use a tree of these routes, at most [`MOST_ROUTES`].
+pub(super) fn publish(places: &mut Places, shared: &Shared, routes: &BTreeMap<Prefix, u32>) {
+    let tree = write(places, shared, routes);
+    switch(places, shared, Some(tree));
+}
+
+/// Writes a tree, which nobody reads so far.
+pub(super) fn write(places: &mut Places, shared: &Shared, routes: &BTreeMap<Prefix, u32>) -> Tree {
+    let line = place(places, shared);
+    shared.announce();
+    write_at(places.memory(), line, &ranges(routes))
+}
+
+/// Makes readers use a tree that has been written, or none: the lines, which have all routes.
+pub(super) fn switch(places: &mut Places, shared: &Shared, tree: Option<Tree>) {
+    if tree.is_none() {
+        shared.announce();
     }
+    shared.tree.store(tree.map_or(0, Tree::to_word), Release);
+    places.set_current(tree.map(|tree| tree.line as usize), || shared.epochs.stamp());
+    give_back(places, shared);
 }
 
 /// The ranges of addresses with one next hop, in order: the last address and the next hop of each.
@@ -140,7 +91,7 @@ fn ranges(routes: &BTreeMap<Prefix, u32>) -> Vec<(u32, u32)> {
 }
 
 /// Writes the tree of these ranges from a line on.
-fn write(memory: &Memory, line: usize, ranges: &[(u32, u32)]) -> Tree {
+fn write_at(memory: &Memory, line: usize, ranges: &[(u32, u32)]) -> Tree {
     let leaves = ranges.len().div_ceil(RANGES);
     let levels = (0..LEVELS).find(|levels| leaves <= CHILDREN.pow(*levels as u32)).unwrap_or(LEVELS);
     let entries = |at: usize| memory.slice((line + at) * LINE_LEN, LINE_LEN);

@@ -1,6 +1,6 @@
 //! The writer's side: its record of the routes, and how it overwrites the table's entries that a route owns.
 
-use super::compact::MOST_ROUTES;
+use super::compact::{self, MOST_ROUTES};
 use super::shared::{
     BLOCKS_END, FIRST_BLOCK, FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, RUNS, Shared, entry, entry_len,
     lines, runs,
@@ -58,7 +58,8 @@ pub(super) struct Control {
     reached: Reached,
 }
 
-/// The memory that a table uses, for the account of the router that has it: a tree, pages of lines, and groups.
+/// The memory that a table uses, for the account of the router that has it: a tree, pages of lines, and
+/// groups.
 #[derive(Default)]
 struct Reached {
     /// A bit for each page of lines, if somebody counts.
@@ -151,7 +152,7 @@ impl Control {
         if self.is_compact()
             && let Some(places) = &mut *shared.places.lock().ignore_poison()
         {
-            places.publish(shared, &self.routes);
+            compact::publish(places, shared, &self.routes);
         }
     }
 
@@ -174,7 +175,7 @@ impl Control {
             Ok(()) => {
                 self.few = None;
                 if let Some(places) = &mut *shared.places.lock().ignore_poison() {
-                    places.withdraw(shared);
+                    compact::switch(places, shared, None);
                 }
             }
             Err(_) => {

@@ -4,8 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
-use super::compact::Places;
-use super::trees::Memory;
+use super::trees::{Memory, Places};
 use crate::epoch::Epochs;
 use crate::gather::{self, EXPANDED, GROUP, HOP_MASK, LINE_LEN, SHORT, SHORT_BITS, SLOTS};
 use crate::mem::Zeroed;

@@ -628,8 +628,8 @@ fn readers_beside_a_writer(few: usize) {
     });
 }
 
-/// A lookup that begins between the writing of a tree and its use, and is slow, must not take what another table
-/// writes where the old tree was.
+/// A lookup that begins between the writing of a tree and its use, and is slow, must not take what another
+/// table writes where the old tree was.
 #[test]
 fn a_table_reads_nothing_of_another() {
     let (table, other) = (Lpm::with_few(FEW).unwrap(), Lpm::with_few(FEW).unwrap());
@@ -637,11 +637,11 @@ fn a_table_reads_nothing_of_another() {
     let (reader, shared) = (table.reader(), &*table.shared);
     let mut places = shared.places.lock().unwrap();
     let places = places.as_mut().unwrap();
-    let next = places.write(shared, &[(p("1.0.0.0/8"), 2)].into());
+    let next = compact::write(places, shared, &[(p("1.0.0.0/8"), 2)].into());
     let mut hops = Vec::new();
     let in_tree = reader.in_tree(|trees, tree| {
         if hops.is_empty() {
-            places.switch(shared, next);
+            compact::switch(places, shared, Some(next));
             // Tests beside this one take places too: one of these is the first that is free.
             for hop in 10..14 {
                 other.insert(p("0.0.0.0/0"), hop).unwrap();
@@ -801,7 +801,7 @@ fn a_reader_inside_keeps_its_tree() {
     let before = word(&table);
     let inside = reader.epoch.enter(&reader.shared.epochs);
     // One more change would wait for the reader.
-    for hop in 2..1 + compact::PLACES as u32 {
+    for hop in 2..1 + trees::PLACES as u32 {
         table.insert(p("1.0.0.0/8"), hop).unwrap();
         assert_ne!(word(&table), before);
     }

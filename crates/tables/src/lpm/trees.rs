@@ -4,8 +4,8 @@
 //! would be on pages that nothing else uses, and whoever looks up in one table after the other would wait for
 //! the processor to find these pages more than for the trees; together they also fill huge pages.
 //!
-//! All places for trees have one size. A table that has a claim to some finds as many: the claims together are
-//! never for more places than there are.
+//! All places for trees have one size. A table that has a claim to some finds as many: the claims together
+//! are never for more places than there are.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -32,11 +32,11 @@ pub(crate) type Memory = Zeroed<LEAST, MOST>;
 
 struct Trees {
     memory: Memory,
-    places: Mutex<Places>,
+    list: Mutex<List>,
 }
 
 #[derive(Default)]
-struct Places {
+struct List {
     claimed: usize,
     /// Places that were used and are free again. The first of them is used next, so that trees stay close.
     free: BinaryHeap<Reverse<usize>>,
@@ -48,7 +48,7 @@ struct Places {
 /// None: the system refuses the memory.
 fn trees() -> Option<&'static Trees> {
     static ALL: OnceLock<Option<Trees>> = OnceLock::new();
-    ALL.get_or_init(|| Some(Trees { memory: Memory::new(0)?, places: Mutex::default() })).as_ref()
+    ALL.get_or_init(|| Some(Trees { memory: Memory::new(0)?, list: Mutex::default() })).as_ref()
 }
 
 /// A table's claim to so many places.
@@ -61,7 +61,7 @@ impl Claim {
     /// `None` if there are not as many, or no memory for them.
     pub(super) fn new(places: usize) -> Option<Self> {
         let trees = trees()?;
-        let mut all = trees.places.lock().ignore_poison();
+        let mut all = trees.list.lock().ignore_poison();
         let claimed = all.claimed + places;
         let entries = claimed * PLACE;
         // Lines do not reach across the end.
@@ -78,7 +78,7 @@ impl Claim {
 
     /// Takes a place; returns the number of its first line. Nobody takes more than the claim is for.
     pub(super) fn take(&self) -> usize {
-        let mut all = self.trees.places.lock().ignore_poison();
+        let mut all = self.trees.list.lock().ignore_poison();
         let place = all.free.pop().map_or(all.made, |Reverse(place)| place);
         all.made = all.made.max(place + 1);
         if all.made >= HUGE_FROM && !std::mem::replace(&mut all.huge, true) {
@@ -91,13 +91,66 @@ impl Claim {
     pub(super) fn give(&self, line: usize) {
         // The list is the process's, whoever's tree it was.
         let _account = accounts::nobody().enter();
-        self.trees.places.lock().ignore_poison().free.push(Reverse(line / LINES));
+        self.trees.list.lock().ignore_poison().free.push(Reverse(line / LINES));
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.trees.places.lock().ignore_poison().claimed -= self.places;
+        self.trees.list.lock().ignore_poison().claimed -= self.places;
+    }
+}
+
+/// The most trees of a table at a time. Two are enough unless a thread is interrupted while it looks up.
+pub(super) const PLACES: usize = 4;
+
+/// The places of a table's trees. They are given back when nobody reads the table any more.
+pub(super) struct Places {
+    claim: Claim,
+    /// The first lines of trees out of use that a reader may still read, with their stamps.
+    retired: Vec<(u64, usize)>,
+    current: Option<usize>,
+}
+
+impl Places {
+    /// `None` if there is no memory for trees.
+    pub(super) fn new() -> Option<Self> {
+        Some(Self { claim: Claim::new(PLACES)?, retired: Vec::new(), current: None })
+    }
+
+    pub(super) fn memory(&self) -> &'static Memory {
+        self.claim.memory()
+    }
+
+    /// Takes a place; none: trees are in all of them.
+    pub(super) fn take(&self) -> Option<usize> {
+        let used = self.retired.len() + usize::from(self.current.is_some());
+        (used < PLACES).then(|| self.claim.take())
+    }
+
+    /// The tree in this place is the one in use; none: no tree is. The one before has gone out of use with
+    /// this stamp.
+    pub(super) fn set_current(&mut self, line: Option<usize>, stamp: impl FnOnce() -> u64) {
+        if let Some(before) = std::mem::replace(&mut self.current, line) {
+            self.retired.push((stamp(), before));
+        }
+    }
+
+    /// Gives back the places of trees with a stamp below `oldest`; calls `before` first if there are any.
+    pub(super) fn give_back(&mut self, oldest: u64, before: impl FnOnce()) {
+        if self.retired.iter().any(|(stamp, _)| *stamp < oldest) {
+            before();
+        }
+        for (_, line) in self.retired.extract_if(.., |(stamp, _)| *stamp < oldest) {
+            self.claim.give(line);
+        }
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let retired = self.retired.iter().map(|(_, line)| *line);
+        retired.chain(self.current).for_each(|line| self.claim.give(line));
     }
 }
 
