@@ -105,7 +105,7 @@ fn read_token(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Option<Token
             if open {
                 cx.warn(format!("TOKEN_FILE: {}", Token::readable_by_others(&path)));
             }
-            Token::new(&String::from_utf8_lossy(&text))
+            Token::from_bytes(&text)
         }
     };
     token.map(Some).map_err(|e| args.error(format!("TOKEN: {e}")))
