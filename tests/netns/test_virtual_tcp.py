@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 from control import Closed, ControlSocket, Refused
 from harness import Plain, case, check, equal, wait_for
@@ -216,6 +217,30 @@ def clients_over_tcp_have_the_routers_limits(lab: Lab) -> None:
             check("530" in str(refused), refused)
             refusals += 1
     check(refusals >= 10, f"{refusals} of 20 calls were refused")
+
+
+@case(Plain, seconds=60)
+def strangers_do_not_use_up_the_memory_of_a_router(lab: Lab) -> None:
+    host = Owned(lab, "shared")
+    used = host.routers()["blue"]["memory_bytes"]
+    host.table = f'[router.blue.limits]\nmemory = "{used // 1000 + 1000} kB"\n'
+    check("blue: share or limits changed" in host.apply(), "a limit")
+    at, port = host.at("blue").split(":")
+    with host.owner.inside():
+        strangers = [socket.create_connection((at, int(port)), timeout=5) for _ in range(120)]
+    for stranger in strangers:
+        stranger.sendall(b"TOKEN " + b"x" * 8000)
+    # Until the router has read that.
+    time.sleep(1)
+    session = Session(host.owner, host.at("blue"), "the-token-of-blue")
+    state = host.routers()["blue"]
+    check(state["failures"] == 0 and state["memory_bytes"] < used + 500_000, (used, state))
+    for stranger in strangers:
+        stranger.close()
+    time.sleep(0.5)
+    left = host.routers()["blue"]["memory_bytes"]
+    check(abs(left - used) < 100_000, (used, left))
+    session.read("version")
 
 
 @case(Plain, seconds=30)

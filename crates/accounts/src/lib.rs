@@ -21,7 +21,7 @@ mod allocator;
 pub use allocator::Allocator;
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
 /// How many accounts there can be at a time. Routers beyond have none, and no limit of memory.
@@ -35,12 +35,19 @@ struct Balance {
     used: AtomicI64,
     /// [`u64::MAX`]: any number.
     most: AtomicU64,
+    /// How many threads build something for it that may turn out to be too much.
+    building: AtomicU32,
     taken: AtomicBool,
 }
 
 /// The first is nobody's: no account is entered.
 static BALANCES: [Balance; ACCOUNTS] = [const {
-    Balance { used: AtomicI64::new(0), most: AtomicU64::new(u64::MAX), taken: AtomicBool::new(false) }
+    Balance {
+        used: AtomicI64::new(0),
+        most: AtomicU64::new(u64::MAX),
+        building: AtomicU32::new(0),
+        taken: AtomicBool::new(false),
+    }
 }; ACCOUNTS];
 
 /// Where the search for a free one begins: a number is used again as late as possible, since a thread of the
@@ -50,6 +57,8 @@ static NEXT: AtomicU32 = AtomicU32::new(1);
 thread_local! {
     /// The account that is entered. Without a destructor, so that it can be read whenever memory is freed.
     static CURRENT: Cell<u16> = const { Cell::new(0) };
+    /// The account for which this thread builds something ([`Entry::build`]).
+    static BUILDS: Cell<u16> = const { Cell::new(0) };
 }
 
 /// Bytes are allocated, or freed (negative), on this thread.
@@ -184,6 +193,38 @@ impl Entry {
     #[must_use]
     pub fn exceeded(self) -> Option<Exceeded> {
         self.would_exceed(0)
+    }
+
+    /// The same for those that go on beside a thread that [builds](Entry::build): as long as it does, what is
+    /// too much may be its, and is refused there.
+    #[inline]
+    #[must_use]
+    pub fn overdrawn(self) -> Option<Exceeded> {
+        let others_build = || self.balance().building.load(Acquire) > 0 && BUILDS.get() != self.0;
+        self.exceeded().filter(|_| !others_build())
+    }
+
+    /// This thread builds something in place of what there is, and takes it back if it is too much, until the
+    /// returned value is dropped.
+    #[must_use]
+    pub fn build(self) -> Building {
+        self.balance().building.fetch_add(1, AcqRel);
+        Building { of: self, before: BUILDS.replace(self.0), _one_thread: std::marker::PhantomData }
+    }
+}
+
+/// As long as it is there, this thread builds something for an account.
+#[derive(Debug)]
+pub struct Building {
+    of: Entry,
+    before: u16,
+    _one_thread: std::marker::PhantomData<*const ()>,
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        BUILDS.set(self.before);
+        self.of.balance().building.fetch_sub(1, AcqRel);
     }
 }
 

@@ -76,6 +76,24 @@ fn who_has_more_than_it_may_have_is_found_and_mapped_memory_is_refused() {
 }
 
 #[test]
+fn what_is_built_and_taken_back_is_not_held_against_others_of_the_account() {
+    let _alone = alone();
+    let account = Account::open(Some(MB as u64));
+    let entry = account.entry();
+    let beside = || std::thread::spawn(move || (entry.exceeded(), entry.overdrawn())).join().unwrap();
+    let _in = entry.enter();
+    let building = entry.build();
+    let too_much = vec![1u8; 2 * MB];
+    assert!(entry.exceeded().is_some() && entry.overdrawn() == entry.exceeded());
+    let (exceeded, overdrawn) = beside();
+    assert!(exceeded.is_some() && overdrawn.is_none());
+    drop(building);
+    assert!(beside().1.is_some() && entry.overdrawn().is_some());
+    drop(too_much);
+    assert_eq!((beside().1, entry.overdrawn()), (None, None));
+}
+
+#[test]
 fn a_number_is_used_again_late_and_begins_with_nothing() {
     let _alone = alone();
     let first = Account::open(Some(1));

@@ -35,6 +35,15 @@ impl Token {
         Ok(Self(token.to_owned()))
     }
 
+    /// The token in a file.
+    ///
+    /// # Errors
+    /// It is not text, not one word, or too long.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        // Of a line that is no text, a session knows only where it is none: many would be equal.
+        Self::new(std::str::from_utf8(bytes).map_err(|_| "a token is text (UTF-8)".to_owned())?)
+    }
+
     /// Whether a client has sent it. The comparison takes the same time for any text of the same length.
     #[must_use]
     pub fn is(&self, shown: &str) -> bool {
@@ -89,6 +98,8 @@ mod tests {
         for (text, reason) in [("", "one word"), (" \n", "one word"), ("a b", "one word")] {
             assert!(Token::new(text).unwrap_err().contains(reason), "{text}");
         }
+        assert_eq!(Token::from_bytes("pässword\n".as_bytes()), Token::new("pässword"));
+        assert!(Token::from_bytes(b"\xff\xfe\xfd").unwrap_err().contains("a token is text"));
         assert!(Token::new(&"a".repeat(4096)).is_ok());
         assert!(Token::new(&"a".repeat(4097)).unwrap_err().contains("at most 4096 bytes"));
         assert!(!format!("{:?}", Token::new("secret")).contains("secret"));

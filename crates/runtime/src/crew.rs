@@ -826,7 +826,7 @@ impl CrewThread {
         self.credit = (self.credit + (used / RECEIVING) as i64).clamp(-MOST_CREDIT, MOST_CREDIT);
         let place = &mut self.places[router as usize];
         place.pass += (used * PASS / guest.share).max(1);
-        let exceeded = guest.account.exceeded();
+        let exceeded = guest.account.overdrawn();
         if ran.is_err() || exceeded.is_some() {
             place.runs = false;
             self.called -= usize::from(std::mem::take(&mut place.called));

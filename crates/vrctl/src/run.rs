@@ -35,12 +35,28 @@ fn host_socket(host: &HostFile) -> PathBuf {
     socket_in(&host.directory)
 }
 
+/// The most files that a host has open, if the system allows as many.
+const FILES: u64 = 65_536;
+
+/// Clients of all routers hold open files of one process. With the usual soft limit, 1,024, those of a few
+/// routers could take all, and nobody would reach the others or the host.
+fn allow_files() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < FILES.min(hard)
+    {
+        // Without, there are as many as before.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, FILES.min(hard), hard);
+    }
+}
+
 /// Runs a host until it is interrupted.
 pub(crate) fn run(registry: &Arc<Registry>, args: &RunHost, log: &LogArgs) -> Result<ExitCode, Failure> {
     let file = read(&args.file)?;
     launch::report(&file.warnings);
     let lacks = lacking(&file);
     launch::report(&lacks);
+    allow_files();
     let cores = file.processors();
     let launch = Launch {
         workers: cores.len(),

@@ -32,7 +32,7 @@ fn read(path: &Path) -> Result<Token, (String, String)> {
     let mut text = Vec::new();
     let most = Token::LONGEST_FILE as u64 + 1;
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut text)).map_err(refused)?;
-    let word = Token::new(&String::from_utf8_lossy(&text));
+    let word = Token::from_bytes(&text);
     word.map_err(|e| (format!("the token file {shown}: {e}"), "write one word into it".to_owned()))
 }
 

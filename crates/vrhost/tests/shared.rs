@@ -152,10 +152,34 @@ impl Simple for Hoards {
     }
 }
 
+/// An element that takes memory when it is made.
+struct Takes {
+    _memory: Vec<u8>,
+}
+
+impl Element for Takes {
+    const CLASS: &'static str = "Takes";
+    const MANUAL: &'static str = "Takes memory when it is made.";
+    const SHARING: Sharing = Sharing::PerWorker;
+    fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let memory = vec![1; args.mp("BYTES")?];
+        // Packets come meanwhile.
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(Self { _memory: memory })
+    }
+}
+
+impl Simple for Takes {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        Some(packet)
+    }
+}
+
 fn registry() -> Arc<Registry> {
     let mut registry = elements::registry();
     registry.add(runtime::simple::<Panics>());
     registry.add(runtime::simple::<Hoards>());
+    registry.add(runtime::simple::<Takes>());
     registry.add(runtime::simple::<Works>());
     Arc::new(registry)
 }
@@ -466,6 +490,29 @@ fn a_router_that_takes_more_memory_than_it_may_have_stops_alone() {
     assert_eq!((good.failures, good.interfaces[0].stats.rx_missed), (0, 0), "{good:?}");
     assert!(good.memory_bytes < Some(MOST), "{good:?}");
     assert!(bench.host.remove("bad"));
+}
+
+#[test]
+fn a_router_goes_on_while_a_program_that_needs_too_much_memory_is_refused() {
+    let Some(mut bench) = Bench::new(&[frame(10, 1, 0), frame(10, 1, 1)], false) else { return };
+    bench.add("a", FORWARD, &[(0, Tag::Vlan(10)), (1, Tag::Vlan(11))]).unwrap();
+    let mut setup = bench.host.setup("a").unwrap().clone();
+    setup.limits.memory = Some(5_000_000);
+    assert!(!bench.host.change(setup.clone()).unwrap());
+    let program = |bytes: u32| Source::new("a", FORWARD.replace("c :: Counter", &format!("Takes({bytes})")));
+    for _ in 0..10 {
+        setup.sources = vec![program(20_000_000)];
+        let told = bench.host.change(setup.clone()).unwrap_err();
+        let told = told.render_plain(told.sources());
+        assert!(told.contains("the limit memory is 5.0 MB"), "{told}");
+        let before = bench.sent("a");
+        assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > before + 100));
+    }
+    let after = &bench.host.status()[0];
+    assert!(after.running && after.failures == 0, "{after:?}");
+    setup.sources = vec![program(1_000_000)];
+    assert!(bench.host.change(setup).unwrap());
+    assert!(bench.host.status()[0].memory_bytes > Some(1_000_000));
 }
 
 #[test]

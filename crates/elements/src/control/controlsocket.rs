@@ -105,7 +105,7 @@ fn read_token(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Option<Token
             if open {
                 cx.warn(format!("TOKEN_FILE: {}", Token::readable_by_others(&path)));
             }
-            Token::new(&String::from_utf8_lossy(&text))
+            Token::from_bytes(&text)
         }
     };
     token.map(Some).map_err(|e| args.error(format!("TOKEN: {e}")))
@@ -257,6 +257,38 @@ impl Drop for Server {
     }
 }
 
+/// A session, and whose memory it is: nobody's until the client has sent the token, for it must not use up what
+/// the router may have.
+struct Held {
+    session: Session,
+    of: accounts::Entry,
+}
+
+impl Held {
+    /// It is the memory of this account from here on.
+    fn pass_to(&mut self, account: accounts::Entry) {
+        if self.of != account {
+            let session = {
+                let _account = account.enter();
+                self.session.clone()
+            };
+            self.set(session);
+            self.of = account;
+        }
+    }
+
+    fn set(&mut self, session: Session) {
+        let _account = self.of.enter();
+        self.session = session;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(Session::default());
+    }
+}
+
 #[derive(Clone)]
 struct Acceptor {
     sender: Sender<ClientRequest>,
@@ -331,13 +363,18 @@ impl Acceptor {
     /// Serves one client until it disconnects.
     fn serve(&self, mut stream: impl Read + Write, client: &Client) -> io::Result<()> {
         stream.write_all(&Session::banner())?;
-        let mut session = Session::default();
+        let (own, nobody) = (accounts::inherit(), accounts::nobody());
+        let mut held = Held { session: Session::default(), of: own };
         let mut shown: Option<Arc<Token>> = None;
-        let mut buffer = vec![0; 16 << 10];
+        // On the stack, which is in no account.
+        let mut buffer = [0; 16 << 10];
         let mut closed = false;
         loop {
             let token = self.token.lock().ignore_poison().clone();
             let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(s.word())));
+            held.pass_to(if welcome { own } else { nobody });
+            let _account = held.of.enter();
+            let session = &mut held.session;
             session.ask_for_token(!welcome);
             client.is_strange(!welcome);
             match session.step(closed) {

@@ -29,6 +29,8 @@ impl Router {
     /// # Errors
     /// All errors in the new configuration; or a worker that does not answer.
     pub fn hotswap(&mut self, source: Source) -> Result<(), Diagnostics> {
+        // A program that needs too much memory is refused, and its workers go on meanwhile.
+        let _building = accounts::inherit().build();
         let mut sources = vec![source];
         sources.extend(self.extra.iter().cloned());
         let config = lang::load(&sources, &self.load, &*self.registry)?;

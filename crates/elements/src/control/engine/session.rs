@@ -41,6 +41,7 @@ pub enum Step {
 }
 
 /// A command whose data has not completely arrived.
+#[derive(Clone)]
 enum Pending {
     /// This many bytes.
     Bytes { write: bool, handler: String, length: usize },
@@ -49,7 +50,7 @@ enum Pending {
 }
 
 /// The protocol state of one client.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Session {
     input: Vec<u8>,
     pending: Option<Pending>,

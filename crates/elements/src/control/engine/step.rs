@@ -49,7 +49,7 @@ impl Program {
         let mut run = Run { caller, log, by, last };
         let account = accounts::inherit();
         while let Some(at) = self.advance(last, jumps) {
-            if let Some(exceeded) = account.exceeded() {
+            if let Some(exceeded) = account.overdrawn() {
                 let message = format!("{} :: {}: {exceeded}, giving up", self.name, self.class);
                 run.log.hub.log(Level::ERROR, &self.name, &message);
                 break;
