@@ -47,14 +47,17 @@ class Frr:
                 self.daemons[name] = self.daemon(name)
                 if name == "zebra":
                     wait_for("zebra's socket", (self.directory / "zserv").exists, 10)
+                # vtysh says that a daemon does not run as long as that is missing.
+                wait_for(f"the terminal of {name}", (self.directory / f"{name}.vty").exists, 30)
 
     def restart(self, number: int) -> None:
         """Ends all daemons with a signal, and starts them again as watchfrr does."""
         for daemon in reversed(self.daemons.values()):
             daemon.send_signal(number)
             daemon.wait(30)
-        with contextlib.suppress(FileNotFoundError):
-            (self.directory / "zserv").unlink()
+        for left in (self.directory / "zserv", *self.directory.glob("*.vty")):
+            with contextlib.suppress(FileNotFoundError):
+                left.unlink()
         self.start()
 
     def alive(self) -> bool:
