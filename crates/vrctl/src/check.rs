@@ -269,6 +269,9 @@ mod tests {
             [("vlan = 7", "vlan = 8"), ("", "vlan = 8"), ("vlan = 7", "qinq = [8, 7]"), ("", "")]
         {
             assert_eq!(check("eth0", blue, red), "", "{blue} {red}");
+            // A router that starts is a copy of that of the file.
+            let file = HostFile::read(&dir.path().join("edge.toml")).0.unwrap();
+            assert!(!division::check(&file, &file.routers[0].clone()).has_errors(), "{blue} {red}");
         }
         assert!(check("0000:03:00.0", "vlan = 7", "vlan = 8").contains("runs on Linux interfaces so far"));
     }
