@@ -257,8 +257,8 @@ impl Drop for Server {
     }
 }
 
-/// A session, and whose memory it is: nobody's until the client has sent the token, for it must not use up what
-/// the router may have.
+/// A session, and whose memory it is: nobody's until the client has sent the token, for it must not use up
+/// what the router may have.
 struct Held {
     session: Session,
     of: accounts::Entry,
