@@ -124,17 +124,7 @@ pub(crate) fn process_ports(
         if has_pair(file, router, interface) {
             below.push((number, Connection::WholePort(all.len())));
             let far = ends_of_interface(file, router, interface).1;
-            all.push(PortSetup {
-                name: interface.name.clone(),
-                spec: PortSpec::Interface(far),
-                mtu: None,
-                tunnel: None,
-                interfaces: 1,
-                own_queues: 0,
-                queues: Vec::new(),
-                demultiplexed: true,
-                open: true,
-            });
+            all.push(PortSetup::new(&interface.name, PortSpec::Interface(far)));
         }
     }
     if let Some(setup) = setup {

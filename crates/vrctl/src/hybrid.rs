@@ -146,17 +146,7 @@ pub(crate) fn process_ports(
             memif::BUFFER,
             interface.address()
         );
-        Ok(PortSetup {
-            name: interface.name.clone(),
-            spec: PortSpec::parse(&spec)?,
-            mtu: None,
-            tunnel: None,
-            interfaces: 1,
-            own_queues: 0,
-            queues: Vec::new(),
-            demultiplexed: true,
-            open: true,
-        })
+        Ok(PortSetup::new(&interface.name, PortSpec::parse(&spec)?))
     };
     router.interfaces.iter().zip(sockets).enumerate().map(port).collect()
 }

@@ -66,17 +66,8 @@ fn main() {
         let file = directory.join(format!("valiant-many-{}-{at}.pcap", std::process::id()));
         write_frames(&file, count, !whole).expect("a file of frames");
         let wan = format!("net_pcap{at},rx_pcap={},infinite_rx=1", file.display());
-        let ports = [("wan", wan), ("lan", format!("net_null{at}"))].map(|(name, spec)| PortSetup {
-            name: name.into(),
-            spec: PortSpec::parse(&spec).expect("a port"),
-            mtu: None,
-            tunnel: None,
-            interfaces: 1,
-            own_queues: 0,
-            queues: Vec::new(),
-            demultiplexed: true,
-            open: true,
-        });
+        let ports = [("wan", wan), ("lan", format!("net_null{at}"))]
+            .map(|(name, spec)| PortSetup::new(name, PortSpec::parse(&spec).expect("a port")));
         let options = Options { batch_size: 64, optimize: true, ..Options::default() };
         let mut host = Host::start(&ports, options, &EalOptions::default(), Some(enter), false)
             .expect("the host starts");

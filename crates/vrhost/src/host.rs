@@ -76,6 +76,24 @@ pub struct PortSetup {
     pub open: bool,
 }
 
+impl PortSetup {
+    /// A port that is opened, for one interface that needs nothing of it.
+    #[must_use]
+    pub fn new(name: &str, spec: PortSpec) -> Self {
+        Self {
+            name: name.to_owned(),
+            spec,
+            mtu: None,
+            tunnel: None,
+            interfaces: 1,
+            own_queues: 0,
+            queues: Vec::new(),
+            demultiplexed: true,
+            open: true,
+        }
+    }
+}
+
 /// A virtual interface of a router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceSetup {

@@ -185,17 +185,7 @@ fn registry() -> Arc<Registry> {
 }
 
 fn port(name: &str, spec: &str) -> PortSetup {
-    PortSetup {
-        name: name.into(),
-        spec: PortSpec::parse(spec).unwrap(),
-        mtu: None,
-        tunnel: None,
-        interfaces: 1,
-        own_queues: 0,
-        queues: Vec::new(),
-        demultiplexed: true,
-        open: true,
-    }
+    PortSetup::new(name, PortSpec::parse(spec).unwrap())
 }
 
 fn start(ports: &[PortSetup], workers: usize, fair: bool) -> Result<Host, Vec<String>> {
