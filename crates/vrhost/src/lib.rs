@@ -15,7 +15,8 @@
 //! 3. `side`: one physical port on one thread, with the packets that wait to be sent.
 //! 4. `board`: what the control thread tells a thread's front.
 //! 5. `front`: what receives and sends for the routers of one thread.
-//! 6. `host`: the host with its ports and routers, as the control thread sees it.
+//! 6. `ports`: the physical ports, opened and given to threads.
+//! 7. `host`: the host with its ports and routers, as the control thread sees it.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -24,10 +25,12 @@ mod board;
 mod front;
 mod host;
 mod outgoing;
+mod ports;
 mod side;
 
 pub use access::TcpAccess;
 pub use host::{
-    AROUND_TUNNELED, Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, PortSetup,
-    RouterSetup, RouterStatus, at_interfaces, default_queue,
+    AROUND_TUNNELED, Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, RouterSetup,
+    RouterStatus, at_interfaces, default_queue,
 };
+pub use ports::PortSetup;
