@@ -31,8 +31,8 @@ pub struct PortSetup {
     /// How many routers at most have receive queues of their own, into which the port puts their packets; 0:
     /// the port has common queues.
     pub own_queues: u16,
-    /// Receive queues whose frames are each for one interface ([`Connection::Queue`]): so many queues are
-    /// opened that these are among them.
+    /// Receive queues whose frames are each for one interface ([`crate::Connection::Queue`]): so many queues
+    /// are opened that these are among them.
     pub queues: Vec<u16>,
     /// Whether there are other interfaces too: then some queues are for these.
     pub demultiplexed: bool,
