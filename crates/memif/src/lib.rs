@@ -28,10 +28,12 @@
 //! 3. `ring`: sending and receiving.
 //! 4. `control`: the messages by which the peer gets the memory.
 //!
-//! `unsafe` is in `region` alone.
+//! `lines` is how `region` writes and reads what the other processor has had before. `unsafe` is in these two
+//! alone.
 
 mod control;
 mod layout;
+mod lines;
 mod region;
 mod ring;
 

@@ -14,6 +14,7 @@ use crate::layout::{
     BUFFER, COOKIE, DESCRIPTOR, DESCRIPTORS, Direction, FLAGS, HEAD, LENGTH, Layout, OFFSET, POLLED, STRIDE,
     TAIL,
 };
+use crate::lines;
 use nix::fcntl::{FallocateFlags, FcntlArg, SealFlag, fallocate, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -145,6 +146,8 @@ pub(crate) struct Place {
     ring: usize,
     buffers: usize,
     mask: u16,
+    /// Whether frames are written past the caches, and dropped from them when they were read.
+    leaves_lines: bool,
 }
 
 impl Place {
@@ -156,6 +159,7 @@ impl Place {
             ring: layout.ring(direction, ring),
             buffers: layout.buffers(direction, ring),
             mask: (layout.slots() - 1) as u16,
+            leaves_lines: lines::are_left(),
         })
     }
 
@@ -226,6 +230,36 @@ impl Place {
         self.u32_at(at + OFFSET).store(offset as u32, Ordering::Relaxed);
     }
 
+    /// Writes the descriptor of a slot whose frame has this length.
+    #[inline]
+    pub(crate) fn describe_sent(&self, slot: u16, length: u32) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.leaves_lines {
+            let offset = self.buffers + usize::from(slot & self.mask) * STRIDE;
+            // As `describe` writes it.
+            let descriptor = u128::from(length) << 32 | (offset as u128) << 64;
+            // SAFETY: the slot's descriptor lies in the memory (1, 2), and begins at a multiple of its size.
+            // The peer alone reads it, after this side's next store to the ring's head.
+            unsafe {
+                lines::store_block(
+                    descriptor,
+                    self.region.base.add(self.ring + self.descriptor(slot)).as_ptr(),
+                )
+            };
+            return;
+        }
+        self.set_length(slot, length);
+    }
+
+    /// Has the peer see all that was written for it, up to a position.
+    #[inline]
+    pub(crate) fn publish(&self, head: u16) {
+        if self.leaves_lines {
+            lines::fence();
+        }
+        self.head().store(head, Ordering::Release);
+    }
+
     #[inline]
     fn buffer(&self, slot: u16) -> *mut u8 {
         let at = self.buffers + usize::from(slot & self.mask) * STRIDE;
@@ -239,6 +273,13 @@ impl Place {
         if frame.len() > BUFFER {
             return false;
         }
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.leaves_lines {
+            // SAFETY: the buffer begins a cache line and has `BUFFER` bytes, which are whole lines and none
+            // of which the frame is.
+            unsafe { lines::store(frame, self.buffer(slot)) };
+            return true;
+        }
         // SAFETY: the frame has as many bytes; the buffer has `BUFFER`, none of which the frame is.
         unsafe { copy(frame.as_ptr(), self.buffer(slot), frame.len()) };
         true
@@ -250,6 +291,11 @@ impl Place {
         let length = to.len().min(BUFFER);
         // SAFETY: the buffer has `BUFFER` bytes, `to` has `length` or more, none of which are the buffer's.
         unsafe { copy(self.buffer(slot), to.as_mut_ptr(), length) };
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if self.leaves_lines {
+            // SAFETY: the bytes are the buffer's; lines are left.
+            unsafe { lines::drop_read(self.buffer(slot), length) };
+        }
     }
 
     /// Asks the cache for a slot's descriptor and the beginning of its buffer.
@@ -301,10 +347,14 @@ mod tests {
     #[test]
     fn every_length_is_copied_and_no_more() {
         let region = Region::on_heap(Layout::new(1, 4));
-        let place = Place::new(&region, Direction::Out, 0).unwrap();
+        let mut place = Place::new(&region, Direction::Out, 0).unwrap();
         let bytes: Vec<u8> = (0..=BUFFER).map(|n| (n % 251) as u8 + 1).collect();
         let lengths = (0..200).chain([255, 256, 257, 1513, 1514, BUFFER - 1, BUFFER]);
-        for (slot, length) in lengths.enumerate() {
+        for (leaves_lines, (slot, length)) in [false, lines::are_left()]
+            .into_iter()
+            .flat_map(|l| lengths.clone().enumerate().map(move |n| (l, n)))
+        {
+            place.leaves_lines = leaves_lines;
             let slot = slot as u16;
             place.write(slot, &[0; BUFFER]);
             assert!(place.write(slot, &bytes[..length]));
@@ -318,6 +368,25 @@ mod tests {
         }
         assert!(!place.write(0, &bytes));
         assert!(Place::new(&region, Direction::In, 1).is_none());
+    }
+
+    #[test]
+    fn a_descriptor_is_written_whole() {
+        let region = Region::on_heap(Layout::new(1, 4));
+        for direction in [Direction::Out, Direction::In] {
+            let mut place = Place::new(&region, direction, 0).unwrap();
+            for leaves_lines in [false, lines::are_left()] {
+                place.leaves_lines = leaves_lines;
+                let at = place.descriptor(18);
+                place.describe(2, 7);
+                let words = || [0, 4, 8, 12].map(|word| place.u32_at(at + word).load(Ordering::Relaxed));
+                let [_, _, offset, _] = words();
+                assert_eq!(offset as usize, place.buffer(2).addr() - region.base.addr().get());
+                place.describe_sent(18, 1500);
+                place.publish(3);
+                assert_eq!((words(), place.head().load(Ordering::Relaxed)), ([0, 1500, offset, 0], 3));
+            }
+        }
     }
 
     #[test]

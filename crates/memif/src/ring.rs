@@ -72,7 +72,7 @@ impl Sender {
         if self.head.wrapping_sub(self.tail) >= self.place.slots() || !self.place.write(self.head, frame) {
             return false;
         }
-        self.place.set_length(self.head, frame.len() as u32);
+        self.place.describe_sent(self.head, frame.len() as u32);
         self.head = self.head.wrapping_add(1);
         true
     }
@@ -80,7 +80,7 @@ impl Sender {
     /// Has the peer see what was put in.
     #[inline]
     pub fn publish(&mut self) {
-        self.place.head().store(self.head, Release);
+        self.place.publish(self.head);
     }
 }
 
@@ -124,6 +124,7 @@ impl Receiver {
             return Err(Broken::Position);
         }
         self.end = end;
+        (0..filled.min(AHEAD)).for_each(|ahead| self.place.prefetch(self.next.wrapping_add(ahead)));
         Ok(usize::from(filled))
     }
 
@@ -162,7 +163,10 @@ impl Receiver {
     /// Asks for the memory of frames that come soon.
     #[inline]
     pub fn prefetch(&self) {
-        self.place.prefetch(self.next.wrapping_add(AHEAD));
+        // What the peer has not written yet is better left to it.
+        if self.end.wrapping_sub(self.next) > AHEAD {
+            self.place.prefetch(self.next.wrapping_add(AHEAD));
+        }
     }
 
     /// Leaves the next frame out.
