@@ -1,5 +1,6 @@
 """What the benchmarks share: finding the binary, the header of data files, and ESP packets."""
 
+import argparse
 import datetime
 import json
 import os
@@ -24,6 +25,19 @@ def valiant_binary() -> str:
         if path.exists():
             return str(path)
     sys.exit("no valiant binary: run `make build`, or set VALIANT")
+
+
+def more_than_none(kind):
+    """For argparse: a number of this kind that is more than 0."""
+
+    def convert(text):
+        number = kind(text)
+        if not 0 < number < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+        return number
+
+    convert.__name__ = kind.__name__
+    return convert
 
 
 def machine() -> str:

@@ -24,8 +24,11 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
-/// How many accounts there can be at a time. Routers beyond have none, and no limit of memory.
+/// The accounts that there can be at a time, and nobody's.
 const ACCOUNTS: usize = 4096;
+
+/// How many accounts there can be at a time: see [`Account::used`].
+pub const MOST_ACCOUNTS: usize = ACCOUNTS - 1;
 
 /// The balance of an account.
 #[repr(align(64))]

@@ -458,7 +458,8 @@ impl Host {
     /// one that it has.
     ///
     /// # Errors
-    /// The program is wrong, or the address of its access is in use; the router goes on as it is.
+    /// The program is wrong, it uses more memory than it is to have, or the address of its access is in use; the
+    /// router goes on as it is.
     pub fn change(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
         let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
         let (threads, room) = (self.crew.threads(), self.room);
@@ -467,6 +468,15 @@ impl Host {
             return Err(message(format!("there is no virtual router '{}'", setup.name)));
         };
         let differs = text(&hosted.setup) != text(&setup);
+        // Another program may use less than this one.
+        let used = hosted.running.as_ref().filter(|_| !differs).and_then(|running| running.account.used());
+        if let (Some(most), Some(used)) = (setup.limits.memory, used)
+            && used > most
+        {
+            let exceeded = accounts::Exceeded { used, most };
+            let help = "give it more, or remove it and add it again";
+            return Err(message(format!("{}: {exceeded} for what it has now: {help}", setup.name)));
+        }
         let access = hosted.setup.access.clone();
         hosted.set_access(setup.access.clone()).map_err(|e| message(format!("{}: {e}", setup.name)))?;
         if let Some(running) = &mut hosted.running {
@@ -566,6 +576,13 @@ impl Host {
 
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let account = Account::open(setup.limits.memory);
+        if setup.limits.memory.is_some() && account.used().is_none() {
+            let most = accounts::MOST_ACCOUNTS;
+            return Err(message(format!(
+                "{}: the memory of {most} virtual routers is limited at most",
+                setup.name
+            )));
+        }
         let _entered = account.entry().enter();
         let mut load = setup.load.clone();
         let room = setup.queue.unwrap_or(self.room).max(1);

@@ -466,9 +466,14 @@ fn a_router_that_takes_more_memory_than_it_may_have_stops_alone() {
     let of = |host: &Host, name: &str| host.status().into_iter().find(|r| r.name == name).unwrap();
     // Without a limit it has what it takes.
     assert!(bench.until(|host| of(host, "bad").memory_bytes > Some(2 * MOST)), "{:?}", bench.host.status());
+    // What it has already is not taken away from it; one that begins with the limit stops when it reaches it.
     let mut setup = bench.host.setup("bad").unwrap().clone();
     setup.limits.memory = Some(MOST);
-    assert!(!bench.host.change(setup).unwrap());
+    let told = bench.host.change(setup.clone()).unwrap_err();
+    assert!(told.render_plain(told.sources()).contains("bad: the limit memory is 5.0 MB, and"), "{told:?}");
+    assert_eq!((of(&bench.host, "bad").running, of(&bench.host, "bad").failures), (true, 0));
+    assert!(bench.host.remove("bad"));
+    bench.host.add(setup).unwrap();
     assert!(bench.until(|host| of(host, "bad").failures >= 2), "{:?}", bench.host.status());
     assert!(bench.until(|host| {
         let bad = of(host, "bad");

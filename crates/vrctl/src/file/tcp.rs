@@ -11,8 +11,9 @@ use toml::Spanned;
 
 /// Whether two sockets cannot both listen.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = |address: SocketAddr| address.ip().is_unspecified();
-    one.port() == other.port() && (one.ip() == other.ip() || any(one) || any(other))
+    // An IPv4 address in the form of an IPv6 one is the same address.
+    let (one_ip, other_ip) = (one.ip().to_canonical(), other.ip().to_canonical());
+    one.port() == other.port() && (one_ip == other_ip || one_ip.is_unspecified() || other_ip.is_unspecified())
 }
 
 impl Reader<'_> {
@@ -140,6 +141,12 @@ mod tests {
                 listens("blue", "127.0.0.1:7001"),
                 &listens("red", "0.0.0.0:7001"),
                 "blue listens at 127.0.0.1:7001, and red at 0.0.0.0:7001",
+                "another port",
+            ),
+            (
+                listens("blue", "127.0.0.1:7001"),
+                &listens("red", "[::ffff:127.0.0.1]:7001"),
+                "blue listens at 127.0.0.1:7001, and red at [::ffff:127.0.0.1]:7001",
                 "another port",
             ),
             (
