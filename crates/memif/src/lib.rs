@@ -23,13 +23,12 @@
 //!
 //! # Layers
 //!
-//! 1. `layout`: where everything is in the memory.
+//! 1. `layout`, `lines`: where everything is in the memory, and how it is written past the caches.
 //! 2. `region`: the memory.
 //! 3. `ring`: sending and receiving.
 //! 4. `control`: the messages by which the peer gets the memory.
 //!
-//! `lines` is how `region` writes and reads what the other processor has had before. `unsafe` is in these two
-//! alone.
+//! `unsafe` is in `lines` and `region` alone.
 
 mod control;
 mod layout;

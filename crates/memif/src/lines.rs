@@ -3,8 +3,9 @@
 //! After the reader has read a line, both processors have it, and the writer's next store to it waits until
 //! the reader's copy has gone: some 360 cycles on an AMD EPYC (Zen 4). The stores behind it wait too, and a
 //! processor holds those of about two packets, so that this alone can be more than everything else that a
-//! packet needs. A line that no cache has costs 30 to 50. So the writer stores past the caches, and the reader
-//! drops what it has read, as the other side may be a driver that stores as usual (doc/performance.md).
+//! packet needs. A line that no cache has costs 30 to 50. So the writer stores past the caches, and the
+//! reader drops what it has read, as the other side may be a driver that stores as usual
+//! (doc/performance.md).
 
 /// The size of a cache line, in bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]

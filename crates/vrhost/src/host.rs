@@ -458,8 +458,8 @@ impl Host {
     /// one that it has.
     ///
     /// # Errors
-    /// The program is wrong, it uses more memory than it is to have, or the address of its access is in use; the
-    /// router goes on as it is.
+    /// The program is wrong, it uses more memory than it is to have, or the address of its access is in use;
+    /// the router goes on as it is.
     pub fn change(&mut self, setup: RouterSetup) -> Result<bool, Diagnostics> {
         let text = |setup: &RouterSetup| setup.sources.first().map(|source| source.text.clone());
         let (threads, room) = (self.crew.threads(), self.room);
