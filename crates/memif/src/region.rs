@@ -356,14 +356,22 @@ mod tests {
         {
             place.leaves_lines = leaves_lines;
             let slot = slot as u16;
-            place.write(slot, &[0; BUFFER]);
-            assert!(place.write(slot, &bytes[..length]));
+            (0..3).for_each(|near| assert!(place.write(slot + near, &[0xff; BUFFER])));
+            assert!(place.write(slot + 1, &bytes[..length]));
+            lines::fence();
+            // The rest of the last line may be overwritten, with zeros.
+            let zeros = if leaves_lines { length.next_multiple_of(64) } else { length };
             let mut back = vec![9; BUFFER + 1];
-            place.read(slot, &mut back);
+            place.read(slot + 1, &mut back);
             assert_eq!(back[..length], bytes[..length]);
-            assert!(back[length..BUFFER].iter().all(|byte| *byte == 0) && back[BUFFER] == 9, "{length}");
+            assert!(back[length..zeros].iter().all(|byte| *byte == 0), "{length}");
+            assert!(back[zeros..BUFFER].iter().all(|byte| *byte == 0xff) && back[BUFFER] == 9, "{length}");
+            for near in [0, 2] {
+                place.read(slot + near, &mut back);
+                assert!(back[..BUFFER].iter().all(|byte| *byte == 0xff), "{length}");
+            }
             let mut short = vec![0; length / 2];
-            place.read(slot, &mut short);
+            place.read(slot + 1, &mut short);
             assert_eq!(short, bytes[..length / 2]);
         }
         assert!(!place.write(0, &bytes));

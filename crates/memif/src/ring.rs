@@ -238,6 +238,8 @@ mod tests {
             self.from.write(self.filled, frame);
             self.from.describe(self.filled, frame.len() as u32);
             self.filled = self.filled.wrapping_add(1);
+            // `write` may have stored past the caches.
+            crate::lines::fence();
             self.from.tail().store(self.filled, Release);
             true
         }

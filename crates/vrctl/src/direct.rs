@@ -497,6 +497,22 @@ impl Directs {
         Some(DirectSetup { access: direct.access.clone(), ..direct.setup.clone() })
     }
 
+    /// Whether a router's process, if it runs, uses no more memory than it may have once it is started anew.
+    ///
+    /// # Errors
+    /// It uses more, and may have less than before.
+    pub(crate) fn fits(&self, new: &DirectSetup) -> Result<(), String> {
+        let Some((most, direct)) = new.allowance.memory_bytes.zip(self.all.get(new.name())) else {
+            return Ok(());
+        };
+        let used = direct.process.as_ref().and_then(|process| memory_bytes(process.id)).unwrap_or_default();
+        let falls = direct.setup.allowance.memory_bytes.is_none_or(|before| most < before);
+        match falls && used > most {
+            true => Err(format!("router {}: {}", new.name(), accounts::Exceeded { used, most })),
+            false => Ok(()),
+        }
+    }
+
     /// Gives a router other access over TCP, if it differs; with an error it has what it had.
     pub(crate) fn set_access(&mut self, name: &str, access: Option<TcpAccess>) -> Result<(), String> {
         let Some(direct) = self.all.get_mut(name).filter(|direct| direct.access != access) else {

@@ -508,6 +508,9 @@ impl Serving {
                 }
                 changing.push((router, setup));
             } else {
+                if let Setup::Direct(own) | Setup::Hybrid(_, own) = &setup {
+                    self.direct.fits(own)?;
+                }
                 ending.push(router.name.clone());
                 restarted.push(router.name.clone());
                 starting.push((router, setup));

@@ -257,6 +257,15 @@ pub struct Host {
     distribute_at: Instant,
 }
 
+/// A router whose memory cannot be counted is to have a limit.
+#[cold]
+fn too_many_limits(name: &str) -> Diagnostics {
+    let most = accounts::MOST_ACCOUNTS;
+    message(format!(
+        "{name}: no limit of memory: the memory of {most} virtual routers is counted, and there are as many"
+    ))
+}
+
 impl Host {
     /// Opens the ports and starts a thread for each of `options.workers`. If `fair`, routers get the
     /// processors' time by their shares, and those that want more lose packets before their own queues; else
@@ -468,14 +477,17 @@ impl Host {
             return Err(message(format!("there is no virtual router '{}'", setup.name)));
         };
         let differs = text(&hosted.setup) != text(&setup);
-        // Another program may use less than this one.
-        let used = hosted.running.as_ref().filter(|_| !differs).and_then(|running| running.account.used());
-        if let (Some(most), Some(used)) = (setup.limits.memory, used)
-            && used > most
-        {
-            let exceeded = accounts::Exceeded { used, most };
-            let help = "give it more, or remove it and add it again";
-            return Err(message(format!("{}: {exceeded} for what it has now: {help}", setup.name)));
+        // While the program changes, what both use counts. So the limit falls afterwards, if the new one uses
+        // less.
+        let before = hosted.setup.limits.memory;
+        let falls = setup.limits.memory.filter(|most| before.is_none_or(|before| *most < before));
+        if let (Some(most), Some(running)) = (falls, &hosted.running) {
+            let used = running.account.used().ok_or_else(|| too_many_limits(&setup.name))?;
+            if used > most {
+                let exceeded = accounts::Exceeded { used, most };
+                let help = if differs { "change its program first" } else { "give it more" };
+                return Err(message(format!("{}: {exceeded} for what it has now: {help}", setup.name)));
+            }
         }
         let access = hosted.setup.access.clone();
         hosted.set_access(setup.access.clone()).map_err(|e| message(format!("{}: {e}", setup.name)))?;
@@ -577,11 +589,7 @@ impl Host {
     fn launch_as(&mut self, setup: &RouterSetup, number: u32) -> Result<Running, Diagnostics> {
         let account = Account::open(setup.limits.memory);
         if setup.limits.memory.is_some() && account.used().is_none() {
-            let most = accounts::MOST_ACCOUNTS;
-            return Err(message(format!(
-                "{}: the memory of {most} virtual routers is limited at most",
-                setup.name
-            )));
+            return Err(too_many_limits(&setup.name));
         }
         let _entered = account.entry().enter();
         let mut load = setup.load.clone();

@@ -506,8 +506,29 @@ fn a_router_goes_on_while_a_program_that_needs_too_much_memory_is_refused() {
     let after = &bench.host.status()[0];
     assert!(after.running && after.failures == 0, "{after:?}");
     setup.sources = vec![program(1_000_000)];
-    assert!(bench.host.change(setup).unwrap());
+    assert!(bench.host.change(setup.clone()).unwrap());
     assert!(bench.host.status()[0].memory_bytes > Some(1_000_000));
+    // A lower limit than what it uses, together with another program, which would use less.
+    setup.limits.memory = Some(500_000);
+    setup.sources = vec![program(1000)];
+    for _ in 0..50 {
+        let told = bench.host.change(setup.clone()).unwrap_err();
+        let told = told.render_plain(told.sources());
+        assert!(
+            told.contains("the limit memory is 0.5 MB") && told.contains("change its program first"),
+            "{told}"
+        );
+    }
+    let before = bench.sent("a");
+    assert!(bench.until(|host| host.status()[0].interfaces[1].stats.tx_packets > before + 100));
+    assert_eq!(bench.host.status()[0].failures, 0, "{:?}", bench.host.status()[0]);
+    // One after the other.
+    setup.limits.memory = Some(5_000_000);
+    assert!(bench.host.change(setup.clone()).unwrap());
+    let used = bench.host.status()[0].memory_bytes.unwrap();
+    setup.limits.memory = Some(used + 500_000);
+    assert!(!bench.host.change(setup).unwrap());
+    assert_eq!(bench.host.status()[0].failures, 0, "{:?}", bench.host.status()[0]);
 }
 
 #[test]
