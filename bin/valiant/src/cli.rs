@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+use crate::bench::{self, BenchArgs};
 use crate::capacity::{self, CapacityArgs};
 use crate::check::{CheckArgs, FlattenArgs};
 use crate::cores::CoresArgs;
@@ -108,6 +109,9 @@ Examples:
   valiant console --socket /run/valiant/edge/blue.sock
   echo 'c.count' | valiant console --socket 7777")]
     Console(SocketArgs),
+    /// Measure: what this machine allows.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(BenchArgs),
     /// Report what this machine offers to Valiant, and how to get what is missing.
     Doctor(JsonArgs),
     /// List the ports that a configuration can use.

@@ -19,6 +19,7 @@
 //! `launch`, a router as a process, which the commands that run routers share. Read `run.rs` first.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod capacity;
 mod chart;
 mod check;
@@ -101,6 +102,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Drops(args) => remote::drops(&args),
         Command::Stats(args) => remote::stats(&args),
         Command::Console(args) => remote::console(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
         Command::Chart => chart::draw(),

@@ -207,7 +207,8 @@ pub(crate) fn allowed_cpus() -> Vec<usize> {
 }
 
 /// Reads a list such as `0-3,8`.
-pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
+#[must_use]
+pub fn cpu_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

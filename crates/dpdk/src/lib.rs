@@ -77,7 +77,7 @@ pub use bell::Bell;
 pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
 pub use eal::{
-    Eal, EalOptions, HugepageSize, Hugepages, OnNode, dpdk_version, hugepage_sizes, set_affinity,
+    Eal, EalOptions, HugepageSize, Hugepages, OnNode, cpu_list, dpdk_version, hugepage_sizes, set_affinity,
     set_worker_cpus,
 };
 pub use error::Error;
