@@ -9,9 +9,9 @@
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
 //! 2. `handlers`: handlers that are read when a run is over
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the
-//!    commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops`
-//!    and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
+//!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
+//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
 //! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!

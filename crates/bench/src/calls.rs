@@ -21,8 +21,8 @@ pub(crate) fn system_call(effort: Effort) -> Option<Figure> {
 #[derive(Default)]
 struct Passed(AtomicU64);
 
-/// Nanoseconds from a store on one processor until another one, which looks all the time, has seen it: half of
-/// a round trip.
+/// Nanoseconds from a store on one processor until another one, which looks all the time, has seen it: half
+/// of a round trip.
 pub(crate) fn passing(one: usize, other: usize, effort: Effort) -> Option<Figure> {
     const ROUNDS: u64 = 1000;
     let (there, back, stop) = (&Passed::default(), &Passed::default(), &AtomicBool::new(false));

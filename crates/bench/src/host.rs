@@ -147,8 +147,8 @@ impl Host {
         Ok(Self { machine, processors, gigahertz, call, passing, wake_up, lines, streams })
     }
 
-    /// What a line takes in the processor's own caches, or in memory: the largest of the sizes, and the largest
-    /// that fits into half of the second cache.
+    /// What a line takes in the processor's own caches, or in memory: the largest of the sizes, and the
+    /// largest that fits into half of the second cache.
     fn line(&self, own: bool) -> Option<&Among> {
         if !own {
             return self.lines.last();

@@ -6,7 +6,7 @@
 //!
 //! # Layers
 //!
-//! 1. `figure`: a measured number. `machine`: what the system says of processors, caches and network cards.
+//! 1. `figure`, `machine`: a measured number; what the system says of processors, caches and network cards.
 //! 2. `memory`, `calls`: lines, streams; system calls, other threads.
 //! 3. `packet`: what that means for a packet.
 //! 4. `host`: all of it, as text and as JSON.

@@ -66,8 +66,8 @@ pub struct Link {
     pub lanes: u32,
 }
 
-/// Bytes of a PCI Express packet beside its data: header with 64-bit address 16, sequence number 2, checksum 4,
-/// framing 2 (PCI Express 3.0, sections 2.2 and 3.5).
+/// Bytes of a PCI Express packet beside its data: header with 64-bit address 16, sequence number 2, checksum
+/// 4, framing 2 (PCI Express 3.0, sections 2.2 and 3.5).
 const AROUND: f64 = 24.0;
 /// Data bytes of one packet to the card, which most systems use.
 const MOST_DATA: f64 = 256.0;
@@ -89,8 +89,8 @@ impl Link {
         self.gigatransfers * f64::from(self.lanes) * code
     }
 
-    /// Frames a second, of `bytes` without the FCS, that the card can be given or can give: data in packets of
-    /// at most 256 bytes, and a descriptor of 16 bytes for each frame, four of them together.
+    /// Frames a second, of `bytes` without the FCS, that the card can be given or can give: data in packets
+    /// of at most 256 bytes, and a descriptor of 16 bytes for each frame, four of them together.
     #[must_use]
     pub fn frames(self, bytes: u32) -> f64 {
         let bytes = f64::from(bytes);

@@ -38,8 +38,8 @@ fn next(line: &Line) -> usize {
     u32::from_ne_bytes([a, b, c, d]) as usize
 }
 
-/// Has the lines name each other, so that whoever follows them comes to all of them in random order before one
-/// comes again (Sattolo's algorithm).
+/// Has the lines name each other, so that whoever follows them comes to all of them in random order before
+/// one comes again (Sattolo's algorithm).
 fn link(lines: &mut [Line], rng: &mut Rng) {
     let mut order: Vec<u32> = (0..lines.len() as u32).collect();
     for at in (1..order.len()).rev() {

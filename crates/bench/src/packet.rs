@@ -9,8 +9,8 @@ const FCS: u32 = 4;
 /// Each byte of a packet that is forwarded crosses the memory bus so often where no cache holds it: from the
 /// card, to the processor, from it, to the card (RouteBricks, section 5.3).
 const CROSSINGS: f64 = 4.0;
-/// Lines that forwarding a packet touches at least, if no cache holds them: two of its buffer's descriptor, its
-/// header, and the network card's descriptor.
+/// Lines that forwarding a packet touches at least, if no cache holds them: two of its buffer's descriptor,
+/// its header, and the network card's descriptor.
 pub(crate) const LINES: f64 = 4.0;
 /// Bits of a frame on the wire beside it: preamble, delimiter and gap (IEEE 802.3).
 const ON_THE_WIRE: f64 = 20.0 * 8.0;
