@@ -112,8 +112,13 @@ def whatever_its_process_does_harms_nobody(lab: Lab) -> None:
         process: int = host.routers()["blue"]["process"]
         return process
 
+    def lost_before_it() -> int:
+        return sum(interface["lost_queue_full"] for interface in host.routers()["blue"]["interfaces"])
+
+    before = lost_before_it()
     os.kill(host.routers()["blue"]["process"], signal.SIGKILL)
     process = again(1, 5)
+    check(lost_before_it() > before, "what came while there was no process is not counted")
     # A process that does not take what it is sent, until it is noticed.
     os.kill(process, signal.SIGSTOP)
     process = again(2, 20)

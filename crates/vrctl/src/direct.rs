@@ -712,7 +712,7 @@ impl Direct {
     fn value(&self) -> Value {
         let file = &self.file;
         let id = self.process.as_ref().map(|process| process.id);
-        let interfaces = match self.status["interfaces"].as_array() {
+        let mut interfaces: Vec<Value> = match self.status["interfaces"].as_array() {
             Some(known) => known.clone(),
             None => (self.setup.router.interfaces.iter())
                 .map(|i| {
@@ -721,6 +721,11 @@ impl Direct {
                 })
                 .collect(),
         };
+        for (interface, (to_it, from_it)) in interfaces.iter_mut().zip(self.passages.lost()) {
+            for (key, lost) in [("lost_queue_full", to_it), ("not_sent", from_it)] {
+                interface[key] = (interface[key].as_u64().unwrap_or_default() + lost).into();
+            }
+        }
         json!({
             "name": self.setup.name(),
             "running": matches!(self.state, State::Running),

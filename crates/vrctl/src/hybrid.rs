@@ -213,6 +213,15 @@ impl Passages {
         self.clean();
     }
 
+    /// For each interface: packets for the process that it did not get, as it was not there or they were too
+    /// long; and packets of it that were too long or in pieces.
+    pub(crate) fn lost(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ports.iter().map(|port| {
+            let stats = port.stats();
+            (stats.tx_errors, stats.rx_errors)
+        })
+    }
+
     /// What the process has written that it may not.
     pub(crate) fn broken(&self) -> Option<String> {
         self.ports.iter().find_map(MemifPort::broken).map(|broken| broken.to_string())
