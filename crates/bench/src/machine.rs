@@ -19,7 +19,8 @@ pub struct Machine {
     pub nodes: Vec<Vec<usize>>,
     /// How far each node is from each, 10 for itself (ACPI 6.4, section 5.2.17).
     pub distances: Vec<Vec<u32>>,
-    /// Bytes of memory that could be used without swapping.
+    /// Bytes of memory that could be used without swapping, within the limits of this process's control
+    /// groups.
     pub available: u64,
     /// Network cards on PCI.
     pub cards: Vec<Card>,
@@ -184,6 +185,34 @@ fn card(pci: &Path, address: &str) -> Option<Card> {
     })
 }
 
+/// What the memory control groups of this process leave of so many bytes, as far as they can be seen: version
+/// 2, and version 1.
+fn within_limits(root: &Path, bytes: u64) -> u64 {
+    let groups = text(&root.join("proc/self/cgroup")).unwrap_or_default();
+    let mut left = bytes;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (mount, limit, used) = match controllers {
+            "" => ("sys/fs/cgroup", "memory.max", "memory.current"),
+            list if list.split(',').any(|one| one == "memory") => {
+                ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            }
+            _ => continue,
+        };
+        // The group, and those that it is in; in a container what is mounted may be the group itself.
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            let group = root.join(mount).join(group);
+            // "max" is no number.
+            if let (Some(limit), Some(used)) = (number::<u64>(&group.join(limit)), number(&group.join(used)))
+            {
+                left = left.min(limit.saturating_sub(used));
+            }
+        }
+    }
+    left
+}
+
 impl Machine {
     /// This one.
     #[must_use]
@@ -231,7 +260,7 @@ impl Machine {
             caches: allowed.first().map(|&number| caches(&cpu(number))).unwrap_or_default(),
             nodes: nodes.iter().map(processors).collect(),
             distances: nodes.iter().map(distances).collect(),
-            available: available.map_or(0, |kb: u64| kb << 10),
+            available: within_limits(root, available.map_or(0, |kb: u64| kb << 10)),
             cards: entries(&pci).iter().filter_map(|address| card(&pci, address)).collect(),
         }
     }
@@ -357,6 +386,23 @@ mod tests {
         let machine = Machine::read(root.path(), &[0]);
         assert_eq!((machine.model.as_str(), machine.cores, machine.caches.len()), ("not known", 1, 0));
         assert!(machine.cards.is_empty() && machine.nodes.is_empty() && machine.last_cache() == 0);
+    }
+
+    #[test]
+    fn control_groups_limit_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        assert_eq!(within_limits(root, 1000), 1000);
+        file(root, "proc/self/cgroup", "5:cpu:/x\n4:hugetlb,memory:/box/a\n0::/edge/b");
+        file(root, "sys/fs/cgroup/edge/b/memory.max", "max");
+        file(root, "sys/fs/cgroup/edge/b/memory.current", "1");
+        assert_eq!(within_limits(root, 1000), 1000);
+        file(root, "sys/fs/cgroup/edge/memory.max", "900");
+        file(root, "sys/fs/cgroup/edge/memory.current", "100");
+        assert_eq!(within_limits(root, 1000), 800);
+        file(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "300");
+        file(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "301");
+        assert_eq!(within_limits(root, 1000), 0);
     }
 
     #[test]
