@@ -146,8 +146,8 @@ pub(crate) struct Place {
     ring: usize,
     buffers: usize,
     mask: u16,
-    /// Whether frames are written past the caches, and dropped from them when they were read.
-    leaves_lines: bool,
+    /// Whether frames are written past the caches, and flushed from them when they were read.
+    bypasses_caches: bool,
 }
 
 impl Place {
@@ -159,7 +159,7 @@ impl Place {
             ring: layout.ring(direction, ring),
             buffers: layout.buffers(direction, ring),
             mask: (layout.slots() - 1) as u16,
-            leaves_lines: lines::are_left(),
+            bypasses_caches: lines::bypass_caches(),
         })
     }
 
@@ -233,8 +233,7 @@ impl Place {
     /// Writes the descriptor of a slot whose frame has this length.
     #[inline]
     pub(crate) fn describe_sent(&self, slot: u16, length: u32) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.leaves_lines {
+        if self.bypasses_caches {
             let offset = self.buffers + usize::from(slot & self.mask) * STRIDE;
             // As `describe` writes it.
             let descriptor = u128::from(length) << 32 | (offset as u128) << 64;
@@ -254,7 +253,7 @@ impl Place {
     /// Has the peer see all that was written for it, up to a position.
     #[inline]
     pub(crate) fn publish(&self, head: u16) {
-        if self.leaves_lines {
+        if self.bypasses_caches {
             lines::fence();
         }
         self.head().store(head, Ordering::Release);
@@ -273,8 +272,7 @@ impl Place {
         if frame.len() > BUFFER {
             return false;
         }
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.leaves_lines {
+        if self.bypasses_caches {
             // SAFETY: the buffer begins a cache line and has `BUFFER` bytes, which are whole lines and none
             // of which the frame is.
             unsafe { lines::store(frame, self.buffer(slot)) };
@@ -291,10 +289,9 @@ impl Place {
         let length = to.len().min(BUFFER);
         // SAFETY: the buffer has `BUFFER` bytes, `to` has `length` or more, none of which are the buffer's.
         unsafe { copy(self.buffer(slot), to.as_mut_ptr(), length) };
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        if self.leaves_lines {
-            // SAFETY: the bytes are the buffer's; lines are left.
-            unsafe { lines::drop_read(self.buffer(slot), length) };
+        if self.bypasses_caches {
+            // SAFETY: the bytes are the buffer's; the processor is one that bypasses its caches.
+            unsafe { lines::flush(self.buffer(slot), length) };
         }
     }
 
@@ -350,17 +347,17 @@ mod tests {
         let mut place = Place::new(&region, Direction::Out, 0).unwrap();
         let bytes: Vec<u8> = (0..=BUFFER).map(|n| (n % 251) as u8 + 1).collect();
         let lengths = (0..200).chain([255, 256, 257, 1513, 1514, BUFFER - 1, BUFFER]);
-        for (leaves_lines, (slot, length)) in [false, lines::are_left()]
+        for (bypasses_caches, (slot, length)) in [false, cfg!(miri) || lines::bypass_caches()]
             .into_iter()
             .flat_map(|l| lengths.clone().enumerate().map(move |n| (l, n)))
         {
-            place.leaves_lines = leaves_lines;
+            place.bypasses_caches = bypasses_caches;
             let slot = slot as u16;
             (0..3).for_each(|near| assert!(place.write(slot + near, &[0xff; BUFFER])));
             assert!(place.write(slot + 1, &bytes[..length]));
             lines::fence();
             // The rest of the last line may be overwritten, with zeros.
-            let zeros = if leaves_lines { length.next_multiple_of(64) } else { length };
+            let zeros = if bypasses_caches { length.next_multiple_of(64) } else { length };
             let mut back = vec![9; BUFFER + 1];
             place.read(slot + 1, &mut back);
             assert_eq!(back[..length], bytes[..length]);
@@ -383,8 +380,8 @@ mod tests {
         let region = Region::on_heap(Layout::new(1, 4));
         for direction in [Direction::Out, Direction::In] {
             let mut place = Place::new(&region, direction, 0).unwrap();
-            for leaves_lines in [false, lines::are_left()] {
-                place.leaves_lines = leaves_lines;
+            for bypasses_caches in [false, cfg!(miri) || lines::bypass_caches()] {
+                place.bypasses_caches = bypasses_caches;
                 let at = place.descriptor(18);
                 place.describe(2, 7);
                 let words = || [0, 4, 8, 12].map(|word| place.u32_at(at + word).load(Ordering::Relaxed));
