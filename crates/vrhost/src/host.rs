@@ -1,27 +1,27 @@
 //! The host: physical ports, threads, and the virtual routers on them, as the control thread sees them.
 
+mod queues;
+
 use crate::access::TcpAccess;
-use crate::board::{Below, Board, Change, Interface, NOBODY};
+use crate::board::{Below, Board, Change, Interface};
 use crate::front::SharedPorts;
 use crate::outgoing::Outlet;
 use crate::ports::{HostPort, PortSetup, open_ports, side};
+use crate::setup::{
+    Connection, InterfaceSetup, InterfaceStatus, RouterSetup, RouterStatus, default_queue, limits_of,
+};
 use accounts::Account;
 use demux::{Claim, Encap, Tag};
-use dpdk::{EalOptions, Port, PortStats, SteerRule, SteerTag, VirtualPort};
-use lang::{Diagnostics, LoadOptions, Source};
+use dpdk::{EalOptions, Port, VirtualPort};
+use lang::Diagnostics;
 use locks::IgnorePoison;
-use runtime::{Access, Crew, Front, Limits, Options, Registry, Router, Socket, Stall, ThreadSetup, Usage};
+use runtime::{Access, Crew, Front, Options, Router, Socket, ThreadSetup, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Packets that wait at a virtual interface for one worker of its router.
-const ROOM: usize = 512;
-/// The same where routers get their shares: whatever has gathered in a port, as its ring may have done while
-/// the thread did not run, then finds room, so that a router that does not use its share loses none of it.
-const ROOM_IN_FAIRNESS: usize = 2048;
 /// Largest network packet of a virtual link, in bytes.
 pub const LINK_MTU: u32 = 1500;
 /// Bytes by which a network packet in a VXLAN tunnel is shorter than the port's largest: inner Ethernet
@@ -41,110 +41,6 @@ const RECOVERED: Duration = Duration::from_secs(120);
 
 /// A run of a router that takes longer holds up the others of its thread for too long.
 const LONGEST_RUN: Duration = Duration::from_secs(1);
-
-/// A virtual interface of a router.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceSetup {
-    /// Its name: the program's variable that has the device.
-    pub name: String,
-    /// Where its packets come from and go to.
-    pub below: Connection,
-    /// Its address.
-    pub mac: [u8; 6],
-    /// Whether frames that nobody claims are its.
-    pub default: bool,
-    /// The most that it sends by its physical port, in bytes a second; none: what the port takes.
-    pub rate: Option<u64>,
-}
-
-/// Where the packets of a virtual interface come from and go to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Connection {
-    /// A physical port, by its number, and what tells its frames there.
-    Port(usize, Tag),
-    /// All frames of a physical port, by its number.
-    WholePort(usize),
-    /// All frames of a receive queue of a physical port, by their numbers.
-    Queue(usize, u16),
-    /// One end (0 or 1) of the virtual link with this number.
-    Link(u32, usize),
-    /// Nothing.
-    Nothing,
-}
-
-/// A virtual router.
-#[derive(Clone)]
-pub struct RouterSetup {
-    /// Its name.
-    pub name: String,
-    /// Its program, and what is added to it.
-    pub sources: Vec<Source>,
-    /// The variables of the program; those of the interfaces are added.
-    pub load: LoadOptions,
-    /// The classes that it may use.
-    pub registry: Arc<Registry>,
-    /// Its share of the processors' time, in proportion to those of others.
-    pub share: u32,
-    /// How many packets wait at each of its interfaces for each worker; none: 512, or 2048 where routers get
-    /// their shares.
-    pub queue: Option<usize>,
-    /// The most that it may have; its name and what waits at its interfaces are added.
-    pub limits: Limits,
-    /// How its clients reach it over TCP; none: they do not.
-    pub access: Option<TcpAccess>,
-    /// Its interfaces.
-    pub interfaces: Vec<InterfaceSetup>,
-}
-
-impl RouterSetup {
-    /// Whether both have the same share, the same limits and the same rates.
-    #[must_use]
-    pub fn has_limits_of(&self, other: &Self) -> bool {
-        let rates = |setup: &Self| setup.interfaces.iter().map(|one| one.rate).collect::<Vec<_>>();
-        (self.share, self.queue, &self.limits) == (other.share, other.queue, &other.limits)
-            && rates(self) == rates(other)
-    }
-}
-
-/// A virtual interface as it is now.
-#[derive(Clone, Debug)]
-pub struct InterfaceStatus {
-    /// Its name.
-    pub name: String,
-    /// What it has received, sent and lost.
-    pub stats: PortStats,
-    /// Whether its packets have receive queues of their own on their port.
-    pub own_queue: bool,
-    /// Packets that wait for the router.
-    pub waiting: usize,
-}
-
-/// A virtual router as it is now.
-#[derive(Clone, Debug)]
-pub struct RouterStatus {
-    /// Its name.
-    pub name: String,
-    /// Whether it runs; if not, it has failed and starts again.
-    pub running: bool,
-    /// How often it has failed.
-    pub failures: u32,
-    /// Why it has the last time, until it runs again.
-    pub failure: Option<String>,
-    /// Its share.
-    pub share: u32,
-    /// Cycles of processors that it has used.
-    pub cycles: u64,
-    /// Bytes of memory that it uses, if it runs and they are counted.
-    pub memory_bytes: Option<u64>,
-    /// How often each of its limits was reached since it started, by name.
-    pub refused: Vec<(&'static str, u64)>,
-    /// What it has in its tables, by the names of the limits.
-    pub used: Vec<(&'static str, u64)>,
-    /// Runs of it that did not end in time.
-    pub stall: Stall,
-    /// Its interfaces.
-    pub interfaces: Vec<InterfaceStatus>,
-}
 
 /// How long a router that has failed waits before it starts again: twice as long with each failure.
 #[derive(Clone, Debug)]
@@ -663,59 +559,6 @@ impl Host {
         Ok(())
     }
 
-    /// Gives an interface all frames of a receive queue.
-    fn give_queue(&mut self, number: usize, queue: u16, owner: u32) -> Result<(), String> {
-        let looks =
-            |setup: &InterfaceSetup| matches!(setup.below, Connection::Port(port, _) if port == number);
-        let others = self.routers.values().any(|hosted| hosted.setup.interfaces.iter().any(looks));
-        let threads = self.crew.threads();
-        let Some(Some(port)) = self.ports.get_mut(number) else { return Ok(()) };
-        let (name, has) = (&port.name, port.owners.len());
-        let looked_at = port.owners.iter().filter(|owner| owner.is_none()).count();
-        let Some(place) = port.owners.get_mut(usize::from(queue)) else {
-            return Err(format!(
-                "{name}: there is no receive queue {queue}: the port was opened with {has}, counted from 0; if the \
-                 device has more, stop the host and start it again, so that they are opened"
-            ));
-        };
-        if place.is_some_and(|owner| owner != NOBODY) {
-            return Err(format!("{name}: the receive queue {queue} is another interface's already"));
-        }
-        let several = port.port.device_queues(queue);
-        if several > 1 {
-            return Err(format!(
-                "{name}: {has} receive queues are opened, and the device has more, so that queue {queue} stands for \
-                 {several} of them; give the device {has}: `ethtool -L {} combined {has}`",
-                port.port.name()
-            ));
-        }
-        if others && looked_at == 1 && place.is_none() {
-            return Err(format!(
-                "{name}: the receive queue {queue} is the last one for other interfaces; stop the host and start it \
-                 again, so that there is another one"
-            ));
-        }
-        *place = Some(owner);
-        let (thread, at) = (usize::from(queue) % threads, usize::from(queue) / threads);
-        self.boards[thread].post(Change::Frames(number, at, owner));
-        self.crew.wake();
-        Ok(())
-    }
-
-    /// The frames of receive queues that were an interface's are nobody's: it may come again, and they are
-    /// not for others.
-    fn take_frames_from(&mut self, owner: u32) {
-        let threads = self.crew.threads();
-        for (number, port) in self.ports.iter_mut().enumerate() {
-            for (queue, place) in port.iter_mut().flat_map(|port| port.owners.iter_mut().enumerate()) {
-                if *place == Some(owner) {
-                    *place = Some(NOBODY);
-                    self.boards[queue % threads].post(Change::Frames(number, queue / threads, NOBODY));
-                }
-            }
-        }
-    }
-
     /// Takes a router away: first no more frames come, then it ends.
     fn end(&mut self, running: Running) {
         let Running { router, number, interfaces, account, .. } = running;
@@ -741,82 +584,6 @@ impl Host {
             if let Some(used) = self.owners.get_mut(owner as usize) {
                 *used = false;
             }
-        }
-    }
-
-    /// Whether an interface's packets have receive queues of their own.
-    fn has_own_queue(&self, interface: &InterfaceSetup, router: u32) -> bool {
-        let port = interface.port().and_then(|port| self.ports.get(port)?.as_ref());
-        port.is_some_and(|port| port.own.of(router).is_some())
-    }
-
-    /// Distributes the receive queues of ports that have some for one router each, and tells ports which
-    /// frames are put into which; `period`: one has passed. Whatever queue a frame is in, it reaches its
-    /// router.
-    fn distribute_queues(&mut self, period: bool) {
-        for (number, port) in self.ports.iter_mut().enumerate() {
-            let Some(port) = port.as_mut().filter(|port| !port.own.queues().is_empty()) else { continue };
-            let (mut packets, mut owners, mut rest) = (Vec::new(), BTreeMap::new(), None);
-            for hosted in self.routers.values() {
-                let Some(running) = &hosted.running else { continue };
-                let both = hosted.setup.interfaces.iter().zip(&running.interfaces);
-                let mut here = both.filter(|(setup, _)| setup.port() == Some(number)).peekable();
-                if here.peek().is_none() {
-                    continue;
-                }
-                let mut sum = 0;
-                for (setup, attached) in here {
-                    let stats = attached.port.stats();
-                    sum += stats.rx_packets + stats.rx_missed;
-                    owners.insert(attached.owner, running.number);
-                    if setup.default || matches!(setup.below, Connection::WholePort(_)) {
-                        rest = Some(running.number);
-                    }
-                }
-                packets.push((running.number, sum));
-            }
-            if period {
-                // Asks the kernel what the queues have lost.
-                let _ = port.port.stats();
-            }
-            let before = port.own.queues().to_vec();
-            port.own.distribute(&packets, period);
-            for (queue, (had, has)) in before.iter().zip(port.own.queues()).enumerate() {
-                if had != has {
-                    self.boards.iter().for_each(|board| board.post(Change::Queue(number, queue, *has)));
-                }
-            }
-            if period && before == port.own.queues() {
-                continue;
-            }
-            let group = |router: u32| port.own.of(router).map_or(0, |queue| queue as u16 + 1);
-            let claims = port.table.claims();
-            let mut rules: Vec<SteerRule> = (claims.chunk_by(|a, b| a.0.tag == b.0.tag))
-                .flat_map(|same| {
-                    // An owner alone gets all frames with its tag.
-                    let alone = same.iter().all(|(_, owner)| *owner == same[0].1);
-                    same.iter().filter_map(move |(claim, owner)| {
-                        Some((steer_tag(claim.tag)?, claim.mac.filter(|_| !alone), *owner))
-                    })
-                })
-                .filter_map(|(tag, mac, owner)| {
-                    Some(SteerRule { tag, mac, group: group(*owners.get(&owner)?) })
-                })
-                .collect();
-            let rest = rest.map(|router| SteerRule { tag: SteerTag::Rest, mac: None, group: group(router) });
-            rules.extend(rest);
-            if let Err(e) = port.port.steer(&rules) {
-                warn!(target: "vr", "{}: {e}", port.name);
-            }
-        }
-        self.crew.wake();
-    }
-
-    /// A router that ends has no receive queues any more.
-    fn take_queues_from(&mut self, router: u32) {
-        for (number, port) in self.ports.iter_mut().enumerate() {
-            let Some(queue) = port.as_mut().and_then(|port| port.own.take_from(router)) else { continue };
-            self.boards.iter().for_each(|board| board.post(Change::Queue(number, queue, None)));
         }
     }
 
@@ -979,53 +746,6 @@ impl Drop for Host {
             hosted.running.into_iter().for_each(|running| self.end(running));
         }
     }
-}
-
-impl InterfaceSetup {
-    /// Whether a router's interface can become the other while the router runs.
-    fn can_become(&self, other: &Self) -> bool {
-        *self == Self { rate: self.rate, ..other.clone() }
-    }
-
-    /// The number of its physical port.
-    fn port(&self) -> Option<usize> {
-        match self.below {
-            Connection::Port(port, _) | Connection::WholePort(port) | Connection::Queue(port, _) => {
-                Some(port)
-            }
-            Connection::Link(..) | Connection::Nothing => None,
-        }
-    }
-}
-
-/// A tag as ports know it; none: they cannot tell it.
-fn steer_tag(tag: Tag) -> Option<SteerTag> {
-    match tag {
-        Tag::None => Some(SteerTag::Untagged),
-        Tag::Vlan(id) => Some(SteerTag::Vlan(id)),
-        Tag::Qinq(outer, inner) => Some(SteerTag::Qinq(outer, inner)),
-        Tag::Mpls(label) => Some(SteerTag::Mpls(label)),
-        Tag::Vni(_) => None,
-    }
-}
-
-/// How many packets wait at each interface of a router for each worker, if the router has no limit of its
-/// own; `fair`: the routers get their shares.
-#[must_use]
-pub fn default_queue(fair: bool) -> usize {
-    if fair { ROOM_IN_FAIRNESS } else { ROOM }
-}
-
-/// How many packets may wait at so many interfaces, in both directions, with queues of this length.
-#[must_use]
-pub fn at_interfaces(interfaces: usize, threads: usize, queue: usize) -> usize {
-    queue.max(1).saturating_mul(2 * interfaces * threads)
-}
-
-/// The most that a router may have, with what waits at its interfaces.
-fn limits_of(setup: &RouterSetup, threads: usize, room: usize) -> Limits {
-    let at_interfaces = at_interfaces(setup.interfaces.len(), threads, setup.queue.unwrap_or(room));
-    Limits { router: setup.name.clone(), at_interfaces, ..setup.limits.clone() }
 }
 
 /// The lowest number that is not in use.

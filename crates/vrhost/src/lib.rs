@@ -11,7 +11,8 @@
 //!
 //! 1. `allot`, `access`: which routers have a receive queue of their own; how a router's clients reach it
 //!    over TCP.
-//! 2. `outgoing`: the queues of what routers send by a port that they share.
+//! 2. `setup`, `outgoing`: what a router is to be, and what is seen of it; the queues of what routers send by
+//!    a port that they share.
 //! 3. `side`: one physical port on one thread, with the packets that wait to be sent.
 //! 4. `board`: what the control thread tells a thread's front.
 //! 5. `front`: what receives and sends for the routers of one thread.
@@ -26,11 +27,12 @@ mod front;
 mod host;
 mod outgoing;
 mod ports;
+mod setup;
 mod side;
 
 pub use access::TcpAccess;
-pub use host::{
-    AROUND_TUNNELED, Connection, Host, InterfaceSetup, InterfaceStatus, LINK_MTU, Pauses, RouterSetup,
-    RouterStatus, at_interfaces, default_queue,
-};
+pub use host::{AROUND_TUNNELED, Host, LINK_MTU, Pauses};
 pub use ports::PortSetup;
+pub use setup::{
+    Connection, InterfaceSetup, InterfaceStatus, RouterSetup, RouterStatus, at_interfaces, default_queue,
+};
