@@ -20,7 +20,7 @@ It takes about ten seconds and needs no rights. Other programs should rest meanw
 
 How to read it: a router's program takes some lines of memory for each packet. Where they are in a cache, a line costs a few cycles; where they
 come from memory one after another, some hundred. The last table is the most that memory alone lets through, without any program.
-A network card's line says what its PCI Express link can carry, whatever its port is called.
+A NIC's line says what its PCI Express link can carry, whatever its port is called.
 
 Examples:
   valiant bench host
@@ -34,7 +34,7 @@ pub(crate) struct BenchArgs {
 
 #[derive(Subcommand)]
 enum What {
-    /// Measure this machine: processors, caches, memory, system calls, links of network cards.
+    /// Measure this machine: processors, caches, memory, system calls, links of NICs.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
 }

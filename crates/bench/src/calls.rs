@@ -114,7 +114,7 @@ mod tests {
     fn what_others_take_is_more_than_nothing_and_ends() {
         let effort = Effort { samples: 3, sample: Duration::from_millis(1) };
         let call = system_call(effort).unwrap();
-        let [one, other, ..] = crate::machine::Machine::here().processors[..] else {
+        let [one, other, ..] = crate::machine::Machine::here().processors()[..] else {
             // Two threads that look all the time on one processor wait for the scheduler.
             return assert!(call.least > 1.0);
         };

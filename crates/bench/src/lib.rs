@@ -6,19 +6,26 @@
 //!
 //! # Layers
 //!
-//! 1. `figure`, `machine`: a measured number; what the system says of processors, caches and network cards.
-//! 2. `memory`, `calls`: lines, streams; system calls, other threads.
-//! 3. `packet`: what that means for a packet.
-//! 4. `host`: all of it, as text and as JSON.
+//! 1. `figure`, `link`: a measured number; what a PCI Express link carries.
+//! 2. `machine`: what the system says of processors, caches, memory and NICs.
+//! 3. `memory`: lines and streams. `packet`: what that means for a packet.
+//! 4. `calls`: system calls, other processors.
+//! 5. `host`, `report`: all that is measured, and as text and as JSON.
 #![forbid(unsafe_code)]
 
 mod calls;
 mod figure;
 mod host;
+mod link;
 mod machine;
 mod memory;
 mod packet;
+mod report;
+#[cfg(test)]
+#[path = "../../dpdk/tests/machine/mod.rs"]
+mod simulated;
 
 pub use figure::Figure;
 pub use host::{Host, Options};
-pub use machine::{Cache, Card, Link, Machine};
+pub use link::Link;
+pub use machine::{Cache, Machine, Nic};

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 pub(crate) const SIZES: [u32; 3] = [64, 512, 1518];
 const FCS: u32 = 4;
 /// Each byte of a packet that is forwarded crosses the memory bus so often where no cache holds it: from the
-/// card, to the processor, from it, to the card (RouteBricks, section 5.3).
+/// NIC, to the processor, from it, to the NIC (RouteBricks, section 5.3).
 const CROSSINGS: f64 = 4.0;
 /// Lines that forwarding a packet touches at least, if no cache holds them: two of its buffer's descriptor,
-/// its header, and the network card's descriptor.
+/// its header, and the NIC's descriptor.
 pub(crate) const LINES: f64 = 4.0;
 /// Bits of a frame on the wire beside it: preamble, delimiter and gap (IEEE 802.3).
 const ON_THE_WIRE: f64 = 20.0 * 8.0;

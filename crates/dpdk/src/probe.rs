@@ -180,7 +180,7 @@ impl Machine {
             vfio: Path::new("/sys/bus/pci/drivers/vfio-pci").exists(),
             iommu_groups: count("/sys/kernel/iommu_groups"),
             interfaces,
-            pci: pci_devices(),
+            pci: pci_devices(Path::new("/sys")),
             crypto: crypto_in(&all),
             findings: Vec::new(),
         };
@@ -498,8 +498,10 @@ fn nodes() -> Vec<Node> {
         .collect()
 }
 
-fn pci_devices() -> Vec<PciDevice> {
-    let base = Path::new("/sys/bus/pci/devices");
+/// The network devices on PCI of the machine that a copy of `/sys` describes.
+#[must_use]
+pub fn pci_devices(sys: &Path) -> Vec<PciDevice> {
+    let base = &sys.join("bus/pci/devices");
     (names_in(base).into_iter())
         .filter(|address| text(base.join(address).join("class")).starts_with("0x02"))
         .map(|address| {

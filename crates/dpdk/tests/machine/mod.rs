@@ -1,5 +1,5 @@
-//! A machine that is made up: a directory that stands in for /sys. For the tests of `Topology` and of
-//! `valiant plan-cores`.
+//! A machine that is made up: a directory that stands in for /sys. For the tests of `Topology`, of `bench`
+//! and of `valiant plan-cores`.
 
 use std::fs;
 use std::path::PathBuf;
