@@ -27,13 +27,13 @@ def valiant_binary() -> str:
     sys.exit("no valiant binary: run `make build`, or set VALIANT")
 
 
-def more_than_none(kind: type[int] | type[float]) -> Callable[[str], float]:
-    """For argparse: a number of this kind that is more than 0."""
+def positive(kind: type[int] | type[float]) -> Callable[[str], float]:
+    """For argparse: a positive number of this kind."""
 
     def convert(text: str) -> float:
         number = kind(text)
         if not 0 < number < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is not more than 0")
+            raise argparse.ArgumentTypeError(f"{text} is not a positive number")
         return number
 
     convert.__name__ = kind.__name__

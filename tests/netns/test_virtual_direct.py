@@ -160,6 +160,22 @@ def a_killed_process_starts_again_and_harms_nobody(lab: Lab) -> None:
     wait_for("no control groups", lambda: not groups("edge"), 5)
 
 
+@case(Plain, seconds=60)
+def less_memory_than_a_process_uses_is_refused(lab: Lab) -> None:
+    host = Host(lab)
+    wait_for("blue", host.blue, 5)
+    process = host.routers()["blue"]["process"]
+    host.write(extra='limits = { memory = "2 MB" }\n')
+    told = host.fails("apply")
+    check("router blue: the limit memory is 2.0 MB, and" in told, told)
+    check(host.blue(), "blue does not forward any more")
+    equal(host.routers()["blue"]["process"], process, "the process")
+    # Enough for it, with which it starts anew.
+    host.write(extra='limits = { memory = "500 MB" }\n')
+    equal(host.vr("apply"), "blue: started anew\n", "apply of another limit")
+    wait_for("blue", host.blue, 5)
+
+
 @case(Plain, seconds=90)
 def its_scheme_and_program_change_while_others_forward(lab: Lab) -> None:
     host = Host(lab, blue="shared")
