@@ -7,10 +7,11 @@
 //! # Layers
 //!
 //! 1. `figure`, `link`: a measured number; what a PCI Express link carries.
-//! 2. `machine`: what the system says of processors, caches, memory and NICs.
-//! 3. `memory`: lines and streams. `packet`: what that means for a packet.
-//! 4. `calls`: system calls, other processors.
-//! 5. `host`, `report`: all that is measured, and as text and as JSON.
+//! 2. `machine`: what the system says of processors, caches, memory and NICs. `simulated` is one for tests.
+//! 3. `memory`: lines and streams.
+//! 4. `calls`, `packet`: system calls, other processors; what memory allows for a packet.
+//! 5. `host`: all that is measured.
+//! 6. `report`: that as text and as JSON.
 #![forbid(unsafe_code)]
 
 mod calls;
