@@ -13,7 +13,7 @@ use locks::IgnorePoison;
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::lent::{Lent, Passed, Sink, Source};
+use crate::lent::{Lent, Passed, Queue, Sink, Source, add};
 use crate::packet::Packet;
 use crate::spec::PortSpec;
 use crate::status::PortStats;
@@ -33,8 +33,8 @@ pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 
 /// Packets on their way between a router and whoever runs it, in one direction, for one worker.
 ///
-/// Both ends usually run on one thread, one after the other, so that the lock is free. What every burst needs
-/// is in the first cache line.
+/// Both ends usually run on one thread, one after the other, so that the lock is free. What a burst needs is in
+/// the first cache line; or, with a queue that is lent, in that queue's place.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VirtualQueue {
@@ -46,10 +46,9 @@ pub(crate) struct VirtualQueue {
     end: AtomicUsize,
     passed: AtomicU64,
     passed_bytes: AtomicU64,
-    lost: AtomicU64,
     /// A physical port's queue, which the router uses itself.
-    lent_rx: Lent<Box<dyn Source>>,
-    lent_tx: Lent<Box<dyn Sink>>,
+    lent: Lent<Queue>,
+    lost: AtomicU64,
 }
 
 impl VirtualQueue {
@@ -61,9 +60,8 @@ impl VirtualQueue {
             end: AtomicUsize::new(0),
             passed: AtomicU64::new(0),
             passed_bytes: AtomicU64::new(0),
+            lent: Lent::default(),
             lost: AtomicU64::new(0),
-            lent_rx: Lent::default(),
-            lent_tx: Lent::default(),
         })
     }
 
@@ -96,44 +94,40 @@ impl VirtualQueue {
             packets.packets_mut().extend(batch.drain(..taken));
         }
         self.note(&packets);
-        self.count(Passed { packets: taken, bytes, lost: 0 });
+        // Whoever has the lock.
+        add(&self.passed, taken);
+        add(&self.passed_bytes, bytes);
         taken
     }
 
-    #[inline]
-    fn count(&self, passed: Passed) {
-        // One thread at a time puts packets in.
-        let add = |counter: &AtomicU64, n: usize| {
-            counter.store(counter.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
-        };
-        add(&self.passed, passed.packets);
-        add(&self.passed_bytes, passed.bytes);
-        if passed.lost > 0 {
-            self.lost.fetch_add(passed.lost as u64, Ordering::Relaxed);
-        }
-    }
-
-    /// The router receives: what was put in first, then what the queue that is lent gives.
+    /// The router receives: from the queue that is lent, or what was put in.
     #[inline]
     pub(crate) fn receive(&self, most: usize, batch: &mut Batch) {
-        let taken = self.take(most, batch);
-        if let Some(passed) = self.lent_rx.receive(most - taken, batch).filter(|passed| passed.packets > 0) {
-            self.count(passed);
+        if !self.lent.receive(most, batch) {
+            self.take(most, batch);
         }
     }
 
     /// The router sends: by the queue that is lent, or to whoever takes the packets. Returns how many.
     #[inline]
     pub(crate) fn send(&self, batch: &mut Batch) -> usize {
-        let Some(passed) = self.lent_tx.send(batch) else { return self.put(batch) };
-        self.count(passed);
-        passed.packets
+        self.lent.send(batch).unwrap_or_else(|| self.put(batch))
     }
 
     /// Whether it is certain that the router finds nothing here.
     #[inline]
     pub(crate) fn is_drained(&self) -> bool {
-        self.len() == 0 && !self.lent_rx.any()
+        !self.lent.any() && self.len() == 0
+    }
+
+    /// What has passed, and what was lost.
+    fn passed(&self) -> Passed {
+        let own = Passed {
+            packets: self.passed.load(Ordering::Relaxed),
+            bytes: self.passed_bytes.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        };
+        own + self.lent.passed()
     }
 
     /// Appends up to `most` packets to `batch`; returns how many.
@@ -166,16 +160,15 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn stats(&self) -> PortStats {
-        let sum = |queues: &[Arc<VirtualQueue>], of: fn(&VirtualQueue) -> &AtomicU64| {
-            queues.iter().map(|queue| of(queue).load(Ordering::Relaxed)).sum()
-        };
+        let sum = |queues: &[Arc<VirtualQueue>]| queues.iter().map(|q| q.passed()).sum::<Passed>();
+        let (rx, tx) = (sum(&self.rx), sum(&self.tx));
         PortStats {
-            rx_packets: sum(&self.rx, |q| &q.passed),
-            rx_bytes: sum(&self.rx, |q| &q.passed_bytes),
-            rx_missed: sum(&self.rx, |q| &q.lost),
-            tx_packets: sum(&self.tx, |q| &q.passed),
-            tx_bytes: sum(&self.tx, |q| &q.passed_bytes),
-            tx_errors: sum(&self.tx, |q| &q.lost),
+            rx_packets: rx.packets,
+            rx_bytes: rx.bytes,
+            rx_missed: rx.lost,
+            tx_packets: tx.packets,
+            tx_bytes: tx.bytes,
+            tx_errors: tx.lost,
             ..PortStats::default()
         }
     }
@@ -323,21 +316,35 @@ impl VirtualQueues {
     }
 
     /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;
-    /// what it has received and sent is counted here all the same. Whoever lends them does not use them
-    /// until it has taken them back, and wakes the worker when packets may have come. If it has some, they
-    /// are returned.
+    /// what it has received and sent is counted here all the same. The worker must run on the calling thread,
+    /// which does not use them until it has taken them back, and wakes the worker when packets may have come.
+    /// They are returned if it has some, or if packets wait for it or from it, which are older.
     pub fn lend(&self, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
-        if self.to.lent_rx.any() || self.from.lent_tx.any() {
+        if self.to.len() + self.from.len() > 0 {
             return Some((rx, tx));
         }
-        self.to.lent_rx.set(Some(rx));
-        self.from.lent_tx.set(Some(tx));
-        None
+        match (self.to.lent.put(Queue::Rx(rx)), self.from.lent.put(Queue::Tx(tx))) {
+            (Ok(()), Ok(())) => None,
+            (rx, tx) => {
+                let back = |put: Result<(), Queue>, queue: &VirtualQueue| {
+                    put.err().or_else(|| queue.lent.take_back())
+                };
+                queues([back(rx, &self.to), back(tx, &self.from)])
+            }
+        }
     }
 
-    /// Takes the queues back that were lent to the router's worker.
+    /// Takes the queues back that the calling thread has lent to the router's worker.
     pub fn take_back(&self) -> Option<Queues> {
-        self.to.lent_rx.set(None).zip(self.from.lent_tx.set(None))
+        queues([self.to.lent.take_back(), self.from.lent.take_back()])
+    }
+}
+
+/// Both queues, if there are both.
+fn queues(of: [Option<Queue>; 2]) -> Option<Queues> {
+    match of {
+        [Some(Queue::Rx(rx)), Some(Queue::Tx(tx))] => Some((rx, tx)),
+        _ => None,
     }
 }
 

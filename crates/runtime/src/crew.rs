@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
+/// The same of one that nobody waits for, on a thread whose front has nothing to receive: what a turn costs
+/// is divided among more packets.
+const RUNS_ALONE: usize = 32;
 /// The same where routers get their shares.
 const RUNS_IN_FAIRNESS: usize = 3;
 /// After so many cycles (some 0.2 ms) its tasks do not run again there: it bounds for how long one has the
@@ -73,6 +76,10 @@ pub trait Front: Send {
     /// Receives once, gives the packets to virtual ports, and appends the numbers of the routers that have
     /// got some to `woken`. Returns how many packets came.
     fn receive(&mut self, woken: &mut Vec<u32>) -> usize;
+    /// Whether packets come by it; if not, routers have all ports and look for packets themselves.
+    fn receives(&self) -> bool {
+        true
+    }
     /// How many packets wait for routers.
     fn waiting(&self) -> usize {
         0
@@ -562,6 +569,8 @@ impl CrewThread {
             let mut turns = std::mem::take(&mut self.turns);
             self.ready.take(&mut turns);
             let many = turns.len() + self.ready.len() > CACHED;
+            let alone = !fair && turns.len() == 1 && !self.front.receives();
+            let runs = if alone { RUNS_ALONE } else { runs };
             for (at, &router) in turns.iter().enumerate() {
                 if many {
                     self.prefetch(turns.get(at + 1..).unwrap_or_default());

@@ -27,8 +27,9 @@ pub(crate) struct SharedPorts {
     looked: u64,
     /// Whether a router that has a whole port gets the port's queues themselves.
     lends: bool,
-    /// See [`runtime::Front::longest_queue`].
+    /// See [`runtime::Front::longest_queue`] and [`runtime::Front::receives`].
     longest: usize,
+    receives: bool,
 }
 
 /// How often queues for one router each are looked at for what they have lost, in cycles: about 0.1 s.
@@ -133,6 +134,7 @@ impl SharedPorts {
             of_router: Vec::new(),
             links: HashMap::new(),
             longest: 0,
+            receives: true,
             sent: Batch::with_capacity(BURST),
         }
     }
@@ -257,6 +259,7 @@ impl runtime::Front for SharedPorts {
         if look {
             self.looked = now;
         }
+        self.receives = false;
         for (number, side) in self.sides.iter_mut().enumerate() {
             let Some(side) = side else { continue };
             // Whoever changes the table keeps the old one until all have seen the new one.
@@ -269,6 +272,7 @@ impl runtime::Front for SharedPorts {
                 woken.extend(known(&self.interfaces, owner).map(|interface| interface.router));
                 continue;
             }
+            self.receives = true;
             if side.has_owners {
                 let (n, longest) = receive_for_owners(side, &mut self.interfaces, woken);
                 received += n;
@@ -299,6 +303,10 @@ impl runtime::Front for SharedPorts {
             self.longest = self.longest.max(distribute(side, &mut self.interfaces, woken));
         }
         received
+    }
+
+    fn receives(&self) -> bool {
+        self.receives
     }
 
     fn waiting(&self) -> usize {
