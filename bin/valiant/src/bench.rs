@@ -1,11 +1,14 @@
-//! `valiant bench`: what a machine allows.
+//! `valiant bench`: what a machine allows; experiments.
 
 use ::bench::{Host, Options};
 use clap::{Args, Subcommand};
+use experiment::{Ended, Experiment, Report, Results};
+use launch::StopSignals;
 use launch::cpu_list;
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::Progress;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +16,31 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   valiant bench host                  processors, caches, memory and links of this machine, and what they allow
   valiant bench host --json >host.json
-  valiant bench host --cpus 2,3       two processors alone";
+  valiant bench host --cpus 2,3       two processors alone
+  valiant bench run sizes.toml        the experiment of a file";
+
+const RUN_EXAMPLES: &str = "\
+An experiment file says what is varied, what is measured, and with which device under test:
+
+  [device]                            # without: whatever is between the two ports
+  program = \"router.click\"           # a configuration of Valiant's, or: command = \"testpmd ...\"
+  [traffic]                           # as the options of `valiant gen`
+  to = \"eth0\"
+  sink = \"eth1\"
+  [vary]
+  size = [60, 508, 1514]
+  [measure]                           # the highest rates without loss, and with 0.5 % (RFC 9971)
+  loss = [0, \"0.5%\"]
+
+conf/experiment.toml is an example with a device; doc/experiments.md has all keys. What is measured is kept at once: after Ctrl-C, a crash or a power
+failure the same command goes on where it was, and when all is measured it prints the report again.
+
+Examples:
+  valiant bench run sizes.toml --plan   what would be measured, and about how long that takes
+  valiant bench run sizes.toml
+  valiant bench run sizes.toml --csv >sizes.csv
+
+Exit status: 0 all is measured, 1 it cannot run, 2 wrong usage, 3 a point has failed, 130 interrupted.";
 
 const HOST_EXAMPLES: &str = "\
 It takes about ten seconds and needs no rights. Other programs should rest meanwhile: what they use is missing.
@@ -37,6 +64,33 @@ enum What {
     /// Measure this machine: processors, caches, memory, system calls, links of NICs.
     #[command(after_help = HOST_EXAMPLES)]
     Host(HostArgs),
+    /// Run an experiment: rates without loss, latency and order, as a file says.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+}
+
+#[derive(Args)]
+struct RunArgs {
+    /// The experiment file (TOML).
+    file: PathBuf,
+    /// The directory of the results [default: beside the file, NAME.results].
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Forget what has been measured, and begin again.
+    #[arg(long)]
+    restart: bool,
+    /// Print what would be measured, and about how long it takes.
+    #[arg(long, conflicts_with = "restart")]
+    plan: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV.
+    #[arg(long)]
+    csv: bool,
+    /// Do not print progress.
+    #[arg(short, long)]
+    quiet: bool,
 }
 
 #[derive(Args)]
@@ -61,6 +115,7 @@ struct HostArgs {
 pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
     match &args.what {
         What::Host(args) => host(args),
+        What::Run(args) => run(args),
     }
 }
 
@@ -90,4 +145,92 @@ fn host(args: &HostArgs) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The exit status when a point has failed, and when it was interrupted.
+const POINT_FAILED: u8 = 3;
+const INTERRUPTED: u8 = 130;
+
+fn run(args: &RunArgs) -> ExitCode {
+    match experiment_of(args) {
+        Ok(status) => status,
+        Err(message) => {
+            error(&format!("error: {message}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
+    let experiment = match Experiment::load(&args.file) {
+        Ok(experiment) => experiment,
+        Err(diags) => {
+            launch::report(&diags);
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    if args.plan {
+        print(&plan(&experiment, args.json));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let beside = || experiment.dir.join(format!("{}.results", experiment.name));
+    let dir = args.results.clone().unwrap_or_else(beside);
+    let dir = std::path::absolute(&dir).unwrap_or(dir);
+    let mut results = Results::open(&dir, &experiment, args.restart)?;
+    let program =
+        std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
+    let options = experiment::Options { program, results: dir };
+    let stop = StopSignals::watch();
+    let mut progress = Progress::new(args.quiet, "", true);
+    let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());
+    let ended = experiment::run(&experiment, &options, &mut results, &|| stop.wanted(), &mut tell);
+    drop(progress);
+    let ended = ended?;
+    let report = Report::new(&experiment, &results);
+    print(&if args.json {
+        format!("{:#}\n", report.json())
+    } else if args.csv {
+        report.csv()
+    } else {
+        report.text()
+    });
+    Ok(match ended {
+        Ended::Complete => ExitCode::SUCCESS,
+        Ended::Failed => {
+            error(&format!("some points have failed: {} has the rest", results.path().display()));
+            ExitCode::from(POINT_FAILED)
+        }
+        Ended::Stopped => {
+            error("interrupted: the same command goes on where it was");
+            ExitCode::from(INTERRUPTED)
+        }
+    })
+}
+
+/// What would be measured.
+fn plan(experiment: &Experiment, json: bool) -> String {
+    let points: Vec<String> = experiment.points().iter().map(ToString::to_string).collect();
+    let seconds = experiment.estimate();
+    if json {
+        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds});
+        return format!("{plan:#}\n");
+    }
+    let mut text = format!(
+        "{}: {} points, {} rounds of each, one point after another in each round; about {}\n",
+        experiment.name,
+        points.len(),
+        experiment.rounds,
+        about(seconds)
+    );
+    points.iter().filter(|point| !point.is_empty()).for_each(|point| text += &format!("  {point}\n"));
+    text
+}
+
+/// A rough time.
+fn about(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
 }

@@ -53,9 +53,9 @@ pub(crate) struct Lent<Q> {
 
 // SAFETY: `thread` becomes a thread's number, from NONE, by that thread alone (a compare-exchange), and NONE
 // again by that thread alone. So between the two it alone uses the queue, and `busy` keeps it from doing so
-// twice at a time. What a thread has done before it ended, with whose number another one goes on, has happened
-// before what that one does: `busy` is released after each use and acquired before. References to the queue do
-// not leave `Busy`.
+// twice at a time. What a thread has done before it ended, with whose number another one goes on, has
+// happened before what that one does: `busy` is released after each use and acquired before. References to
+// the queue do not leave `Busy`.
 unsafe impl<Q: Send> Sync for Lent<Q> {}
 
 impl<Q> std::fmt::Debug for Lent<Q> {

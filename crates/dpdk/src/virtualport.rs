@@ -33,8 +33,8 @@ pub type Queues = (Box<dyn Source>, Box<dyn Sink>);
 
 /// Packets on their way between a router and whoever runs it, in one direction, for one worker.
 ///
-/// Both ends usually run on one thread, one after the other, so that the lock is free. What a burst needs is in
-/// the first cache line; or, with a queue that is lent, in that queue's place.
+/// Both ends usually run on one thread, one after the other, so that the lock is free. What a burst needs is
+/// in the first cache line; or, with a queue that is lent, in that queue's place.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VirtualQueue {

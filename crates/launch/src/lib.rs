@@ -2,9 +2,9 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`: progress of long work; the
-//!    rate limit of messages; a thread that prints; libraries that a configuration names; signals; options of
-//!    where and how workers run; the client of a control socket
+//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`, `contention`: progress of long
+//!    work; the rate limit of messages; a thread that prints; libraries that a configuration names; signals;
+//!    options of where and how workers run; the client of a control socket; threads that wait for a processor
 //! 2. `logging`: what is logged, and how
 //! 3. `report`, `output`, `failure`, `settings`: messages at start; standard output; why a command failed;
 //!    files in TOML, with the places of all errors
@@ -19,6 +19,7 @@
 mod background;
 mod client;
 pub mod console;
+mod contention;
 pub mod crash;
 mod failure;
 mod library;
@@ -38,6 +39,7 @@ mod signals;
 
 pub use background::Background;
 pub use client::Client;
+pub use contention::kept_waiting;
 pub use failure::{Failure, shortest};
 pub use library::library;
 pub use machine::Machine;

@@ -25,6 +25,7 @@
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
+//! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
 pub mod bps;
@@ -38,6 +39,7 @@ pub mod order;
 pub mod pace;
 pub mod rate;
 pub mod rng;
+pub mod search;
 pub mod sink;
 pub mod sizes;
 pub mod tag;

@@ -63,9 +63,10 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
                 bench.write(&format!("gen{i}.active"), "false")?;
             }
         }
+        let waited = bench.kept_waiting();
         bench.drain()?;
         let report = Report {
-            sent: Some(bench.sent(args.rate, args.pcap.is_some())?),
+            sent: Some(bench.sent(args.rate, args.pcap.is_some(), waited)?),
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
             flows: bench.flows(&args.output)?,
             expected: None,
@@ -153,9 +154,18 @@ fn run(
         launch::report(router.shortage());
         launch::describe_ports();
     }
-    let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet, goal };
+    let mut bench = Bench {
+        router,
+        stop,
+        shape,
+        began: Instant::now(),
+        waited: Duration::ZERO,
+        quiet: output.quiet,
+        goal,
+    };
     bench.wait_for_links();
     bench.began = Instant::now();
+    bench.waited = launch::kept_waiting(std::process::id());
     bench.router.start();
     let result = measure(&mut bench);
     bench.router.pause();
@@ -207,6 +217,8 @@ struct Bench {
     stop: StopSignals,
     shape: Shape,
     began: Instant,
+    /// How long workers had waited for a processor before.
+    waited: Duration,
     quiet: bool,
     goal: Goal,
 }
@@ -260,6 +272,11 @@ impl Bench {
             }
         }
         Ok(true)
+    }
+
+    /// How long workers have waited for a processor since the beginning.
+    fn kept_waiting(&self) -> Duration {
+        launch::kept_waiting(std::process::id()).saturating_sub(self.waited)
     }
 
     /// Waits until all ports have a link, up to a time limit.
@@ -354,7 +371,7 @@ impl Bench {
     }
 
     /// The results of the sources.
-    fn sent(&mut self, asked: Rate, replayed: bool) -> Result<Sent, String> {
+    fn sent(&mut self, asked: Rate, replayed: bool, waited: Duration) -> Result<Sent, String> {
         let sources = self.shape.sources;
         let mut sent = Sent {
             asked,
@@ -367,6 +384,7 @@ impl Bench {
             first_ns: 0,
             last_ns: 0,
             replayed,
+            waited,
         };
         if sent.frames < sent.made {
             // Frames that were not sent are assumed to have the average length of those that were.

@@ -6,6 +6,7 @@ use measure::rate::{Achieved, OVERHEAD, Rate, short};
 use measure::sink::Snapshot;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// The results of a generator.
 pub(crate) struct Sent {
@@ -21,6 +22,8 @@ pub(crate) struct Sent {
     pub(crate) last_ns: u64,
     /// The frames are those of a capture file, which sinks do not recognize.
     pub(crate) replayed: bool,
+    /// How long workers waited for a processor meanwhile, because others used it.
+    pub(crate) waited: Duration,
 }
 
 impl Sent {
@@ -46,6 +49,8 @@ pub(crate) struct Report {
 
 /// A smaller part of the requested rate than this is reported.
 const SHORT_OF: f64 = 0.99;
+/// Workers that waited longer for a processor are reported.
+const LONG_WAIT: Duration = Duration::from_millis(1);
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
@@ -172,6 +177,13 @@ impl Report {
                     }
                 }
             }
+            if sent.waited >= LONG_WAIT {
+                let _ = writeln!(
+                    t,
+                    "waited      {} for a processor that others used",
+                    span(sent.waited.as_nanos() as f64)
+                );
+            }
             if sent.dropped > 0 {
                 let _ = writeln!(t, "dropped     {} frames that the port did not accept", sent.dropped);
             }
@@ -289,6 +301,7 @@ impl Report {
                 "asked": sent.asked.to_string(), "ports": sent.sources, "achieved_share": sent.share(),
                 "limited_by_generator": sent.share().is_some_and(|s| s < SHORT_OF),
                 "made": sent.made, "frames": sent.frames, "bytes": sent.bytes, "dropped": sent.dropped, "missed": sent.missed,
+                "kept_waiting_s": sent.waited.as_secs_f64(),
                 "seconds": seconds(sent.last_ns.saturating_sub(sent.first_ns)),
             });
             merge(&mut value, rate_json(&rate));
@@ -370,6 +383,7 @@ mod tests {
             first_ns: 1_000_000_000,
             last_ns: 2_000_000_000,
             replayed: false,
+            waited: Duration::ZERO,
         };
         let mut seen = Snapshot::default();
         seen.read(line).unwrap();

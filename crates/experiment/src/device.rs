@@ -1,0 +1,245 @@
+//! The device under test, and other processes that end with this one.
+
+use crate::model::{self, Experiment, Settings};
+use launch::Client;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a process has to end after it was told to.
+const GRACE: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
+/// The end of a process's messages is at most so long.
+const TAIL: usize = 2000;
+
+/// Runs a command and ends it when standard input ends: with whoever writes there.
+const WITH_PARENT: &str = r#"exec 3<&0
+"$@" </dev/null &
+child=$!
+( read -r _ <&3; kill -TERM $child; sleep 4; kill -KILL $child ) >&- 2>&- &
+watch=$!
+trap '' TERM INT HUP
+exec 3<&-
+wait $child
+status=$?
+kill -KILL $watch
+exit $status"#;
+
+/// A process that ends with this one, however this one ends.
+pub(crate) struct Child {
+    process: std::process::Child,
+    /// When it is closed, the process is told to end.
+    alive: Option<ChildStdin>,
+}
+
+impl Child {
+    /// Starts a program in a process group of its own.
+    pub(crate) fn start(
+        program: &OsStr,
+        words: &[OsString],
+        dir: &Path,
+        environment: &[(String, String)],
+        (output, errors): (Stdio, File),
+    ) -> Result<Self, String> {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", WITH_PARENT, "sh"]).arg(program).args(words);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        command.current_dir(dir).process_group(0);
+        command.stdin(Stdio::piped()).stdout(output).stderr(errors);
+        let mut process = command
+            .spawn()
+            .map_err(|e| format!("cannot run {}: {}", program.display(), launch::reason(&e)))?;
+        let alive = process.stdin.take();
+        Ok(Self { process, alive })
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().ok().flatten()
+    }
+
+    /// How long its threads, and those of its children, have waited for a processor.
+    fn kept_waiting(&self) -> Duration {
+        let own = self.process.id().to_string();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let of_group = processes.filter(|process| {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            // The name may have any character: behind it are state, parent and group.
+            stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2)) == Some(own.as_str())
+        });
+        of_group.map(launch::kept_waiting).sum()
+    }
+
+    /// What it has written, to be read once it has ended.
+    pub(crate) fn output(&mut self) -> Option<ChildStdout> {
+        self.process.stdout.take()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        drop(self.alive.take());
+        let began = Instant::now();
+        while self.ended().is_none() {
+            if began.elapsed() > GRACE {
+                if let Ok(group) = i32::try_from(self.process.id()) {
+                    // It may have ended just now.
+                    let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
+                }
+                let _ = self.process.wait();
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// The end of a file of messages.
+pub(crate) fn tail(log: &Path) -> String {
+    let text =
+        std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let text = text.trim();
+    let begin = text.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
+    if text.is_empty() { "it has said nothing".to_owned() } else { text[begin..].to_owned() }
+}
+
+/// The device under test.
+pub(crate) struct Device {
+    child: Option<Child>,
+    log: PathBuf,
+}
+
+impl Device {
+    /// Starts it, and waits until it is ready.
+    pub(crate) fn start(
+        experiment: &Experiment,
+        settings: &Settings,
+        (program, log): (&Path, &Path),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Self, String> {
+        let mut device = Self { child: None, log: log.to_owned() };
+        let socket = log.with_extension("sock");
+        let variables = settings.iter().filter_map(|(name, value)| Some((name.strip_prefix('$')?, value)));
+        let (command, words, environment) = match &experiment.device {
+            model::Device::Between => return Ok(device),
+            model::Device::Program(file) => {
+                let mut words: Vec<OsString> = vec!["run".into(), "-u".into(), socket.clone().into()];
+                for name in ["threads", "cpus", "burst", "memory", "placement"] {
+                    words.extend(settings.get(name).map(|value| format!("--{name}={value}").into()));
+                }
+                words.push(file.into());
+                words.extend(variables.map(|(name, value)| format!("{name}={value}").into()));
+                (program.as_os_str(), words, Vec::new())
+            }
+            model::Device::Command(text) => {
+                let environment = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+                (OsStr::new("/bin/sh"), vec!["-c".into(), format!("exec {text}").into()], environment)
+            }
+        };
+        let errors = File::create(log)
+            .map_err(|e| format!("cannot write {}: {}", log.display(), launch::reason(&e)))?;
+        let output = errors.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+        // One that was killed may have left it.
+        let _ = std::fs::remove_file(&socket);
+        device.child = Some(Child::start(command, &words, &experiment.dir, &environment, (output, errors))?);
+        let began = Instant::now();
+        while !stop() {
+            if let Some(end) = device.ended() {
+                return Err(end);
+            }
+            let waited = began.elapsed() >= experiment.ready;
+            match &experiment.device {
+                model::Device::Program(_) => {
+                    let socket = socket.to_string_lossy();
+                    if Client::connect_within(&socket, experiment.ready).is_ok() {
+                        return Ok(device);
+                    }
+                    if waited {
+                        let log = tail(log);
+                        let seconds = experiment.ready.as_secs_f64();
+                        return Err(format!(
+                            "the device is not ready after {seconds} s (`ready` in [device]): {log}"
+                        ));
+                    }
+                }
+                _ if waited => return Ok(device),
+                _ => {}
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(device)
+    }
+
+    /// How long its threads have waited for a processor since they began.
+    pub(crate) fn kept_waiting(&self) -> Duration {
+        self.child.as_ref().map_or(Duration::ZERO, Child::kept_waiting)
+    }
+
+    /// That it has ended, and its last words, if it has.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let status = self.child.as_mut()?.ended()?;
+        Some(format!("the device has ended ({status}): {}", tail(&self.log)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(dir: &Path, text: &str) -> Child {
+        let errors = File::create(dir.join("errors")).unwrap();
+        let words = ["-c".into(), text.into()];
+        Child::start(
+            OsStr::new("/bin/sh"),
+            &words,
+            dir,
+            &[("A".into(), "b c".into())],
+            (Stdio::piped(), errors),
+        )
+        .unwrap()
+    }
+
+    fn wait(child: &mut Child) -> ExitStatus {
+        loop {
+            if let Some(status) = child.ended() {
+                return status;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn a_process_says_how_it_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = start(dir.path(), "echo \"$A\"; echo bad >&2; exit 7");
+        assert_eq!(wait(&mut child).code(), Some(7));
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut child.output().unwrap(), &mut text).unwrap();
+        assert_eq!((text.as_str(), tail(&dir.path().join("errors")).as_str()), ("b c\n", "bad"));
+        assert_eq!(tail(&dir.path().join("none")), "it has said nothing");
+    }
+
+    #[test]
+    fn a_process_ends_when_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let child = start(
+            dir.path(),
+            "trap 'echo ended >&2; exit' TERM; echo ready >&2; while :; do sleep 0.05; done",
+        );
+        let errors = dir.path().join("errors");
+        while tail(&errors) != "ready" {
+            std::thread::sleep(POLL);
+        }
+        drop(child);
+        assert_eq!(tail(&errors), "ready\nended");
+    }
+}

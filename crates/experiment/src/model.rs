@@ -1,0 +1,163 @@
+//! An experiment.
+
+use lang::Diagnostics;
+use measure::search::{Goal, Method};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What is set for one measurement, by name; the names of a program's variables begin with `$`.
+pub type Settings = BTreeMap<String, String>;
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Factor {
+    /// What is set.
+    pub name: String,
+    /// To what.
+    pub values: Vec<String>,
+}
+
+/// One combination of the factors' values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Point(pub Vec<(String, String)>);
+
+impl std::fmt::Display for Point {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<String> = self.0.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// The device under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// Whatever is between the ports.
+    Between,
+    /// A program that `valiant run` runs.
+    Program(PathBuf),
+    /// A command, started by the shell.
+    Command(String),
+}
+
+/// What is measured at each point.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measure {
+    /// The highest rates at which no more is lost than the goals say, between two rates in packets a second.
+    Search {
+        /// How rates are chosen.
+        method: Method,
+        /// What is searched for.
+        goals: Vec<Goal>,
+        /// The lowest rate.
+        least: u64,
+        /// The highest rate.
+        most: u64,
+    },
+    /// What arrives of a rate, in packets a second, in trials of so many seconds.
+    Rate {
+        /// The rate.
+        rate: u64,
+        /// Seconds.
+        seconds: f64,
+    },
+}
+
+/// An experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// The file's name, and its text.
+    pub file: PathBuf,
+    /// The text of the file.
+    pub text: String,
+    /// Where relative paths start.
+    pub dir: PathBuf,
+    /// How often each point is measured.
+    pub rounds: u32,
+    /// The device under test.
+    pub device: Device,
+    /// How long the device may take to be ready.
+    pub ready: Duration,
+    /// What stays as it is.
+    pub held: Settings,
+    /// The ports that are sent to, and those where frames return.
+    pub to: Vec<String>,
+    /// The ports where frames return.
+    pub sink: Vec<String>,
+    /// What is varied, in the order of the file.
+    pub factors: Vec<Factor>,
+    /// What is measured.
+    pub measure: Measure,
+    /// What is doubtful in the file.
+    pub warnings: Diagnostics,
+}
+
+impl Experiment {
+    /// All points: each value of each factor with each of the others; the last factor changes first.
+    #[must_use]
+    pub fn points(&self) -> Vec<Point> {
+        self.factors.iter().fold(vec![Point::default()], |points, factor| {
+            let with = |point: &Point, value: &String| {
+                let mut point = point.clone();
+                point.0.push((factor.name.clone(), value.clone()));
+                point
+            };
+            points
+                .iter()
+                .flat_map(|point| factor.values.iter().map(move |value| with(point, value)))
+                .collect()
+        })
+    }
+
+    /// What is set at a point.
+    #[must_use]
+    pub fn settings(&self, point: &Point) -> Settings {
+        let mut all = self.held.clone();
+        all.extend(point.0.iter().cloned());
+        all
+    }
+
+    /// What is measured at a point: a rate may be varied.
+    #[must_use]
+    pub fn measure_at(&self, point: &Point) -> Measure {
+        match (&self.measure, self.settings(point).get("rate").and_then(|rate| packets(rate))) {
+            (Measure::Rate { seconds, .. }, Some(rate)) => Measure::Rate { rate, seconds: *seconds },
+            (other, _) => other.clone(),
+        }
+    }
+
+    /// About how long all of it takes, in seconds.
+    #[must_use]
+    pub fn estimate(&self) -> f64 {
+        let each = match &self.measure {
+            Measure::Rate { seconds, .. } => seconds + AROUND,
+            Measure::Search { method, goals, least, most } => {
+                let span = (*most as f64 / *least as f64).max(2.0);
+                let of_goal = |goal: &Goal| match method {
+                    // Each trial halves the interval.
+                    Method::Binary => (goal.sum + AROUND) * (1.0 / goal.width).log2().ceil(),
+                    // The short trials come near; a few loads get all the time.
+                    Method::MlrSearch => {
+                        6.0 * (goal.first + AROUND) * span.log10().max(1.0) / 2.0
+                            + 4.0 * (goal.sum + AROUND * goal.sum / goal.last)
+                    }
+                };
+                goals.iter().map(of_goal).sum()
+            }
+        };
+        each * self.points().len() as f64 * f64::from(self.rounds)
+    }
+}
+
+/// Seconds that a trial takes beside its traffic.
+const AROUND: f64 = 1.0;
+
+/// A rate in packets a second.
+pub(crate) fn packets(text: &str) -> Option<u64> {
+    match measure::rate::Rate::parse(text).ok()? {
+        measure::rate::Rate::Packets(rate) => Some(rate),
+        _ => None,
+    }
+}

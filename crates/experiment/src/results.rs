@@ -1,0 +1,253 @@
+//! The results of an experiment, in a file that they are added to as they come.
+
+use crate::model::{Device, Experiment, Point};
+use crate::trial::Trial;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The number of this form of the file.
+const FORMAT: u32 = 1;
+
+/// A line of the file.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+enum Line {
+    /// The first: the form, who has measured, and the texts of the experiment file and of the device's
+    /// program.
+    Experiment { format: u32, version: String, text: String, program: Option<String> },
+    /// A trial.
+    Trial { point: Vec<(String, String)>, round: u32, trial: Trial },
+    /// All trials of a point in a round are there; or why there are no more.
+    Ended { point: Vec<(String, String)>, round: u32, failed: Option<String> },
+}
+
+/// What is known of a point in a round.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shown {
+    /// Its trials.
+    pub trials: Vec<Trial>,
+    /// Whether that is all of them.
+    pub ended: bool,
+    /// Why there are no more.
+    pub failed: Option<String>,
+}
+
+/// The results of an experiment.
+#[derive(Debug)]
+pub struct Results {
+    path: PathBuf,
+    file: File,
+    shown: BTreeMap<(u32, Point), Shown>,
+    version: String,
+    /// They are another experiment's.
+    other: bool,
+}
+
+/// The text of the device's program.
+fn program_of(experiment: &Experiment) -> Option<String> {
+    let Device::Program(path) = &experiment.device else { return None };
+    std::fs::read_to_string(path).ok()
+}
+
+impl Results {
+    /// The results in a directory, which is made if there is none. What is there of this experiment is kept,
+    /// unless it is to be measured `again` from the beginning.
+    ///
+    /// # Errors
+    /// A message: they are another experiment's or another program's, or cannot be read or written.
+    pub fn open(dir: &Path, experiment: &Experiment, again: bool) -> Result<Self, String> {
+        let path = dir.join("results.jsonl");
+        let name = path.display().to_string();
+        let bad = |what: &str, e: &std::io::Error| format!("cannot {what} {name}: {}", launch::reason(e));
+        std::fs::create_dir_all(dir).map_err(|e| bad("make the directory of", &e))?;
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|e| bad("open", &e))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!("{}: another process measures this", path.display()));
+            }
+            Err(TryLockError::Error(e)) => return Err(bad("lock", &e)),
+        }
+        if again {
+            file.set_len(0).map_err(|e| bad("empty", &e))?;
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(|e| bad("read", &e))?;
+        // A line that was being written when everything ended.
+        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        file.set_len(whole as u64)
+            .and_then(|()| file.seek(SeekFrom::End(0)))
+            .map_err(|e| bad("write", &e))?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let mut results = Self { path, file, shown: BTreeMap::new(), version, other: false };
+        let mut begun = false;
+        let program = program_of(experiment);
+        for (number, line) in text[..whole].lines().enumerate() {
+            let line: Line = serde_json::from_str(line).map_err(|e| {
+                format!("{}:{}: this is no line of results: {e}", results.path.display(), number + 1)
+            })?;
+            results.take(line, number == 0, (&experiment.text, program.as_ref()))?;
+            begun = true;
+        }
+        // Where all points have failed, nothing is lost.
+        if results.other && results.shown.values().all(|shown| shown.failed.is_some()) {
+            results.file.set_len(0).and_then(|()| results.file.rewind()).map_err(|e| bad("empty", &e))?;
+            results.shown.clear();
+            (begun, results.other) = (false, false);
+        }
+        if results.other {
+            return Err(
+                results.strange("results of another experiment, or its file or program has changed since")
+            );
+        }
+        if !begun {
+            let (version, text) = (env!("CARGO_PKG_VERSION").to_owned(), experiment.text.clone());
+            results.write(&Line::Experiment { format: FORMAT, version, text, program })?;
+        }
+        Ok(results)
+    }
+
+    fn strange(&self, what: &str) -> String {
+        let path = self.path.display();
+        format!("{path}: {what}: choose another directory (--results), or start again (--restart)")
+    }
+
+    fn take(&mut self, line: Line, first: bool, is: (&String, Option<&String>)) -> Result<(), String> {
+        match line {
+            Line::Experiment { format, .. } if format != FORMAT => {
+                Err(self.strange("results of another version of Valiant"))
+            }
+            Line::Experiment { text, version, program, .. } if first => {
+                self.version = version;
+                self.other = (&text, program.as_ref()) != is;
+                Ok(())
+            }
+            _ if first => Err(self.strange("there is something else")),
+            Line::Experiment { .. } => Err(self.strange("it has two beginnings")),
+            Line::Trial { point, round, trial } => {
+                self.entry(&Point(point), round).trials.push(trial);
+                Ok(())
+            }
+            Line::Ended { point, round, failed } => {
+                let shown = self.entry(&Point(point), round);
+                (shown.ended, shown.failed) = (true, failed);
+                Ok(())
+            }
+        }
+    }
+
+    /// What is known of a point in a round; what has failed is forgotten when it is measured again.
+    fn entry(&mut self, point: &Point, round: u32) -> &mut Shown {
+        let shown = self.shown.entry((round, point.clone())).or_default();
+        if shown.failed.is_some() {
+            *shown = Shown::default();
+        }
+        shown
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The version of Valiant that began them.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What is known of a point in a round.
+    #[must_use]
+    pub fn of(&self, point: &Point, round: u32) -> Shown {
+        self.shown.get(&(round, point.clone())).cloned().unwrap_or_default()
+    }
+
+    /// Keeps a trial.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add(&mut self, point: &Point, round: u32, trial: &Trial) -> Result<(), String> {
+        self.write(&Line::Trial { point: point.0.clone(), round, trial: trial.clone() })?;
+        self.entry(point, round).trials.push(trial.clone());
+        Ok(())
+    }
+
+    /// Keeps that a point has no more trials in a round.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn end(&mut self, point: &Point, round: u32, failed: Option<String>) -> Result<(), String> {
+        self.write(&Line::Ended { point: point.0.clone(), round, failed: failed.clone() })?;
+        let shown = self.entry(point, round);
+        (shown.ended, shown.failed) = (true, failed);
+        Ok(())
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), String> {
+        let mut text = serde_json::to_string(line).map_err(|e| e.to_string())?;
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|e| {
+            format!("cannot write {}: {}: what is in it stays", self.path.display(), launch::reason(&e))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(dir: &Path, more: &str) -> Experiment {
+        let path = dir.join("e.toml");
+        let text = format!("[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nsize = [60, 64]\n{more}");
+        std::fs::write(&path, text).unwrap();
+        Experiment::load(&path).unwrap()
+    }
+
+    #[test]
+    fn results_are_there_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let e = experiment(dir.path(), "");
+        let (one, two) = (&e.points()[0], &e.points()[1]);
+        let at = dir.path().join("r");
+        let trial = |rate| Trial { rate, seconds: 0.1, intended: 7, arrived: 6, ..Trial::default() };
+        let mut results = Results::open(&at, &e, false).unwrap();
+        results.add(one, 1, &trial(5)).unwrap();
+        results.end(one, 1, None).unwrap();
+        results.add(two, 1, &trial(6)).unwrap();
+        results.add(one, 2, &trial(7)).unwrap();
+        results.end(one, 2, Some("broken".into())).unwrap();
+        assert!(Results::open(&at, &e, false).unwrap_err().contains("another process"));
+        let path = results.path().to_owned();
+        drop(results);
+        // Killed while it wrote.
+        let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"line\":\"trial\",\"poi").unwrap();
+        drop(file);
+        let mut results = Results::open(&at, &e, false).unwrap();
+        assert_eq!(results.of(one, 1), Shown { trials: vec![trial(5)], ended: true, failed: None });
+        assert_eq!(results.of(two, 1), Shown { trials: vec![trial(6)], ended: false, failed: None });
+        assert_eq!(results.of(one, 2).failed.as_deref(), Some("broken"));
+        assert_eq!(results.of(two, 2), Shown::default());
+        results.add(two, 1, &trial(8)).unwrap();
+        drop(results);
+        assert_eq!(Results::open(&at, &e, false).unwrap().of(two, 1).trials, [trial(6), trial(8)]);
+
+        let other = experiment(dir.path(), "ttl = [1]\n");
+        assert!(Results::open(&at, &other, false).unwrap_err().contains("another experiment"));
+        assert_eq!(Results::open(&at, &other, true).unwrap().of(two, 1), Shown::default());
+        std::fs::write(&path, "{}\n").unwrap();
+        assert!(Results::open(&at, &e, false).unwrap_err().contains(":1: this is no line of results"));
+    }
+}

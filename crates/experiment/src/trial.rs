@@ -1,0 +1,263 @@
+//! One trial: so much traffic for so long, and what came of it.
+
+use crate::device::{Child, Device, tail};
+use crate::model::{Experiment, Settings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// How long a generator may take beside its traffic, before it is ended.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(2);
+
+/// What came of a trial. Frames that were not sent in time are lost too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Packets a second that were to be sent.
+    pub rate: u64,
+    /// For so many seconds.
+    pub seconds: f64,
+    /// Frames that were to be sent.
+    pub intended: u64,
+    /// Frames that the generator did not make in time.
+    pub missed: u64,
+    /// Frames that the port to the device did not take.
+    pub refused: u64,
+    /// Frames that were sent, and their bytes.
+    pub sent: u64,
+    /// Bytes of these, without frame check sequences.
+    pub bytes: u64,
+    /// Different frames that came back.
+    pub arrived: u64,
+    /// Frames that came back once more.
+    pub duplicates: u64,
+    /// Frames that came back damaged.
+    pub damaged: u64,
+    /// Frames that came back later than ones sent after them (RFC 4737).
+    pub reordered: u64,
+    /// How long threads of the generator and of the device waited for a processor that others used, in
+    /// seconds.
+    pub waited: f64,
+    /// Because of that, it counts for nothing.
+    pub disturbed: bool,
+    /// Latency in nanoseconds, if any frame had one.
+    pub latency_ns: Option<Latency>,
+}
+
+/// Latency in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// The least.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// Quantiles.
+    pub p50: f64,
+    /// 90 %.
+    pub p90: f64,
+    /// 99 %.
+    pub p99: f64,
+    /// 99.9 %.
+    pub p99_9: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// Who lost most of the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Limit {
+    /// The generator did not make them in time.
+    Generator,
+    /// The port to the device did not take them.
+    Port,
+    /// They were sent and did not come back.
+    Device,
+}
+
+impl Limit {
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Port => "port",
+            Self::Device => "device",
+        }
+    }
+}
+
+impl Trial {
+    /// What was lost of what was to be sent.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        let lost = self.intended.saturating_sub(self.arrived);
+        lost as f64 / self.intended.max(1) as f64
+    }
+
+    /// Who lost most, if any was lost.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        let by = [
+            (self.missed, Limit::Generator),
+            (self.refused, Limit::Port),
+            (self.sent.saturating_sub(self.arrived), Limit::Device),
+        ];
+        by.into_iter()
+            .filter(|(lost, _)| *lost > 0)
+            .max_by_key(|(lost, limit)| (*lost, *limit))
+            .map(|(_, l)| l)
+    }
+
+    /// The same as the search wants it.
+    #[must_use]
+    pub fn for_search(&self) -> measure::search::Trial {
+        measure::search::Trial { load: self.rate, seconds: self.seconds, loss: self.loss() }
+    }
+
+    /// From the generator's report.
+    fn read(rate: u64, seconds: f64, report: &Value) -> Option<Self> {
+        let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
+        let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
+        let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
+        Some(Self {
+            rate,
+            seconds,
+            intended: made + missed,
+            missed,
+            refused: number("sent", "dropped")?,
+            sent: number("sent", "frames")?,
+            bytes: number("sent", "bytes")?,
+            arrived: number("received", "received")? + number("received", "untracked")?,
+            duplicates: number("received", "duplicates")?,
+            damaged: number("received", "damaged")?,
+            reordered: number("received", "reordered")?,
+            waited: report.get("sent")?.get("kept_waiting_s")?.as_f64()?,
+            disturbed: false,
+            latency_ns: latency("min").and_then(|min| {
+                Some(Latency {
+                    min,
+                    mean: latency("mean")?,
+                    p50: latency("p50")?,
+                    p90: latency("p90")?,
+                    p99: latency("p99")?,
+                    p99_9: latency("p99_9")?,
+                    max: latency("max")?,
+                })
+            }),
+        })
+    }
+}
+
+/// The command line of the generator.
+fn arguments(experiment: &Experiment, settings: &Settings, rate: u64, seconds: f64) -> Vec<OsString> {
+    let mut all: Vec<OsString> = ["gen", "--json", "--quiet"].map(OsString::from).to_vec();
+    let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
+    all.extend(experiment.to.iter().map(|port| option("to", port)));
+    all.extend(experiment.sink.iter().map(|port| option("sink", port)));
+    all.extend([option("rate", &format!("{rate}pps")), option("time", &format!("{seconds}s"))]);
+    for (name, value) in settings {
+        match (name.as_str(), value.as_str()) {
+            ("rate" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
+            (name, _) if name.starts_with('$') => {}
+            ("ipv6" | "random", "false") => {}
+            ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),
+            (name, value) => all.push(option(name, value)),
+        }
+    }
+    all
+}
+
+/// Why there is no trial.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// Whoever runs the experiment wants it to end.
+    Stopped,
+    /// The device has ended, or the generator cannot run.
+    Because(String),
+}
+
+/// Makes a trial. `log` gets what the generator says beside its report.
+pub(crate) fn make(
+    experiment: &Experiment,
+    settings: &Settings,
+    (rate, seconds): (u64, f64),
+    device: &mut Device,
+    (program, log): (&Path, &Path),
+    stop: &dyn Fn() -> bool,
+) -> Result<Trial, Failed> {
+    let because = |text: String| Failed::Because(text);
+    let words = arguments(experiment, settings, rate, seconds);
+    let errors = std::fs::File::create(log)
+        .map_err(|e| because(format!("cannot write {}: {}", log.display(), launch::reason(&e))))?;
+    let mut generator =
+        Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors))
+            .map_err(because)?;
+    let (began, waited) = (Instant::now(), device.kept_waiting());
+    let limit = Duration::from_secs_f64(seconds) + PATIENCE;
+    let status = loop {
+        if let Some(status) = generator.ended() {
+            break status;
+        }
+        if stop() {
+            return Err(Failed::Stopped);
+        }
+        if let Some(end) = device.ended() {
+            return Err(because(end));
+        }
+        if began.elapsed() > limit {
+            return Err(because(format!(
+                "the generator has not ended {} s after its traffic: {}",
+                PATIENCE.as_secs(),
+                tail(log)
+            )));
+        }
+        std::thread::sleep(POLL);
+    };
+    let mut text = String::new();
+    if let Some(mut output) = generator.output() {
+        // Without a report there is no trial.
+        let _ = output.read_to_string(&mut text);
+    }
+    let report: Option<Value> = serde_json::from_str(&text).ok();
+    let interrupted = report.as_ref().and_then(|report| report.get("interrupted")?.as_bool());
+    // By the signal that ends the whole.
+    if stop() {
+        return Err(Failed::Stopped);
+    }
+    let trial = report.filter(|_| status.success() && interrupted == Some(false));
+    let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
+    trial
+        .and_then(|report| Trial::read(rate, seconds, &report))
+        .map(|trial| Trial { waited: trial.waited + waited, ..trial })
+        .ok_or_else(|| because(format!("the generator has failed ({status}): {}", tail(log))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_whoever_lost_most() {
+        let of = |missed, refused, sent, arrived| {
+            let trial = Trial {
+                intended: missed + refused + sent,
+                missed,
+                refused,
+                sent,
+                arrived,
+                ..Trial::default()
+            };
+            (trial.limit().map(Limit::word), trial.loss())
+        };
+        assert_eq!(of(0, 0, 10, 10), (None, 0.0));
+        assert_eq!(of(3, 0, 5, 4), (Some("generator"), 0.5));
+        assert_eq!(of(0, 2, 8, 7), (Some("port"), 0.3));
+        assert_eq!(of(1, 1, 8, 4), (Some("device"), 0.6));
+        assert_eq!(of(0, 0, 0, 0), (None, 0.0));
+    }
+}

@@ -1,0 +1,193 @@
+"""`valiant bench run`: rates without loss of devices whose limits are known, and experiments that are interrupted."""
+
+import json
+import pathlib
+import signal
+from typing import Any
+
+from harness import Plain, case, check, equal, wait_for
+from lab import Lab, Namespace, Process, the_binary
+
+FORWARD = "FromDevice(in0) -> ToDevice(in1);\n"
+
+
+def laboratory(lab: Lab) -> Namespace:
+    """Two cables: generator and sink have eth0 and eth1, the device has in0 and in1."""
+    space = lab.namespace("x")
+    for number in range(2):
+        lab.veth(space, f"eth{number}", space, f"in{number}")
+    return space
+
+
+def experiment(lab: Lab, device: str, measure: str, name: str = "e") -> pathlib.Path:
+    """An experiment file, and the program of its device."""
+    (lab.dir / "device.click").write_text(device)
+    path = lab.dir / f"{name}.toml"
+    path.write_text('[device]\nprogram = "device.click"\n[traffic]\nto = "eth0"\nsink = "eth1"\n' + measure)
+    return path
+
+
+def bench(space: Namespace, path: pathlib.Path, *options: object) -> Process:
+    log = space.lab.dir / "bench"
+    with open(log, "w") as out, open(f"{log}.err", "w") as errors:
+        return space.popen(the_binary(), "bench", "run", path, *options, stdout=out, stderr=errors)
+
+
+def said(lab: Lab) -> str:
+    return (lab.dir / "bench").read_text() + (lab.dir / "bench.err").read_text()
+
+
+def outcome(space: Namespace, path: pathlib.Path, *options: object, status: int = 0) -> Any:
+    """The report of an experiment that runs to its end."""
+    equal(bench(space, path, "--json", *options).wait(120), status, f"exit status\n{said(space.lab)}")
+    return json.loads((space.lab.dir / "bench").read_text())
+
+
+def lines(path: pathlib.Path) -> list[Any]:
+    """The lines of its results that are whole."""
+    results = path.with_suffix(".results") / "results.jsonl"
+    text = results.read_text() if results.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def trials(path: pathlib.Path) -> list[Any]:
+    return [line["trial"] for line in lines(path) if line["line"] == "trial"]
+
+
+def devices(lab: Lab) -> list[int]:
+    """Processes that run the device's program, or generate traffic, in this laboratory."""
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                words = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            ours = any(str(lab.dir).encode() in word for word in words)
+            if (b"run" in words[1:2] and ours) or (b"gen" in words[1:2] and b"--to=eth0" in words):
+                found.append(int(process.name))
+    return found
+
+
+@case(Plain, seconds=90)
+def an_experiment_finds_the_limit_of_a_device(lab: Lab) -> None:
+    space = laboratory(lab)
+    limited = "FromDevice(in0) -> RatedSplitter(20000, BURST_SIZE 50) -> ToDevice(in1);\n"
+    path = experiment(lab, limited, '[measure]\nloss = [0, "1%"]\nmost = "60k"\nfirst = 0.1\nlast = 0.5\nsum = 0.5\nwidth = "5%"\n')
+    report = outcome(space, path)
+    strict, lax = report["results"]
+    equal((strict["loss_allowed"], lax["loss_allowed"]), (0.0, 0.01), "goals")
+    for trial in trials(path):
+        what = f"trial {trial}"
+        equal(trial["intended"], trial["missed"] + trial["refused"] + trial["sent"], what)
+        check(abs(trial["intended"] - trial["rate"] * trial["seconds"]) <= 1, what)
+        check(trial["arrived"] <= trial["sent"] and trial["duplicates"] == trial["reordered"] == 0, what)
+    # What the bucket has at the beginning comes on top. How little it may be depends on who else uses this machine.
+    check(0 < strict["pps"]["median"] <= 20_000 * 1.01 + 50 / 0.5, report)
+    check(strict["pps"]["median"] <= lax["rounds"][0]["lower_pps"], report)
+    equal(strict["rounds"][0]["loss"], 0.0, "loss at the result")
+    equal(report["results"][0]["rounds_open"], 0, "open rounds")
+
+
+@case(Plain, seconds=90)
+def what_a_device_drops_is_counted_to_the_packet(lab: Lab) -> None:
+    space = laboratory(lab)
+    # One of a hundred.
+    device = "FromDevice(in0) -> s :: RoundRobinSwitch;\nout :: ToDevice(in1);\ns [0] -> Discard;\n"
+    device += "".join(f"s [{port}] -> out;\n" for port in range(1, 100))
+    path = experiment(lab, device, '[vary]\nrate = [2000, 5000]\nsize = [60, 900]\n[measure]\nlast = 0.5\n')
+    report = outcome(space, path)
+    equal([list(row["point"].values()) for row in report["results"]],
+          [["2000", "60"], ["2000", "900"], ["5000", "60"], ["5000", "900"]], "points")
+    for row, shown in zip(report["results"], [t for t in trials(path) if not t["disturbed"]], strict=True):
+        equal(row["offered_pps"], shown["rate"], "rate")
+        sent, arrived = shown["sent"], shown["arrived"]
+        equal(shown["bytes"], sent * int(row["point"]["size"]), "bytes")
+        # Where in its hundred the device was is not known.
+        check(sent // 100 <= sent - arrived <= -(-sent // 100), f"{sent - arrived} of {sent} lost")
+        equal(row["limit"], "device", "who has lost them")
+
+
+@case(Plain, seconds=90)
+def an_experiment_that_is_killed_goes_on_where_it_was(lab: Lab) -> None:
+    space = laboratory(lab)
+    path = experiment(lab, FORWARD, "[experiment]\nrounds = 2\n[vary]\nsize = [60, 200]\n"
+                                    '[measure]\nmost = "2k"\nfirst = 0.1\nlast = 0.4\nsum = 0.8\nwidth = "5%"\n')
+    process = bench(space, path)
+    wait_for("two trials", lambda: len(trials(path)) >= 2, 30)
+    process.kill()
+    process.wait(10)
+    kept = lines(path)
+    wait_for("the end of the device and the generator", lambda: not devices(lab), 10)
+    # As if it had been writing.
+    with open(path.with_suffix(".results") / "results.jsonl", "a") as results:
+        results.write('{"line":"trial","poi')
+    report = outcome(space, path)
+    equal(lines(path)[:len(kept)], kept, "what was measured before")
+    equal([(row["rounds_open"], len(row["rounds"]), row["failed"]) for row in report["results"]], [(0, 2, [])] * 2, "rounds")
+    # Nothing is left to do.
+    before = lines(path)
+    equal(outcome(space, path), report, "the report again")
+    equal(lines(path), before, "trials")
+    # It is another experiment now.
+    path.write_text(path.read_text().replace("200", "300"))
+    equal(bench(space, path).wait(20), 1, "exit status")
+    check("another experiment" in said(lab) and "--restart" in said(lab), said(lab))
+
+
+@case(Plain, seconds=90)
+def ctrl_c_ends_an_experiment_and_its_device(lab: Lab) -> None:
+    space = laboratory(lab)
+    path = experiment(lab, FORWARD, '[measure]\nsearch = "rfc2544"\nmost = "2k"\nlast = 30\n')
+    process = bench(space, path)
+    wait_for("the generator", lambda: len(devices(lab)) >= 2, 30)
+    process.send_signal(signal.SIGINT)
+    equal(process.wait(15), 130, f"exit status\n{said(lab)}")
+    check("goes on where it was" in said(lab) and "not measured yet" in said(lab), said(lab))
+    wait_for("the end of the device and the generator", lambda: not devices(lab), 10)
+
+
+@case(Plain, seconds=90)
+def an_experiment_says_what_is_wrong_with_its_device(lab: Lab) -> None:
+    space = laboratory(lab)
+    measure = '[measure]\nmost = "1k"\nfirst = 0.1\nlast = 0.2\nsum = 0.2\nwidth = "10%"\n'
+    path = experiment(lab, "FromDevice(in0) -> ToDevise(in1);\n", measure)
+    equal(bench(space, path).wait(30), 3, f"exit status\n{said(lab)}")
+    check("the device has ended" in said(lab) and "ToDevise" in said(lab), said(lab))
+    # Nothing comes back.
+    experiment(lab, "FromDevice(in0) -> Discard;\n", measure)
+    equal(bench(space, path).wait(60), 3, f"exit status\n{said(lab)}")
+    check("nothing of what is sent to eth0 comes back at eth1" in said(lab), said(lab))
+    # It ends in the middle.
+    experiment(lab, "FromDevice(in0) -> c :: Counter -> ToDevice(in1);\nDriverManager(wait 1s, stop);\n", measure)
+    report = outcome(space, path, status=3)
+    check("the device has ended" in report["results"][0]["failed"][0], report)
+    # Mended, it is measured.
+    experiment(lab, FORWARD, measure)
+    report = outcome(space, path, "--restart")
+    equal((report["results"][0]["failed"], report["results"][0]["pps"]["median"]), ([], 1000.0), "result")
+    equal(report["results"][0]["limit"], None, "limit")
+
+
+@case(Plain, seconds=90)
+def a_command_may_be_the_device(lab: Lab) -> None:
+    space = laboratory(lab)
+    path = lab.dir / "c.toml"
+    (lab.dir / "device.click").write_text(FORWARD.replace("in1", "$OUT"))
+    path.write_text(f"""[device]
+command = "{the_binary()} run device.click OUT=$WHERE"
+ready = 2
+[device.variables]
+WHERE = "in1"
+[traffic]
+to = "eth0"
+sink = "eth1"
+rate = 1000
+[vary]
+flows = [1, 10]
+[measure]
+last = 0.3
+""")
+    report = outcome(space, path)
+    equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
+    check(not devices(lab), "the device is still there")
