@@ -1,6 +1,7 @@
 //! The device under test, and other processes that end with this one.
 
 use crate::model::{self, Experiment, Settings};
+use crate::place::{Places, places};
 use launch::Client;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -112,6 +113,20 @@ pub(crate) fn tail(log: &Path) -> String {
     if text.is_empty() { "it has said nothing".to_owned() } else { text[begin..].to_owned() }
 }
 
+/// Where the generator and the device run: as the file says, or on different processors.
+pub(crate) fn places_of(experiment: &Experiment, settings: &Settings) -> Places {
+    let device = match &experiment.device {
+        model::Device::Program(_) => settings.get("threads").and_then(|n| n.parse().ok()).unwrap_or(1),
+        // Where a command runs is its own matter; the generator is bound to processors only if the file says so.
+        _ => return Places { generator: experiment.generator_cpus.clone(), device: None },
+    };
+    let given = settings.get("cpus");
+    match (&experiment.generator_cpus, given) {
+        (None, None) => places(experiment.generator_threads, device),
+        (generator, device) => Places { generator: generator.clone(), device: device.cloned() },
+    }
+}
+
 /// The device under test.
 pub(crate) struct Device {
     child: Option<Child>,
@@ -133,7 +148,9 @@ impl Device {
             model::Device::Between => return Ok(device),
             model::Device::Program(file) => {
                 let mut words: Vec<OsString> = vec!["run".into(), "-u".into(), socket.clone().into()];
-                for name in ["threads", "cpus", "burst", "memory", "placement"] {
+                let cpus = places_of(experiment, settings).device;
+                words.extend(cpus.map(|list| format!("--cpus={list}").into()));
+                for name in ["threads", "burst", "memory", "placement"] {
                     words.extend(settings.get(name).map(|value| format!("--{name}={value}").into()));
                 }
                 words.push(file.into());

@@ -14,6 +14,8 @@ use toml::{Spanned, Value};
 const HELP: &str = "conf/experiment.toml is an example, doc/experiments.md has all keys";
 /// The most rounds, and values of a factor.
 const MOST_ROUNDS: i64 = 10_000;
+/// The most threads of the generator.
+const MOST_THREADS: usize = 64;
 /// The most points of an experiment.
 const MOST_POINTS: usize = 100_000;
 /// What a trial's traffic is made of: the options of `valiant gen`.
@@ -35,6 +37,8 @@ struct RawFile {
     #[serde(default)]
     device: RawDevice,
     traffic: BTreeMap<Spanned<String>, Spanned<Value>>,
+    #[serde(default)]
+    generator: RawGenerator,
     #[serde(default)]
     measure: RawMeasure,
     #[serde(default)]
@@ -61,6 +65,13 @@ struct RawDevice {
     burst: Option<Spanned<Value>>,
     memory: Option<Spanned<Value>>,
     placement: Option<Spanned<Value>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawGenerator {
+    cpus: Option<Spanned<Value>>,
+    threads: Option<Spanned<i64>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -190,6 +201,17 @@ impl Reader<'_> {
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
         let (to, sink) = self.traffic(&raw.traffic, &mut held);
+        let list = |value: &Value| word(value).filter(|list| launch::cpu_list(list).is_ok());
+        let generator_cpus =
+            self.value("cpus", raw.generator.cpus.as_ref(), list, "a list of processors such as \"2,4-5\"");
+        let generator_threads = raw.generator.threads.as_ref().map_or(1, |threads| {
+            let good = usize::try_from(*threads.get_ref()).ok().filter(|n| (1..=MOST_THREADS).contains(n));
+            if good.is_none() {
+                let help = format!("1 to {MOST_THREADS}");
+                self.wrong(threads, format!("threads = {} is out of range", threads.get_ref()), &help);
+            }
+            good.unwrap_or(1)
+        });
         let factors = self.factors(&raw.vary, &device, &held);
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
         let measure = self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"));
@@ -207,6 +229,8 @@ impl Reader<'_> {
             held,
             to,
             sink,
+            generator_cpus,
+            generator_threads,
             factors,
             measure,
             warnings: Diagnostics::new(),

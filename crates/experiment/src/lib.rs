@@ -6,7 +6,7 @@
 //!
 //! # Layers
 //!
-//! 1. `model`: an experiment.
+//! 1. `model`, `place`: an experiment; which processors are used.
 //! 2. `file`: from the text of a file to an experiment.
 //! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
 //! 4. `report`: the results as a table, as JSON, as CSV.
@@ -16,6 +16,7 @@
 mod device;
 mod file;
 mod model;
+mod place;
 mod report;
 mod results;
 mod run;

@@ -86,6 +86,10 @@ pub struct Experiment {
     pub to: Vec<String>,
     /// The ports where frames return.
     pub sink: Vec<String>,
+    /// The processors of the generator, and how many threads it has.
+    pub generator_cpus: Option<String>,
+    /// How many threads it has.
+    pub generator_threads: usize,
     /// What is varied, in the order of the file.
     pub factors: Vec<Factor>,
     /// What is measured.

@@ -1,6 +1,6 @@
 //! One trial: so much traffic for so long, and what came of it.
 
-use crate::device::{Child, Device, tail};
+use crate::device::{Child, Device, places_of, tail};
 use crate::model::{Experiment, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -159,6 +159,9 @@ fn arguments(experiment: &Experiment, settings: &Settings, rate: u64, seconds: f
     let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
     all.extend(experiment.to.iter().map(|port| option("to", port)));
     all.extend(experiment.sink.iter().map(|port| option("sink", port)));
+    let places = places_of(experiment, settings);
+    all.extend(places.generator.map(|cpus| option("cpus", &cpus)));
+    all.push(option("threads", &experiment.generator_threads.to_string()));
     all.extend([option("rate", &format!("{rate}pps")), option("time", &format!("{seconds}s"))]);
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
