@@ -1,13 +1,14 @@
 """`valiant vr`: two virtual routers in one process share two interfaces; each has hosts on both."""
 
+import contextlib
 import json
 import pathlib
 import subprocess
 from typing import Any
 
 from control import ControlSocket
-from harness import Plain, case, check, equal, ping, wait_for
-from lab import Lab, Namespace, Process, the_binary
+from harness import Plain, Skip, case, check, equal, ping, wait_for
+from lab import Lab, Namespace, Process, cores, the_binary
 from packets import write_pcap
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "conf" / "vr-blue.click"
@@ -215,3 +216,61 @@ def receive_queues_are_for_routers_alone(lab: Lab) -> None:
     check(done.returncode == 1 and "there is no receive queue 7: the port was opened with 3" in done.stderr, done.stderr)
     check("nothing has changed" in done.stderr, done.stderr)
     gate.sh(the_binary(), "vr", "down", file)
+
+
+@case(Plain, seconds=90)
+def elements_may_be_bound_to_any_worker(lab: Lab) -> None:
+    if len(cores()) < 2:
+        raise Skip("it needs two processors")
+    gate, host = lab.namespace("g"), lab.namespace("h")
+    lab.veth(gate, "eth0", host, "eth0")
+    program, file = lab.dir / "mirror.click", lab.dir / "host.toml"
+
+    def write(receiver: int, sender: int, whole: str) -> None:
+        program.write_text(f"StaticThreadSched(from {receiver}, to {sender});\n"
+                           "from :: FromDevice($DEV0) -> EtherMirror -> ThreadSafeQueue(2000) -> to :: ToDevice($DEV0);\n")
+        file.write_text(f'[host]\ncores = {cores()[:2]}\ndirectory = "{lab.dir}/run"\n[port.p]\ndevice = "eth0"\n'
+                        f'[router.m]\nprogram = "mirror.click"\n[[router.m.interface]]\nport = "p"\n{whole}\n')
+
+    for whole in ("whole = true", 'mac = "02:00:00:00:00:02"'):
+        write(0, 0, whole)
+        process = gate.popen(the_binary(), "vr", "run", file, "--no-huge", log="pinned.log")
+        wait_for("the router's socket", (lab.dir / "run" / "m.sock").exists, 10)
+        for receiver, sender in ((0, 0), (1, 1), (0, 1), (1, 0)):
+            write(receiver, sender, whole)
+            gate.sh(the_binary(), "vr", "apply", file)
+            # Many in both threads' queues, and single ones, which nothing else has the threads look for.
+            for rate, count in (("2k", 600), ("20", 6)):
+                sent = host.sh(the_binary(), "gen", "--to", "eth0", "--sink", "eth0", "-r", rate, "-n", count, "-f", "6",
+                               "--json", "-q")
+                report = json.loads(sent)
+                equal((report["sent"]["frames"], report["loss"]["frames"]), (count, 0), f"{whole}, workers {receiver}, {sender}")
+        lab.stop(process)
+
+
+@case(Plain, seconds=40)
+def what_waits_for_a_rate_leaves_when_the_rate_goes(lab: Lab) -> None:
+    gate, host = lab.namespace("g"), lab.namespace("h")
+    lab.veth(gate, "eth0", host, "eth0")
+    program, file = lab.dir / "source.click", lab.dir / "host.toml"
+    program.write_text("src :: RatedSource(LENGTH 18, RATE 2000, LIMIT 300, ACTIVE false) -> UDPIPEncap(10.0.0.1, 7, 10.0.0.2, 9)\n"
+                       "-> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue(500) -> ToDevice($DEV0);\n"
+                       "FromDevice($DEV0) -> Discard;\n")
+    text = f'[host]\ncores = [{cores()[0]}]\ndirectory = "{lab.dir}/run"\n[port.p]\ndevice = "eth0"\n'
+    text += '[router.r]\nprogram = "source.click"\n[[router.r.interface]]\nport = "p"\nwhole = true\n'
+    # Some ten packets a second.
+    file.write_text(text + 'rate = "8kbps"\n')
+    gate.popen(the_binary(), "vr", "run", file, "--no-huge", log="rate.log")
+    control = lab.dir / "run" / "r.sock"
+    wait_for("the router's socket", control.exists, 10)
+    with contextlib.closing(ControlSocket(control)) as client:
+        client.write("src.active", "true")
+        wait_for("all packets", lambda: client.number("src.count") == 300, 5)
+
+    def sent() -> int:
+        return int(json.loads(gate.sh(the_binary(), "vr", "status", file, "--json"))["ports"][0]["sent"])
+
+    check(sent() < 200, "the rate has no effect")
+    file.write_text(text)
+    gate.sh(the_binary(), "vr", "apply", file)
+    wait_for("what has waited", lambda: sent() >= 300, 5)

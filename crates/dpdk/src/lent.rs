@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::iter::Sum;
 use std::ops::Add;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::batch::Batch;
 use crate::packet::Packet;
@@ -24,26 +24,21 @@ pub trait Sink: std::fmt::Debug + Send {
 }
 
 /// There is no queue.
-const NONE: usize = 0;
-
-/// A number that no other running thread has; never [`NONE`].
-#[inline]
-fn this_thread() -> usize {
-    thread_local!(static PLACE: u8 = const { 0 });
-    PLACE.with(|place| std::ptr::from_ref(place).addr())
-}
+const NONE: u8 = 0;
+/// There is a queue, and nobody uses it.
+const FREE: u8 = 1;
+/// Somebody uses the place.
+const BUSY: u8 = 2;
 
 /// The place of a queue that is lent.
 ///
-/// Lender and borrower run on one thread, one after the other: only the thread that has put a queue there can
-/// use it, so that a burst needs no atomic exchange.
+/// Lender and borrower usually run on one thread, one after the other, so that nobody waits; but a program may
+/// have bound the element that uses the queue to another worker. A mutex would take a second atomic exchange
+/// for each burst, to see whether it has to wake a thread.
 // All in one cache line.
 #[repr(align(64))]
 pub(crate) struct Lent<Q> {
-    /// The thread whose the queue is; [`NONE`]: there is no queue.
-    thread: AtomicUsize,
-    /// Whether it is in use now.
-    busy: AtomicBool,
+    state: AtomicU8,
     queue: UnsafeCell<Option<Q>>,
     /// See [`Lent::passed`]; whoever uses the queue writes them.
     packets: AtomicU64,
@@ -51,11 +46,8 @@ pub(crate) struct Lent<Q> {
     lost: AtomicU64,
 }
 
-// SAFETY: `thread` becomes a thread's number, from NONE, by that thread alone (a compare-exchange), and NONE
-// again by that thread alone. So between the two it alone uses the queue, and `busy` keeps it from doing so
-// twice at a time. What a thread has done before it ended, with whose number another one goes on, has
-// happened before what that one does: `busy` is released after each use and acquired before. References to
-// the queue do not leave `Busy`.
+// SAFETY: only who has changed the state to BUSY uses the queue, and until it changes the state again; the
+// exchange acquires what the store has released. References to the queue do not leave `Busy`.
 unsafe impl<Q: Send> Sync for Lent<Q> {}
 
 impl<Q> std::fmt::Debug for Lent<Q> {
@@ -67,8 +59,7 @@ impl<Q> std::fmt::Debug for Lent<Q> {
 impl<Q> Default for Lent<Q> {
     fn default() -> Self {
         Self {
-            thread: AtomicUsize::new(NONE),
-            busy: AtomicBool::new(false),
+            state: AtomicU8::new(NONE),
             queue: UnsafeCell::new(None),
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -83,7 +74,7 @@ struct Busy<'a, Q>(&'a Lent<Q>);
 impl<Q> Busy<'_, Q> {
     #[inline]
     fn queue(&mut self) -> &mut Option<Q> {
-        // SAFETY: the place is this thread's, and this is the only `Busy` of it.
+        // SAFETY: the state is BUSY, and this is the only `Busy` of the place.
         unsafe { &mut *self.0.queue.get() }
     }
 }
@@ -91,53 +82,54 @@ impl<Q> Busy<'_, Q> {
 impl<Q> Drop for Busy<'_, Q> {
     #[inline]
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Release);
+        let state = if self.queue().is_some() { FREE } else { NONE };
+        self.0.state.store(state, Ordering::Release);
     }
 }
 
 impl<Q> Lent<Q> {
-    /// The right to use the queue; none: there is no queue, it is another thread's, or it is in use.
+    /// The right to use the queue; none: there is no queue, and the place without one is not wanted.
     #[inline]
-    fn take(&self) -> Option<Busy<'_, Q>> {
-        let own = self.thread.load(Ordering::Acquire) == this_thread();
-        if !own || self.busy.load(Ordering::Acquire) {
-            return None;
+    fn take(&self, also_without: bool) -> Option<Busy<'_, Q>> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            match state {
+                NONE if !also_without => return None,
+                BUSY => {
+                    std::thread::yield_now();
+                    state = self.state.load(Ordering::Relaxed);
+                }
+                _ => match self.state.compare_exchange(state, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) => return Some(Busy(self)),
+                    Err(now) => state = now,
+                },
+            }
         }
-        // No other thread changes it meanwhile.
-        self.busy.store(true, Ordering::Relaxed);
-        Some(Busy(self))
     }
 
-    /// Puts a queue there, which is this thread's from now on; it is returned if there is one.
+    /// Puts a queue there; it is returned if there is one.
     pub(crate) fn put(&self, queue: Q) -> Result<(), Q> {
-        let me = this_thread();
-        if self.thread.compare_exchange(NONE, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        let Some(mut place) = self.take(true) else { return Err(queue) };
+        if place.queue().is_some() {
             return Err(queue);
         }
-        let Some(mut place) = self.take() else {
-            // In use without a queue: this does not happen.
-            self.thread.store(NONE, Ordering::Release);
-            return Err(queue);
-        };
         *place.queue() = Some(queue);
         Ok(())
     }
 
-    /// Takes the queue away, if it is this thread's.
+    /// Takes the queue away.
     pub(crate) fn take_back(&self) -> Option<Q> {
-        let queue = self.take()?.queue().take()?;
-        self.thread.store(NONE, Ordering::Release);
-        Some(queue)
+        self.take(false)?.queue().take()
     }
 
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.thread.load(Ordering::Relaxed) != NONE
+        self.state.load(Ordering::Acquire) != NONE
     }
 
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut Q) -> R) -> Option<R> {
-        self.take()?.queue().as_mut().map(f)
+        self.take(false)?.queue().as_mut().map(f)
     }
 }
 
@@ -237,6 +229,7 @@ impl Lent<Queue> {
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_queue_is_there_until_it_is_taken_back() {
@@ -255,35 +248,34 @@ mod tests {
     }
 
     #[test]
-    fn nobody_uses_a_queue_that_is_in_use() {
-        let place = Lent::default();
-        place.put(1).unwrap();
-        let inner = place.with(|n| {
-            *n += 1;
-            (place.with(|n| *n), place.take_back(), place.put(5))
-        });
-        assert_eq!((inner, place.take_back()), (Some((None, None, Err(5))), Some(2)));
-    }
-
-    #[test]
-    fn a_queue_is_one_threads() {
-        let place = Lent::default();
-        let (asks, asked) = std::sync::mpsc::channel();
+    fn one_at_a_time_uses_the_queue() {
+        let (place, stop) = (Lent::default(), AtomicBool::new(false));
+        // Two numbers that are equal whenever nobody uses them.
+        place.put((0u64, 0u64)).unwrap();
+        let rounds = if cfg!(miri) { 50 } else { 20_000 };
         std::thread::scope(|scope| {
-            let place = &place;
-            let lender = scope.spawn(move || {
-                place.put(7).unwrap();
-                asked.recv().unwrap();
-                place.with(|n| *n += 1);
-                place.take_back()
+            let user = scope.spawn(|| {
+                let mut used = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let equal = place.with(|(a, b)| {
+                        *a += 1;
+                        let equal = *a == *b + 1;
+                        *b += 1;
+                        equal
+                    });
+                    assert_ne!(equal, Some(false));
+                    used += u64::from(equal.is_some());
+                }
+                used
             });
-            while !place.any() {
-                std::thread::yield_now();
+            for _ in 0..rounds {
+                let taken = place.take_back();
+                assert!(taken.is_some_and(|(a, b)| a == b) && !place.any(), "{taken:?}");
+                taken.map(|queue| place.put(queue).unwrap());
             }
-            assert_eq!((place.with(|n| *n), place.take_back(), place.put(1)), (None, None, Err(1)));
-            asks.send(()).unwrap();
-            assert_eq!(lender.join().unwrap(), Some(8));
+            stop.store(true, Ordering::Relaxed);
+            let used = user.join().unwrap();
+            assert_eq!(place.take_back(), Some((used, used)));
         });
-        assert_eq!((place.put(1), place.take_back()), (Ok(()), Some(1)));
     }
 }

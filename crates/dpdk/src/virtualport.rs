@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use locks::IgnorePoison;
 
@@ -49,6 +49,27 @@ pub(crate) struct VirtualQueue {
     /// A physical port's queue, which the router uses itself.
     lent: Lent<Queue>,
     lost: AtomicU64,
+    /// The thread that takes packets out; 0: none has done so yet.
+    taker: AtomicUsize,
+    /// What wakes that thread if it is another one than the one that puts packets in.
+    bell: OnceLock<Bell>,
+}
+
+/// What wakes whoever takes packets.
+#[derive(Clone)]
+struct Bell(Arc<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Bell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bell")
+    }
+}
+
+/// A number that no other running thread has, and never 0.
+#[inline]
+fn this_thread() -> usize {
+    thread_local!(static PLACE: u8 = const { 0 });
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 impl VirtualQueue {
@@ -62,6 +83,8 @@ impl VirtualQueue {
             passed_bytes: AtomicU64::new(0),
             lent: Lent::default(),
             lost: AtomicU64::new(0),
+            taker: AtomicUsize::new(0),
+            bell: OnceLock::new(),
         })
     }
 
@@ -97,6 +120,11 @@ impl VirtualQueue {
         // Whoever has the lock.
         add(&self.passed, taken);
         add(&self.passed_bytes, bytes);
+        drop(packets);
+        let taker = self.taker.load(Ordering::Relaxed);
+        if taken > 0 && taker != this_thread() && taker != 0 {
+            self.ring();
+        }
         taken
     }
 
@@ -130,8 +158,27 @@ impl VirtualQueue {
         own + self.lent.passed()
     }
 
+    #[cold]
+    fn ring(&self) {
+        if let Some(Bell(ring)) = self.bell.get() {
+            ring();
+        }
+    }
+
+    /// Notes that this thread takes packets from here on. What was put in before is seen by it, and whoever
+    /// puts some in afterwards sees that it is this thread: both take the lock in between.
+    #[cold]
+    fn note_taker(&self, me: usize) {
+        self.taker.store(me, Ordering::Relaxed);
+        drop(self.packets.lock().ignore_poison());
+    }
+
     /// Appends up to `most` packets to `batch`; returns how many.
     pub(crate) fn take(&self, most: usize, batch: &mut Batch) -> usize {
+        let me = this_thread();
+        if self.taker.load(Ordering::Relaxed) != me {
+            self.note_taker(me);
+        }
         if self.len() == 0 {
             return 0;
         }
@@ -202,6 +249,15 @@ impl VirtualPort {
     pub fn set_room(&self, room: usize) {
         let room = room.try_into().unwrap_or(u32::MAX);
         self.0.rx.iter().chain(&self.0.tx).for_each(|queue| queue.room.store(room, Ordering::Relaxed));
+    }
+
+    /// Has `ring` called when packets are put in by another thread than the one that takes them: the program
+    /// has bound an element to a worker that does not run on the thread of the queue.
+    pub fn set_bell(&self, ring: Arc<dyn Fn() + Send + Sync>) {
+        for queue in self.0.rx.iter().chain(&self.0.tx) {
+            // Set once, by whoever has made the port.
+            drop(queue.bell.set(Bell(Arc::clone(&ring))));
+        }
     }
 
     /// Its name, without `virtual:`.
@@ -316,9 +372,9 @@ impl VirtualQueues {
     }
 
     /// Lends the queues of a physical port to the router's worker, which receives and sends by them itself;
-    /// what it has received and sent is counted here all the same. The worker must run on the calling thread,
-    /// which does not use them until it has taken them back, and wakes the worker when packets may have come.
-    /// They are returned if it has some, or if packets wait for it or from it, which are older.
+    /// what it has received and sent is counted here all the same. Whoever lends them does not use them until
+    /// it has taken them back, and wakes the worker when packets may have come. They are returned if it has
+    /// some, or if packets wait for it or from it, which are older.
     pub fn lend(&self, rx: Box<dyn Source>, tx: Box<dyn Sink>) -> Option<Queues> {
         if self.to.len() + self.from.len() > 0 {
             return Some((rx, tx));
@@ -334,7 +390,7 @@ impl VirtualQueues {
         }
     }
 
-    /// Takes the queues back that the calling thread has lent to the router's worker.
+    /// Takes the queues back that were lent to the router's worker.
     pub fn take_back(&self) -> Option<Queues> {
         queues([self.to.lent.take_back(), self.from.lent.take_back()])
     }
@@ -405,6 +461,29 @@ mod tests {
         assert_eq!(second.put(&mut batch), 4);
         port.set_room(2);
         assert_eq!((second.put(&mut batch), second.waiting()), (0, 4));
+    }
+
+    #[test]
+    fn whoever_takes_on_another_thread_is_woken() {
+        let port = VirtualPort::new("rung/DEV0", [2; 6], 1500, 1, 9).unwrap();
+        let rung = Arc::new(AtomicU64::new(0));
+        let by_bell = Arc::clone(&rung);
+        port.set_bell(Arc::new(move || {
+            by_bell.fetch_add(1, Ordering::Relaxed);
+        }));
+        let (outer, inner) = (port.queues(0).unwrap(), find("rung/DEV0").unwrap());
+        let mut out = Batch::new();
+        // Nobody has taken any, then this thread has, then another one.
+        outer.put(&mut packets(1));
+        inner.rx[0].take(9, &mut out);
+        outer.put(&mut packets(1));
+        assert_eq!(rung.load(Ordering::Relaxed), 0);
+        std::thread::scope(|scope| {
+            let inner = &inner;
+            scope.spawn(move || assert_eq!(inner.rx[0].take(9, &mut Batch::new()), 1)).join().unwrap();
+        });
+        outer.put(&mut packets(1));
+        assert_eq!(rung.load(Ordering::Relaxed), 1);
     }
 
     #[test]

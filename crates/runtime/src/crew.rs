@@ -28,9 +28,10 @@ use std::time::{Duration, Instant};
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
-/// The same of one that nobody waits for, on a thread whose front has nothing to receive: what a turn costs
-/// is divided among more packets.
-const RUNS_ALONE: usize = 32;
+/// So many times as often where nobody waits for the processor and the front has nothing to receive, if that
+/// does not take longer than so many cycles (some 40 us): what a turn costs is divided among more packets.
+const TIMES_ALONE: usize = 4;
+const TURN_ALONE: u64 = 100_000;
 /// The same where routers get their shares.
 const RUNS_IN_FAIRNESS: usize = 3;
 /// After so many cycles (some 0.2 ms) its tasks do not run again there: it bounds for how long one has the
@@ -350,6 +351,13 @@ impl Crew {
         self.watchdog = stall::Watchdog::start(self.threads.len(), look, Arc::clone(&self.watched), limit);
     }
 
+    /// What has a router run on all threads: something has come for it from another thread.
+    #[must_use]
+    pub fn caller(&self, router: u32) -> Arc<dyn Fn() + Send + Sync> {
+        let desks: Vec<_> = self.threads.iter().map(|(desk, _)| Arc::clone(desk)).collect();
+        Arc::new(move || desks.iter().for_each(|desk| desk.order(Order::Call(router))))
+    }
+
     /// Has all threads see what their fronts have been told.
     pub fn wake(&self) {
         self.threads.iter().for_each(|(desk, _)| desk.wake());
@@ -570,12 +578,12 @@ impl CrewThread {
             self.ready.take(&mut turns);
             let many = turns.len() + self.ready.len() > CACHED;
             let alone = !fair && turns.len() == 1 && !self.front.receives();
-            let runs = if alone { RUNS_ALONE } else { runs };
+            let times = if alone { TIMES_ALONE } else { 1 };
             for (at, &router) in turns.iter().enumerate() {
                 if many {
                     self.prefetch(turns.get(at + 1..).unwrap_or_default());
                 }
-                worked |= self.serve(router, runs, turn);
+                worked |= self.serve(router, (runs, times), turn);
             }
             turns.clear();
             self.turns = turns;
@@ -751,8 +759,8 @@ impl CrewThread {
         any
     }
 
-    /// Runs a router for a while. Returns whether it had work.
-    fn serve(&mut self, router: u32, runs: usize, turn: u64) -> bool {
+    /// Runs a router for a while: its tasks so often, and that so many times. Returns whether it had work.
+    fn serve(&mut self, router: u32, (runs, times): (usize, usize), turn: u64) -> bool {
         let at = router as usize;
         let Some(place) = self.places.get_mut(at).filter(|place| place.runs) else { return false };
         place.ready = false;
@@ -762,7 +770,14 @@ impl CrewThread {
         self.front.fetch(router, &mut self.woken);
         let Some(worked) = self.run_charged(router, before, |worker| {
             worker.read_pending_mail();
-            worker.running && worker.round_within(runs, turn)
+            let worked = worker.running && worker.round_within(runs, turn);
+            for _ in 1..times {
+                if !worker.running || worker.settled || dpdk::cycles().wrapping_sub(before) > TURN_ALONE {
+                    break;
+                }
+                worker.round_within(runs, turn);
+            }
+            worked
         }) else {
             return true;
         };

@@ -498,6 +498,7 @@ impl Host {
             let name = format!("{}/{}", setup.name, interface.name);
             let port = VirtualPort::new(&name, interface.mac, mtu, self.crew.threads(), room)
                 .map_err(|e| message(e.to_string()))?;
+            port.set_bell(self.crew.caller(number));
             load.defines.push((interface.name.clone(), format!("virtual:{name}")));
             let outlet = Outlet::new(setup.share, interface.rate);
             interfaces.push(Attached { port: Arc::new(port), owner: 0, outlet });

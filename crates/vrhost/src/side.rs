@@ -139,8 +139,9 @@ impl Side {
     /// Lends the queues to the router whose interface has these, if nothing waits to be sent.
     #[cold]
     pub(crate) fn lend(&mut self, owner: u32, to: &VirtualQueues) {
-        // The router's worker looks at one queue.
-        if !self.out.is_empty() || !self.more.is_empty() || self.has_owners {
+        // The router's worker looks at one queue, and what waits is older than what it sends.
+        let waits = !self.out.is_empty() || self.outgoing.waiting() > 0;
+        if waits || !self.more.is_empty() || self.has_owners {
             return;
         }
         let Some((rx, tx)) = self.queues.take() else { return };
