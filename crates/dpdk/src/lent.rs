@@ -32,9 +32,9 @@ const BUSY: u8 = 2;
 
 /// The place of a queue that is lent.
 ///
-/// Lender and borrower usually run on one thread, one after the other, so that nobody waits; but a program may
-/// have bound the element that uses the queue to another worker. A mutex would take a second atomic exchange
-/// for each burst, to see whether it has to wake a thread.
+/// Lender and borrower usually run on one thread, one after the other, so that nobody waits; but a program
+/// may have bound the element that uses the queue to another worker. A mutex would take a second atomic
+/// exchange for each burst, to see whether it has to wake a thread.
 // All in one cache line.
 #[repr(align(64))]
 pub(crate) struct Lent<Q> {
@@ -271,7 +271,7 @@ mod tests {
             for _ in 0..rounds {
                 let taken = place.take_back();
                 assert!(taken.is_some_and(|(a, b)| a == b) && !place.any(), "{taken:?}");
-                taken.map(|queue| place.put(queue).unwrap());
+                place.put(taken.unwrap()).unwrap();
             }
             stop.store(true, Ordering::Relaxed);
             let used = user.join().unwrap();

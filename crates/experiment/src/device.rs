@@ -117,7 +117,8 @@ pub(crate) fn tail(log: &Path) -> String {
 pub(crate) fn places_of(experiment: &Experiment, settings: &Settings) -> Places {
     let device = match &experiment.device {
         model::Device::Program(_) => settings.get("threads").and_then(|n| n.parse().ok()).unwrap_or(1),
-        // Where a command runs is its own matter; the generator is bound to processors only if the file says so.
+        // Where a command runs is its own matter; the generator is bound to processors only if the file says
+        // so.
         _ => return Places { generator: experiment.generator_cpus.clone(), device: None },
     };
     let given = settings.get("cpus");

@@ -1,7 +1,7 @@
 //! A command that runs in the background: a process of this program that outlives the one that starts it.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -73,7 +73,38 @@ impl Background {
 /// The end of a log.
 fn last_words(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
+    if text.is_empty() {
+        return why_empty(log);
+    }
     let lines: Vec<&str> = text.lines().collect();
     let from = lines.len().saturating_sub(LAST_WORDS);
     format!("end of {}:\n  {}", log.display(), lines[from..].join("\n  "))
+}
+
+/// Why nothing is in a log: on a full disk nothing was written.
+fn why_empty(log: &Path) -> String {
+    let written = OpenOptions::new().append(true).open(log).and_then(|mut file| file.write_all(b"\n"));
+    let why = written.map_or_else(
+        |e| format!("nothing can be written there: {}", crate::reason(&e)),
+        |()| "it is empty".to_owned(),
+    );
+    format!("{}: {why}", log.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_say_where_and_why_there_are_none() {
+        // Every write to it fails for want of room.
+        let full = why_empty(Path::new("/dev/full"));
+        assert!(full.starts_with("/dev/full: nothing can be written there: "), "{full}");
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, "").unwrap();
+        assert_eq!(last_words(&log), format!("{}: it is empty", log.display()));
+        std::fs::write(&log, "one\ntwo\n").unwrap();
+        assert_eq!(last_words(&log), format!("end of {}:\n  one\n  two", log.display()));
+    }
 }

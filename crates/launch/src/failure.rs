@@ -55,5 +55,19 @@ impl Failure {
 #[must_use]
 pub fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+    let below = path.strip_prefix(&here).unwrap_or(path);
+    if below.as_os_str().is_empty() { ".".to_owned() } else { below.display().to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_from_here() {
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(shortest(&here.join("a/b")), "a/b");
+        assert_eq!(shortest(&here), ".");
+        assert_eq!(shortest(Path::new("/none")), "/none");
+    }
 }

@@ -4,8 +4,8 @@
 //! A [`Search`] says which trial is next ([`Search::next`]) and is told how it went ([`Search::add`]). What
 //! comes next depends on the trials alone, so that a search whose trials were kept goes on where it was.
 //!
-//! Loads are in packets a second, durations in seconds; a loss ratio is what was lost of what should have been
-//! sent.
+//! Loads are in packets a second, durations in seconds; a loss ratio is what was lost of what should have
+//! been sent.
 
 use std::collections::BTreeMap;
 
