@@ -1,8 +1,8 @@
 //! `valiant bench`: what a machine allows; experiments.
 
-use ::bench::{Host, Options};
+use ::bench::{Host, Machine, Options};
 use clap::{Args, Subcommand};
-use experiment::{Ended, Experiment, Report, Results};
+use experiment::{Comparison, Ended, Experiment, Report, Results};
 use launch::StopSignals;
 use launch::cpu_list;
 use launch::logging::error;
@@ -17,7 +17,8 @@ Examples:
   valiant bench host                  processors, caches, memory and links of this machine, and what they allow
   valiant bench host --json >host.json
   valiant bench host --cpus 2,3       two processors alone
-  valiant bench run sizes.toml        the experiment of a file";
+  valiant bench run sizes.toml        the experiment of a file
+  valiant bench compare a.json b.json what has changed between two reports";
 
 const RUN_EXAMPLES: &str = "\
 An experiment file says what is varied, what is measured, and with which device under test:
@@ -41,6 +42,14 @@ Examples:
   valiant bench run sizes.toml --csv >sizes.csv
 
 Exit status: 0 all is measured, 1 it cannot run, 2 wrong usage, 3 a point has failed, 130 interrupted.";
+
+const COMPARE_EXAMPLES: &str = "\
+A difference counts if it is less likely than 1 in 20 by chance (Mann-Whitney test). That takes at least four rounds on both sides, better eight.
+
+Examples:
+  valiant bench run sizes.toml --json >before.json
+  valiant bench run sizes.toml --json --results sizes.after >after.json
+  valiant bench compare before.json after.json";
 
 const HOST_EXAMPLES: &str = "\
 It takes about ten seconds and needs no rights. Other programs should rest meanwhile: what they use is missing.
@@ -67,6 +76,20 @@ enum What {
     /// Run an experiment: rates without loss, latency and order, as a file says.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
+    #[command(after_help = COMPARE_EXAMPLES)]
+    Compare(CompareArgs),
+}
+
+#[derive(Args)]
+struct CompareArgs {
+    /// The report of before: the output of `valiant bench run --json`.
+    before: PathBuf,
+    /// The report of after.
+    after: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -116,6 +139,7 @@ pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
     match &args.what {
         What::Host(args) => host(args),
         What::Run(args) => run(args),
+        What::Compare(args) => compare(args),
     }
 }
 
@@ -141,6 +165,29 @@ fn host(args: &HostArgs) -> ExitCode {
         Ok(host) => print(&host.text()),
         Err(message) => {
             error(&message);
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn compare(args: &CompareArgs) -> ExitCode {
+    let read = |path: &PathBuf| {
+        let name = launch::shortest(path);
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
+        let report: serde_json::Value =
+            serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
+        Ok::<_, String>((name, report))
+    };
+    let compared = read(&args.before).and_then(|before| {
+        let after = read(&args.after)?;
+        Comparison::new([(&before.0, &before.1), (&after.0, &after.1)])
+    });
+    match compared {
+        Ok(comparison) if args.json => print(&format!("{:#}\n", comparison.json())),
+        Ok(comparison) => print(&comparison.text()),
+        Err(message) => {
+            error(&format!("error: {message}"));
             return ExitCode::FAILURE;
         }
     }
@@ -176,7 +223,7 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
     let beside = || experiment.dir.join(format!("{}.results", experiment.name));
     let dir = args.results.clone().unwrap_or_else(beside);
     let dir = std::path::absolute(&dir).unwrap_or(dir);
-    let mut results = Results::open(&dir, &experiment, args.restart)?;
+    let mut results = Results::open(&dir, &experiment, &machine(), args.restart)?;
     let program =
         std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
     let options = experiment::Options { program, results: dir };
@@ -205,6 +252,14 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
             ExitCode::from(INTERRUPTED)
         }
     })
+}
+
+/// This machine, for whoever reads the results elsewhere.
+fn machine() -> serde_json::Value {
+    let mut machine = Machine::here().json();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    machine["kernel"] = kernel.trim().into();
+    machine
 }
 
 /// What would be measured.

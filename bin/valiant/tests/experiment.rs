@@ -40,6 +40,28 @@ fn mistakes_in_a_file_are_told_with_their_places() {
 }
 
 #[test]
+fn reports_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let report = |rates: [f64; 4]| {
+        let rounds: Vec<_> = rates.iter().map(|pps| serde_json::json!({"pps": pps})).collect();
+        serde_json::json!({"results": [{"point": {}, "loss_allowed": 0.0, "rounds": rounds}]}).to_string()
+    };
+    std::fs::write(path("a"), report([1e6, 1.01e6, 1.02e6, 1.03e6])).unwrap();
+    std::fs::write(path("b"), report([2e6, 2.01e6, 2.02e6, 2.03e6])).unwrap();
+    std::fs::write(path("c"), "no report").unwrap();
+    let compare = |a: &str, b: &str| {
+        let words = ["bench", "compare", &path(a), &path(b)].map(str::to_owned);
+        Command::new(env!("CARGO_BIN_EXE_valiant")).args(words).output().unwrap()
+    };
+    let told = text(&compare("a", "b").stdout);
+    assert!(told.contains("loss up to 0 %") && told.contains("faster"), "{told}");
+    let wrong = compare("a", "c");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(text(&wrong.stderr).contains("this is no JSON"), "{wrong:?}");
+}
+
+#[test]
 fn results_that_cannot_be_kept_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("e.toml");

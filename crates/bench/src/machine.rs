@@ -196,7 +196,9 @@ impl Machine {
         self.caches.iter().max_by_key(|cache| cache.level)
     }
 
-    pub(crate) fn json(&self) -> Value {
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
         let caches = self.caches.iter().map(|cache| {
             json!({"level": cache.level, "kind": cache.kind, "bytes": cache.bytes, "shared_by": cache.shared_by})
         });

@@ -86,6 +86,7 @@ struct RawMeasure {
     sum: Option<Spanned<Value>>,
     least: Option<Spanned<Value>>,
     most: Option<Spanned<Value>>,
+    latency: Option<Spanned<Value>>,
 }
 
 impl Experiment {
@@ -135,6 +136,14 @@ fn part(value: &Value) -> Option<f64> {
         None => text.trim().parse().ok()?,
     };
     (0.0..1.0).contains(&part).then_some(part)
+}
+
+/// A part of a rate: all of it too.
+fn part_of_rate(value: &Value) -> Option<f64> {
+    match word(value)?.trim() {
+        "1" | "100%" => Some(1.0),
+        _ => part(value),
+    }
 }
 
 /// A time longer than 0, in seconds: 0.5 or "500ms".
@@ -403,19 +412,10 @@ impl Reader<'_> {
         let percent = "a part such as 0.005 or \"0.5%\", less than 1";
         let exceed = self.value("exceed", raw.exceed.as_ref(), part, percent);
         let width = self.value("width", raw.width.as_ref(), |v| part(v).filter(|w| *w > 0.0), percent);
-        let losses = match raw.loss.as_ref().map(Spanned::get_ref) {
-            Some(Value::Array(all)) if all.is_empty() => None,
-            Some(Value::Array(all)) => all.iter().map(part).collect(),
-            Some(one) => part(one).map(|one| vec![one]),
-            None => Some(vec![0.0]),
-        };
-        if let (None, Some(loss)) = (&losses, &raw.loss) {
-            self.wrong(
-                loss,
-                "loss has no value that can be used".to_owned(),
-                "loss = 0, or loss = [0, \"0.5%\"]",
-            );
-        }
+        let losses = self.parts("loss", raw.loss.as_ref(), part, "loss = 0, or loss = [0, \"0.5%\"]");
+        let load = |value: &Value| part_of_rate(value).filter(|share| *share > 0.0);
+        let latency =
+            self.parts("latency", raw.latency.as_ref(), load, "latency = [\"10%\", \"50%\", \"90%\"]");
         let standard = match method {
             Method::MlrSearch => {
                 Goal { loss: 0.0, exceed: 0.5, first: 0.3, last: 1.0, sum: 3.0, width: 0.005 }
@@ -440,8 +440,30 @@ impl Reader<'_> {
         if let Some(place) = raw.least.as_ref().or(raw.most.as_ref()).filter(|_| least > most) {
             self.wrong(place, format!("least = {least} is more than most = {most}"), like);
         }
-        let goals = losses.unwrap_or_default().into_iter().map(|loss| Goal { loss, ..goal }).collect();
-        Measure::Search { method, goals, least, most }
+        let losses = losses.unwrap_or_else(|| vec![0.0]);
+        let goals = losses.into_iter().map(|loss| Goal { loss, ..goal }).collect();
+        Measure::Search { method, goals, least, most, latency: latency.unwrap_or_default() }
+    }
+
+    /// One or several different parts of something.
+    fn parts(
+        &mut self,
+        key: &str,
+        value: Option<&Spanned<Value>>,
+        meaning: impl Fn(&Value) -> Option<f64>,
+        like: &str,
+    ) -> Option<Vec<f64>> {
+        let value = value?;
+        let all: Option<Vec<f64>> = match value.get_ref() {
+            Value::Array(all) => all.iter().map(meaning).collect(),
+            one => meaning(one).map(|one| vec![one]),
+        };
+        let different = |all: &Vec<f64>| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
+        let good = all.filter(|all| !all.is_empty() && different(all));
+        if good.is_none() {
+            self.wrong(value, format!("{key} has no value that can be used"), like);
+        }
+        good
     }
 }
 
@@ -460,11 +482,12 @@ mod tests {
         let e = read("[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
         assert_eq!((e.name.as_str(), e.rounds, &e.device), ("e", 1, &Device::Between));
         assert_eq!((e.to.as_slice(), e.sink.as_slice()), (&["a".to_owned()][..], &["b".to_owned()][..]));
-        let Measure::Search { method, goals, least, most } = &e.measure else { panic!("{e:?}") };
+        let Measure::Search { method, goals, least, most, latency } = &e.measure else { panic!("{e:?}") };
         assert_eq!(
             (*method, goals.len(), goals[0].loss, *least, *most),
             (Method::MlrSearch, 1, 0.0, LEAST, MOST)
         );
+        assert!(latency.is_empty());
         assert_eq!(e.points(), [Point::default()]);
     }
 
@@ -505,12 +528,21 @@ mod tests {
     fn searches_are_as_the_file_says() {
         let e = read(
             "[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\nsearch = \"rfc2544\"\nloss = [0, \"0.5%\"]\nlast = 5\n\
-             width = \"1%\"\nleast = 10\nmost = \"2M\"\n",
+             width = \"1%\"\nlatency = [\"50%\", 1]\nleast = 10\nmost = \"2M\"\n",
         )
         .unwrap();
         let goal = |loss| Goal { width: 0.01, ..Goal::simple(loss, 5.0, 0.01) };
         let goals = vec![goal(0.0), goal(0.005)];
-        assert_eq!(e.measure, Measure::Search { method: Method::Binary, goals, least: 10, most: 2_000_000 });
+        assert_eq!(
+            e.measure,
+            Measure::Search {
+                method: Method::Binary,
+                goals,
+                least: 10,
+                most: 2_000_000,
+                latency: vec![0.5, 1.0]
+            }
+        );
     }
 
     #[test]

@@ -10,9 +10,10 @@
 //! 2. `file`: from the text of a file to an experiment.
 //! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
 //! 4. `report`: the results as a table, as JSON, as CSV.
-//! 5. `run`: the whole of it.
+//! 5. `run`, `compare`: the whole of it; what two reports have in common.
 #![forbid(unsafe_code)]
 
+mod compare;
 mod device;
 mod file;
 mod model;
@@ -22,6 +23,7 @@ mod results;
 mod run;
 mod trial;
 
+pub use compare::Comparison;
 pub use model::{Device, Experiment, Factor, Measure, Point};
 pub use report::Report;
 pub use results::{Results, Shown};

@@ -53,6 +53,8 @@ pub enum Measure {
         least: u64,
         /// The highest rate.
         most: u64,
+        /// At which parts of the first goal's result latency is measured afterwards.
+        latency: Vec<f64>,
     },
     /// What arrives of a rate, in packets a second, in trials of so many seconds.
     Rate {
@@ -137,7 +139,7 @@ impl Experiment {
     pub fn estimate(&self) -> f64 {
         let each = match &self.measure {
             Measure::Rate { seconds, .. } => seconds + AROUND,
-            Measure::Search { method, goals, least, most } => {
+            Measure::Search { method, goals, least, most, latency } => {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
                     // Each trial halves the interval.
@@ -148,7 +150,8 @@ impl Experiment {
                             + 4.0 * (goal.sum + AROUND * goal.sum / goal.last)
                     }
                 };
-                goals.iter().map(of_goal).sum()
+                let last = goals.first().map_or(0.0, |goal| goal.last);
+                goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + AROUND)
             }
         };
         each * self.points().len() as f64 * f64::from(self.rounds)

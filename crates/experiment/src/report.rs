@@ -2,7 +2,7 @@
 
 use crate::model::{Experiment, Measure, Point};
 use crate::results::{Results, Shown};
-use crate::trial::{Limit, Trial};
+use crate::trial::{Latency, Limit, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use std::fmt::Write;
 pub struct Report<'a> {
     experiment: &'a Experiment,
     version: String,
+    machine: Value,
     rows: Vec<Row>,
 }
 
@@ -25,6 +26,8 @@ struct Row {
     loss: Option<f64>,
     /// Of each round that has a result.
     of_rounds: Vec<OfRound>,
+    /// At parts of the result: the part, and latencies of all rounds.
+    latency: Vec<(f64, Vec<Latency>)>,
     /// Trials that count for nothing.
     disturbed: usize,
     /// Rounds that have not ended.
@@ -51,7 +54,7 @@ struct OfRound {
 }
 
 /// A quantile of values, between the two nearest.
-fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = share * (sorted.len().saturating_sub(1)) as f64;
@@ -105,15 +108,17 @@ impl Row {
             point: point.clone(),
             loss: goal.map(|goal| goal.loss),
             of_rounds: Vec::new(),
+            latency: Vec::new(),
             disturbed: 0,
             open: shown.iter().filter(|shown| !shown.ended).count(),
             failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
         };
         for shown in shown.iter().filter(|shown| shown.ended && shown.failed.is_none()) {
-            let trials: Vec<Trial> = shown.trials.iter().filter(|trial| !trial.disturbed).cloned().collect();
-            row.disturbed += shown.trials.len() - trials.len();
+            row.disturbed += shown.trials.iter().filter(|trial| trial.disturbed).count();
+            row.add_latency(shown.trials.iter().filter(|trial| !trial.disturbed));
+            let trials: Vec<Trial> = shown.trials.iter().filter(|trial| trial.counts()).cloned().collect();
             let result = match (measure, goal) {
-                (Measure::Search { method, goals, least, most }, Some(goal)) => {
+                (Measure::Search { method, goals, least, most, .. }, Some(goal)) => {
                     let mut search = Search::new(*method, goals.clone(), *least, *most);
                     trials.iter().for_each(|trial| search.add(trial.for_search()));
                     search_result(goal, &search, &trials)
@@ -129,6 +134,16 @@ impl Row {
             }
         }
         row
+    }
+
+    fn add_latency<'t>(&mut self, trials: impl Iterator<Item = &'t Trial>) {
+        for trial in trials {
+            let (Some(share), Some(latency)) = (trial.share, &trial.latency_ns) else { continue };
+            match self.latency.iter_mut().find(|(other, _)| *other == share) {
+                Some((_, all)) => all.push(latency.clone()),
+                None => self.latency.push((share, vec![latency.clone()])),
+            }
+        }
     }
 
     fn values(&self, of: impl Fn(&OfRound) -> f64) -> Vec<f64> {
@@ -149,6 +164,17 @@ impl Row {
         let limits: Vec<Limit> = self.of_rounds.iter().filter_map(|one| one.limit).collect();
         let count = |limit: &Limit| limits.iter().filter(|other| *other == limit).count();
         limits.iter().copied().max_by_key(count)
+    }
+
+    fn latency_json(&self) -> Vec<Value> {
+        let of = |(share, all): &(f64, Vec<Latency>)| {
+            json!({
+                "share": share, "rounds": all,
+                "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99),
+                "max": all.iter().map(|one| one.max).fold(0.0, f64::max),
+            })
+        };
+        self.latency.iter().map(of).collect()
     }
 
     fn json(&self, measure: &Measure) -> Value {
@@ -174,13 +200,13 @@ impl Row {
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "rounds": rounds, "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
         })
     }
 }
 
 /// Columns of a table, as wide as they must be; the first `left` are words.
-fn table(rows: &[Vec<String>], left: usize) -> String {
+pub(crate) fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
@@ -222,7 +248,7 @@ impl<'a> Report<'a> {
                 Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown)),
             }
         }
-        Self { experiment, version: results.version().to_owned(), rows }
+        Self { experiment, version: results.version().to_owned(), machine: results.machine().clone(), rows }
     }
 
     /// As a table.
@@ -270,6 +296,7 @@ impl<'a> Report<'a> {
             format!("{}, {} of each point\n", self.experiment.name, rounds_text(self.experiment.rounds));
         text += &table(&rows, words);
         // Writing to a string does not fail.
+        text += &self.latency_text();
         let mut told = BTreeSet::new();
         for row in &self.rows {
             for reason in row.failed.iter().filter(|reason| told.insert((&row.point, *reason))) {
@@ -289,8 +316,35 @@ impl<'a> Report<'a> {
                 "Other programs used the processors: up to {most} trials of a point were made again."
             );
         }
+        let of = |key: &str| self.machine.get(key).and_then(Value::as_str);
+        if let (Some(model), Some(kernel)) = (of("model"), of("kernel")) {
+            let _ = writeln!(text, "Valiant {}, {model}, Linux {kernel}.", self.version);
+        }
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
         text
+    }
+
+    /// Latency at parts of the first goal's result.
+    fn latency_text(&self) -> String {
+        let factors = &self.experiment.factors;
+        let mut head: Vec<String> = factors.iter().map(|factor| factor.name.clone()).collect();
+        head.extend(["at", "least", "mean", "50 %", "90 %", "99 %", "99.9 %", "most"].map(str::to_owned));
+        let mut rows = vec![head];
+        let mut points = BTreeSet::new();
+        for row in self.rows.iter().filter(|row| points.insert(&row.point)) {
+            for (share, all) in &row.latency {
+                let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+                cells.push(format!("{} %", (share * 1000.0).round() / 10.0));
+                let columns: [fn(&Latency) -> f64; 7] =
+                    [|l| l.min, |l| l.mean, |l| l.p50, |l| l.p90, |l| l.p99, |l| l.p99_9, |l| l.max];
+                cells.extend(columns.map(|of| format!("{:.1} us", latency_median(all, of) / 1e3)));
+                rows.push(cells);
+            }
+        }
+        if rows.len() == 1 {
+            return String::new();
+        }
+        format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
     }
 
     /// As JSON.
@@ -299,7 +353,8 @@ impl<'a> Report<'a> {
         let rows =
             self.rows.iter().map(|row| row.json(&self.experiment.measure_at(&row.point))).collect::<Vec<_>>();
         json!({
-            "experiment": self.experiment.name, "version": self.version, "rounds": self.experiment.rounds,
+            "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
+            "rounds": self.experiment.rounds,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
@@ -326,6 +381,10 @@ impl<'a> Report<'a> {
         }
         text
     }
+}
+
+fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f64 {
+    quantile(&all.iter().map(of).collect::<Vec<_>>(), 0.5)
 }
 
 fn rounds_text(rounds: u32) -> String {

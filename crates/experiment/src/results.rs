@@ -3,6 +3,7 @@
 use crate::model::{Device, Experiment, Point};
 use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,9 +16,16 @@ const FORMAT: u32 = 1;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
 enum Line {
-    /// The first: the form, who has measured, and the texts of the experiment file and of the device's
+    /// The first: the form, who has measured, where, and the texts of the experiment file and of the device's
     /// program.
-    Experiment { format: u32, version: String, text: String, program: Option<String> },
+    Experiment {
+        format: u32,
+        version: String,
+        text: String,
+        program: Option<String>,
+        #[serde(default)]
+        machine: Value,
+    },
     /// A trial.
     Trial { point: Vec<(String, String)>, round: u32, trial: Trial },
     /// All trials of a point in a round are there; or why there are no more.
@@ -42,6 +50,7 @@ pub struct Results {
     file: File,
     shown: BTreeMap<(u32, Point), Shown>,
     version: String,
+    machine: Value,
     /// They are another experiment's.
     other: bool,
 }
@@ -54,11 +63,11 @@ fn program_of(experiment: &Experiment) -> Option<String> {
 
 impl Results {
     /// The results in a directory, which is made if there is none. What is there of this experiment is kept,
-    /// unless it is to be measured `again` from the beginning.
+    /// unless it is to be measured `again` from the beginning; `machine` is what is measured on.
     ///
     /// # Errors
     /// A message: they are another experiment's or another program's, or cannot be read or written.
-    pub fn open(dir: &Path, experiment: &Experiment, again: bool) -> Result<Self, String> {
+    pub fn open(dir: &Path, experiment: &Experiment, machine: &Value, again: bool) -> Result<Self, String> {
         let path = dir.join("results.jsonl");
         let name = path.display().to_string();
         let bad = |what: &str, e: &std::io::Error| format!("cannot {what} {name}: {}", launch::reason(e));
@@ -89,7 +98,8 @@ impl Results {
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(|e| bad("write", &e))?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let mut results = Self { path, file, shown: BTreeMap::new(), version, other: false };
+        let mut results =
+            Self { path, file, shown: BTreeMap::new(), version, machine: machine.clone(), other: false };
         let mut begun = false;
         let program = program_of(experiment);
         for (number, line) in text[..whole].lines().enumerate() {
@@ -112,7 +122,13 @@ impl Results {
         }
         if !begun {
             let (version, text) = (env!("CARGO_PKG_VERSION").to_owned(), experiment.text.clone());
-            results.write(&Line::Experiment { format: FORMAT, version, text, program })?;
+            results.write(&Line::Experiment {
+                format: FORMAT,
+                version,
+                text,
+                program,
+                machine: machine.clone(),
+            })?;
         }
         Ok(results)
     }
@@ -127,8 +143,8 @@ impl Results {
             Line::Experiment { format, .. } if format != FORMAT => {
                 Err(self.strange("results of another version of Valiant"))
             }
-            Line::Experiment { text, version, program, .. } if first => {
-                self.version = version;
+            Line::Experiment { text, version, program, machine, .. } if first => {
+                (self.version, self.machine) = (version, machine);
                 self.other = (&text, program.as_ref()) != is;
                 Ok(())
             }
@@ -165,6 +181,12 @@ impl Results {
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The machine on which they began.
+    #[must_use]
+    pub fn machine(&self) -> &Value {
+        &self.machine
     }
 
     /// What is known of a point in a round.
@@ -222,32 +244,39 @@ mod tests {
         let (one, two) = (&e.points()[0], &e.points()[1]);
         let at = dir.path().join("r");
         let trial = |rate| Trial { rate, seconds: 0.1, intended: 7, arrived: 6, ..Trial::default() };
-        let mut results = Results::open(&at, &e, false).unwrap();
+        let mut results = Results::open(&at, &e, &Value::Null, false).unwrap();
         results.add(one, 1, &trial(5)).unwrap();
         results.end(one, 1, None).unwrap();
         results.add(two, 1, &trial(6)).unwrap();
         results.add(one, 2, &trial(7)).unwrap();
         results.end(one, 2, Some("broken".into())).unwrap();
-        assert!(Results::open(&at, &e, false).unwrap_err().contains("another process"));
+        assert!(Results::open(&at, &e, &Value::Null, false).unwrap_err().contains("another process"));
         let path = results.path().to_owned();
         drop(results);
         // Killed while it wrote.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(b"{\"line\":\"trial\",\"poi").unwrap();
         drop(file);
-        let mut results = Results::open(&at, &e, false).unwrap();
+        let mut results = Results::open(&at, &e, &Value::Null, false).unwrap();
         assert_eq!(results.of(one, 1), Shown { trials: vec![trial(5)], ended: true, failed: None });
         assert_eq!(results.of(two, 1), Shown { trials: vec![trial(6)], ended: false, failed: None });
         assert_eq!(results.of(one, 2).failed.as_deref(), Some("broken"));
         assert_eq!(results.of(two, 2), Shown::default());
         results.add(two, 1, &trial(8)).unwrap();
         drop(results);
-        assert_eq!(Results::open(&at, &e, false).unwrap().of(two, 1).trials, [trial(6), trial(8)]);
+        assert_eq!(
+            Results::open(&at, &e, &Value::Null, false).unwrap().of(two, 1).trials,
+            [trial(6), trial(8)]
+        );
 
         let other = experiment(dir.path(), "ttl = [1]\n");
-        assert!(Results::open(&at, &other, false).unwrap_err().contains("another experiment"));
-        assert_eq!(Results::open(&at, &other, true).unwrap().of(two, 1), Shown::default());
+        assert!(Results::open(&at, &other, &Value::Null, false).unwrap_err().contains("another experiment"));
+        assert_eq!(Results::open(&at, &other, &Value::Null, true).unwrap().of(two, 1), Shown::default());
         std::fs::write(&path, "{}\n").unwrap();
-        assert!(Results::open(&at, &e, false).unwrap_err().contains(":1: this is no line of results"));
+        assert!(
+            Results::open(&at, &e, &Value::Null, false)
+                .unwrap_err()
+                .contains(":1: this is no line of results")
+        );
     }
 }

@@ -12,9 +12,9 @@ const WARM_UP_SECONDS: f64 = 0.2;
 const WARM_UP_RATE: u64 = 10_000;
 /// Trials of one search are too many: the device is not the same from one to the next.
 const MOST_TRIALS: usize = 500;
-/// A trial that has lost something counts for nothing if the generator or the device has waited longer for a
-/// processor, in seconds: the next shows whether the device loses it. So often at one rate, and so often in a
-/// search.
+/// A trial that has lost something, or is for latency, counts for nothing if the generator or the device has
+/// waited longer for a processor, in seconds: the next shows whether the device loses it. So often at one
+/// rate, and so often in a search.
 const LONG_WAIT: f64 = 0.000_5;
 const MOST_REPEATS: usize = 3;
 const MOST_DISTURBED: usize = 30;
@@ -125,7 +125,7 @@ impl One<'_> {
         }
         self.warm_up(&measure, &mut device)?;
         let (mut trials, mut rest) = (before, rest);
-        while let Some(wanted) = rest.next(&trials) {
+        while let Some(Next { wanted, share }) = rest.next(&trials) {
             if trials.len() >= MOST_TRIALS {
                 let reason = format!(
                     "no result after {MOST_TRIALS} trials: the device is not the same for long enough"
@@ -137,10 +137,10 @@ impl One<'_> {
                 rest.part(&trials),
                 &format!("trial {}, {rate}pps for {} s", trials.len() + 1, rounded(wanted.seconds)),
             );
-            let mut trial = self.trial(wanted, &mut device)?;
+            let mut trial = Trial { share, ..self.trial(wanted, &mut device)? };
             let repeats = trials.iter().rev().take_while(|trial| trial.disturbed).count();
             let before = trials.iter().filter(|trial| trial.disturbed).count();
-            trial.disturbed = trial.loss() > 0.0
+            trial.disturbed = (trial.loss() > 0.0 || share.is_some())
                 && trial.waited > LONG_WAIT
                 && repeats < MOST_REPEATS
                 && before < MOST_DISTURBED;
@@ -184,42 +184,65 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 100.0).round() / 100.0
 }
 
+/// A trial that is to be made; for latency, with the part of the result that its rate is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Next {
+    wanted: Wanted,
+    share: Option<f64>,
+}
+
 /// The trials that are still to be made.
 enum Rest {
-    Search(Box<Search>),
+    /// Those of a search, and then those of latency at parts of its result.
+    Search(Box<Search>, Vec<f64>),
     Once(Wanted),
 }
 
 impl Rest {
     /// After these trials.
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
-        let (method, goals, least, most) = match measure {
+        let (method, goals, least, most, latency) = match measure {
             Measure::Rate { rate, seconds } => {
                 return Ok(Self::Once(Wanted { load: *rate, seconds: *seconds }));
             }
-            Measure::Search { method, goals, least, most } => (*method, goals.clone(), *least, *most),
+            Measure::Search { method, goals, least, most, latency } => {
+                (*method, goals.clone(), *least, *most, latency.clone())
+            }
         };
         let mut search = Search::new(method, goals, least, most);
-        for trial in before.iter().filter(|trial| !trial.disturbed) {
+        for trial in before.iter().filter(|trial| trial.counts()) {
             if search.next().is_none_or(|wanted| wanted.load != trial.rate) {
-                let reason = "the results have other trials than this version of Valiant would make: start again (--restart)";
+                let reason = "the results have other trials than this version of Valiant would make: start again \
+                              (--restart)";
                 return Err(Failed::Because(reason.to_owned()));
             }
             search.add(trial.for_search());
         }
-        Ok(Self::Search(Box::new(search)))
+        Ok(Self::Search(Box::new(search), latency))
     }
 
-    fn next(&self, trials: &[Trial]) -> Option<Wanted> {
-        match self {
-            Self::Search(search) => search.next(),
-            Self::Once(wanted) => Some(*wanted).filter(|_| trials.iter().all(|trial| trial.disturbed)),
+    fn next(&self, trials: &[Trial]) -> Option<Next> {
+        let (search, latency) = match self {
+            Self::Search(search, latency) => (search, latency),
+            Self::Once(wanted) => {
+                let open = trials.iter().all(|trial| trial.disturbed);
+                return Some(Next { wanted: *wanted, share: None }).filter(|_| open);
+            }
+        };
+        if let Some(wanted) = search.next() {
+            return Some(Next { wanted, share: None });
         }
+        let goal = search.goals().first()?;
+        let result = search.outcome(goal).throughput?;
+        let measured = |share: f64| trials.iter().any(|trial| !trial.disturbed && trial.share == Some(share));
+        let share = latency.iter().copied().find(|share| !measured(*share))?;
+        let load = ((result * share) as u64).max(1);
+        Some(Next { wanted: Wanted { load, seconds: goal.last }, share: Some(share) })
     }
 
     fn add(&mut self, trial: &Trial) {
-        if let Self::Search(search) = self
-            && !trial.disturbed
+        if let Self::Search(search, _) = self
+            && trial.counts()
         {
             search.add(trial.for_search());
         }
@@ -228,8 +251,44 @@ impl Rest {
     /// How much is done, by a guess.
     fn part(&self, trials: &[Trial]) -> f64 {
         match self {
-            Self::Search(_) => trials.len() as f64 / (trials.len() as f64 + 12.0),
+            Self::Search(..) => trials.len() as f64 / (trials.len() as f64 + 12.0),
             Self::Once(_) => 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::search::{Goal, Method};
+
+    #[test]
+    fn latency_is_measured_at_parts_of_the_result() {
+        let goals = vec![Goal::simple(0.0, 1.0, 0.01)];
+        let latency = vec![0.5, 1.0];
+        let measure = Measure::Search { method: Method::Binary, goals, least: 10, most: 1000, latency };
+        let mut trials: Vec<Trial> = Vec::new();
+        let mut rest = Rest::new(&measure, &trials).unwrap();
+        while let Some(Next { wanted, share }) = rest.next(&trials) {
+            let (rate, intended) = (wanted.load, wanted.load);
+            let arrived = intended.min(400);
+            // The first of those of latency has to be made again.
+            let disturbed = share.is_some() && trials.iter().all(|trial| trial.share.is_none());
+            let trial = Trial { rate, seconds: 1.0, share, intended, arrived, disturbed, ..Trial::default() };
+            rest.add(&trial);
+            trials.push(trial);
+            // Whoever goes on later makes the same.
+            assert_eq!(Rest::new(&measure, &trials).unwrap().next(&trials), rest.next(&trials));
+            assert!(trials.len() < 50, "{trials:?}");
+        }
+        let good = trials.iter().filter(|trial| trial.counts() && trial.loss() == 0.0);
+        let result = good.map(|trial| trial.rate).max().unwrap();
+        assert!((396..=400).contains(&result), "{result}");
+        let of_latency: Vec<_> = trials.iter().filter_map(|trial| Some((trial.share?, trial.rate))).collect();
+        assert_eq!(of_latency, [(0.5, result / 2), (0.5, result / 2), (1.0, result)]);
+        assert!(
+            Rest::new(&measure, &[Trial { rate: 7, ..Trial::default() }]).is_err(),
+            "nobody asked for it"
+        );
     }
 }

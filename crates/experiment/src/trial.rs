@@ -21,6 +21,9 @@ pub struct Trial {
     pub rate: u64,
     /// For so many seconds.
     pub seconds: f64,
+    /// For latency: which part of the result the rate is; none: a trial of the search, or of a given rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// Frames that were to be sent.
     pub intended: u64,
     /// Frames that the generator did not make in time.
@@ -113,6 +116,12 @@ impl Trial {
             .map(|(_, l)| l)
     }
 
+    /// Whether the search is to be told of it.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        !self.disturbed && self.share.is_none()
+    }
+
     /// The same as the search wants it.
     #[must_use]
     pub fn for_search(&self) -> measure::search::Trial {
@@ -127,6 +136,7 @@ impl Trial {
         Some(Self {
             rate,
             seconds,
+            share: None,
             intended: made + missed,
             missed,
             refused: number("sent", "dropped")?,

@@ -25,6 +25,7 @@
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
+//! | [`ranks`] | whether two sets of measurements differ by more than noise |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod hop;
 pub mod latency;
 pub mod order;
 pub mod pace;
+pub mod ranks;
 pub mod rate;
 pub mod rng;
 pub mod search;
