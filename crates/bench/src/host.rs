@@ -4,6 +4,7 @@ use crate::calls;
 use crate::figure::Figure;
 use crate::machine::Machine;
 use crate::memory::{self, Among, Block, Effort, Traffic};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How it is measured.
@@ -83,10 +84,13 @@ impl Host {
         let machine = Machine::here();
         let effort = Effort { samples: options.samples.max(1), sample: options.sample };
         let allowed = machine.processors();
-        let processors = match options.processors.is_empty() {
+        let mut processors = match options.processors.is_empty() {
             true => allowed.clone(),
             false => options.processors.clone(),
         };
+        // Each once.
+        let mut known = BTreeSet::new();
+        processors.retain(|processor| known.insert(*processor));
         let Some(&first) = processors.first() else { return Err("there is no processor".to_owned()) };
         if let Some(wrong) = processors.iter().find(|cpu| !allowed.contains(cpu)) {
             return Err(format!("processor {wrong} is not one that may be used here: {:?}", allowed));
@@ -97,7 +101,7 @@ impl Host {
             .map_or(LEAST.max(4 * machine.last_cache().map_or(0, |cache| cache.bytes)), |bytes| bytes as u64);
         if options.bytes.is_some() && wanted > free {
             return Err(format!(
-                "{} MB are more than a quarter of the memory that is free: {} MB",
+                "{} MiB are more than a quarter of the memory that is free: {} MiB",
                 wanted >> 20,
                 free >> 20
             ));
@@ -166,14 +170,9 @@ mod tests {
         assert_eq!(json["bounds"][0]["frames"][0]["frame_bytes"], 64, "{json}");
         assert!(json["tsc_ghz"].as_f64().is_some_and(|ghz| ghz > 0.1), "{json}");
         let text = host.text();
-        for part in [
-            "system call",
-            "16 KiB",
-            "1 MiB",
-            "write to random lines",
-            "1518 bytes",
-            "4 lines from memory, at once",
-        ] {
+        for part in
+            ["system call", "16 KiB", "1 MiB", "write to random lines", "1518 bytes", "a core, 4 lines "]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

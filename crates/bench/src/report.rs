@@ -23,14 +23,20 @@ impl Host {
         let mut bounds = Vec::new();
         if let Some((_, _, all)) = self.streams.iter().find(|(traffic, ..)| *traffic == Traffic::RandomWrite)
         {
-            bounds.push(Bound::of_traffic("memory of all processors, each byte four times", all.median));
+            let of = if self.processors.len() > 1 { "all processors" } else { "a processor" };
+            bounds.push(Bound::of_traffic(&format!("memory of {of}, each byte four times"), all.median));
         }
         if let Some(memory) = self.line(false) {
-            bounds.push(Bound::of_lines("a core, 4 lines from memory, at once", memory.at_once.median));
-            bounds.push(Bound::of_lines(
-                "a core, 4 lines from memory, one after another",
-                memory.in_turn.median,
-            ));
+            // Less than the caches hold is not in memory.
+            let cached = self.machine.last_cache().is_some_and(|cache| memory.bytes as u64 <= cache.bytes);
+            let from = if cached {
+                format!("among {}", size(memory.bytes as u64))
+            } else {
+                "from memory".to_owned()
+            };
+            let name = |how: &str| format!("a core, 4 lines {from}, {how}");
+            bounds.push(Bound::of_lines(&name("at once"), memory.at_once.median));
+            bounds.push(Bound::of_lines(&name("one after another"), memory.in_turn.median));
         }
         if let Some(own) = self.line(true) {
             bounds.push(Bound::of_lines("a core, 4 lines from its own caches, at once", own.at_once.median));
@@ -104,7 +110,7 @@ impl Host {
         }
         let _ = writeln!(
             text,
-            "\nWhat that allows for packets, in Mpps (Gb/s on the wire), before any program runs"
+            "\nWhat that allows for packets, in Mpps (Gb/s on the wire), before any program runs; sizes with frame check sequence"
         );
         let _ = write!(text, "  {:<50}", "by");
         for size in SIZES {
@@ -174,6 +180,9 @@ fn said(machine: &Machine, processors: &[usize]) -> String {
                 let _ = write!(text, "; the NIC could have {} GT/s x{}", best.gigatransfers, best.lanes);
             }
         }
+        if link.is_none() {
+            text += ", PCI Express link not known";
+        }
         text.push('\n');
     }
     if machine.nics.is_empty() {
@@ -219,7 +228,7 @@ mod tests {
             "NUMA node 1  processors [2, 3, 6, 7], distances 32 10",
             "0000:81:00.0 (8086:1592, eth1), port of 100 Gb/s, PCIe 8 GT/s x8 = 63.0 Gb/s: no more than",
             "; the NIC could have 16 GT/s x16",
-            "0000:01:00.0 (0000:0000, eth0)\n",
+            "0000:01:00.0 (0000:0000, eth0), PCI Express link not known\n",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -4,25 +4,30 @@ use crate::model::{self, Experiment, Settings};
 use crate::place::{Places, places};
 use launch::Client;
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a process has to end after it was told to.
 const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+/// Names of sockets are shorter.
+const LONGEST_SOCKET: usize = 100;
 /// The end of a process's messages is at most so long.
-const TAIL: usize = 2000;
+const TAIL: u64 = 2000;
 
-/// Runs a command and ends it when standard input ends: with whoever writes there.
+/// Runs a command, and ends it and all that it has started when standard input ends: with whoever has the
+/// other end. Nothing is ever written there.
 const WITH_PARENT: &str = r#"exec 3<&0
-"$@" </dev/null &
+"$@" <&3 &
 child=$!
-( read -r _ <&3; kill -TERM $child; sleep 4; kill -KILL $child ) >&- 2>&- &
+( trap '' TERM INT HUP; read -r _ <&3; kill -TERM 0; sleep 4; kill -KILL 0 ) >&- 2>&- &
 watch=$!
 trap '' TERM INT HUP
 exec 3<&-
@@ -60,8 +65,19 @@ impl Child {
     }
 
     /// How it has ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.process.try_wait().ok().flatten()
+    pub(crate) fn ended(&mut self) -> Option<End> {
+        // Its number stays its own until it is dropped, and with it that of the group.
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        match waitid(Id::Pid(self.group()), flags) {
+            Ok(WaitStatus::Exited(_, code)) => Some(End::Code(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Some(End::Signal(signal)),
+            _ => None,
+        }
+    }
+
+    fn group(&self) -> Pid {
+        // Numbers of processes are positive.
+        Pid::from_raw(self.process.id().cast_signed())
     }
 
     /// How long its threads, and those of its children, have waited for a processor.
@@ -83,34 +99,51 @@ impl Child {
     }
 }
 
+/// How a process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal(Signal),
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            // As the shell gives a signal on.
+            Self::Code(code @ 129..) => write!(f, "signal {}", code - 128),
+            Self::Code(code) => write!(f, "exit status {code}"),
+            Self::Signal(signal) => write!(f, "{signal}"),
+        }
+    }
+}
+
 impl Drop for Child {
     fn drop(&mut self) {
-        if self.ended().is_some() {
-            return;
-        }
         drop(self.alive.take());
         let began = Instant::now();
-        while self.ended().is_none() {
-            if began.elapsed() > GRACE {
-                if let Ok(group) = i32::try_from(self.process.id()) {
-                    // It may have ended just now.
-                    let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
-                }
-                let _ = self.process.wait();
-                return;
-            }
+        while self.ended().is_none() && began.elapsed() < GRACE {
             std::thread::sleep(POLL);
         }
+        // What is left of it, and what it has started and left behind.
+        let _ = killpg(self.group(), Signal::SIGKILL);
+        let _ = self.process.wait();
     }
 }
 
 /// The end of a file of messages.
 pub(crate) fn tail(log: &Path) -> String {
-    let text =
-        std::fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = File::open(log) {
+        let long = file.metadata().map_or(0, |found| found.len());
+        let read = file
+            .seek(SeekFrom::Start(long.saturating_sub(TAIL)))
+            .and_then(|_| file.take(TAIL).read_to_end(&mut bytes));
+        // What cannot be read says nothing.
+        read.unwrap_or_default();
+    }
+    let text = String::from_utf8_lossy(&bytes);
     let text = text.trim();
-    let begin = text.char_indices().rev().nth(TAIL).map_or(0, |(at, _)| at);
-    if text.is_empty() { "it has said nothing".to_owned() } else { text[begin..].to_owned() }
+    if text.is_empty() { "it has said nothing".to_owned() } else { text.to_owned() }
 }
 
 /// Where the generator and the device run: as the file says, or on different processors.
@@ -128,6 +161,15 @@ pub(crate) fn places_of(experiment: &Experiment, settings: &Settings) -> Places 
     }
 }
 
+/// The control socket of a device: beside its log, or elsewhere if that is too long a name for a socket.
+fn socket_of(log: &Path) -> PathBuf {
+    let beside = log.with_extension("sock");
+    if beside.as_os_str().len() < LONGEST_SOCKET {
+        return beside;
+    }
+    std::env::temp_dir().join(format!("valiant-bench-{}.sock", std::process::id()))
+}
+
 /// The device under test.
 pub(crate) struct Device {
     child: Option<Child>,
@@ -143,7 +185,7 @@ impl Device {
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
         let mut device = Self { child: None, log: log.to_owned() };
-        let socket = log.with_extension("sock");
+        let socket = socket_of(log);
         let variables = settings.iter().filter_map(|(name, value)| Some((name.strip_prefix('$')?, value)));
         let (command, words, environment) = match &experiment.device {
             model::Device::Between => return Ok(device),
@@ -160,7 +202,7 @@ impl Device {
             }
             model::Device::Command(text) => {
                 let environment = variables.map(|(name, value)| (name.to_owned(), value.clone())).collect();
-                (OsStr::new("/bin/sh"), vec!["-c".into(), format!("exec {text}").into()], environment)
+                (OsStr::new("/bin/sh"), vec!["-c".into(), text.into()], environment)
             }
         };
         let errors = File::create(log)
@@ -226,7 +268,7 @@ mod tests {
         .unwrap()
     }
 
-    fn wait(child: &mut Child) -> ExitStatus {
+    fn wait(child: &mut Child) -> End {
         loop {
             if let Some(status) = child.ended() {
                 return status;
@@ -239,11 +281,48 @@ mod tests {
     fn a_process_says_how_it_has_ended() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = start(dir.path(), "echo \"$A\"; echo bad >&2; exit 7");
-        assert_eq!(wait(&mut child).code(), Some(7));
+        assert_eq!(wait(&mut child), End::Code(7));
         let mut text = String::new();
         std::io::Read::read_to_string(&mut child.output().unwrap(), &mut text).unwrap();
         assert_eq!((text.as_str(), tail(&dir.path().join("errors")).as_str()), ("b c\n", "bad"));
         assert_eq!(tail(&dir.path().join("none")), "it has said nothing");
+    }
+
+    #[test]
+    fn what_it_has_started_ends_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let errors = dir.path().join("errors");
+        // One that ignores the request, in the background and in a pipe; and one whose starter has ended.
+        for text in
+            ["trap '' TERM; sleep 1234 & echo $! >&2; cat | sleep 1234", "sleep 1234 & echo $! >&2; exit 3"]
+        {
+            let mut child = start(dir.path(), text);
+            while tail(&errors) == "it has said nothing" {
+                std::thread::sleep(POLL);
+            }
+            let started = tail(&errors);
+            assert!(Path::new("/proc").join(&started).exists(), "{started}");
+            if text.ends_with('3') {
+                assert_eq!(wait(&mut child), End::Code(3));
+            }
+            drop(child);
+            let stat = || std::fs::read_to_string(format!("/proc/{started}/stat")).unwrap_or_default();
+            // Whoever adopts it sees it as a zombie for a moment.
+            while !stat().is_empty() && !stat().contains(") Z ") {
+                std::thread::sleep(POLL);
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_log_has_a_short_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        std::fs::write(&log, format!("{}\nlast words\n", "x".repeat(1 << 20))).unwrap();
+        assert!(tail(&log).ends_with("x\nlast words") && tail(&log).len() as u64 <= TAIL);
+        assert_eq!(socket_of(&log), dir.path().join("log.sock"));
+        let deep = dir.path().join("d".repeat(120)).join("log");
+        assert!(socket_of(&deep).as_os_str().len() < LONGEST_SOCKET);
     }
 
     #[test]
@@ -258,6 +337,7 @@ mod tests {
             std::thread::sleep(POLL);
         }
         drop(child);
-        assert_eq!(tail(&errors), "ready\nended");
+        // A shell may tell of its `sleep` too, which gets the signal as well.
+        assert!(tail(&errors).ends_with("ended"), "{}", tail(&errors));
     }
 }

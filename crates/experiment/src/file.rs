@@ -14,14 +14,18 @@ use toml::{Spanned, Value};
 const HELP: &str = "conf/experiment.toml is an example, doc/experiments.md has all keys";
 /// The most rounds, and values of a factor.
 const MOST_ROUNDS: i64 = 10_000;
+/// The shortest trial, in seconds.
+const LEAST_SECONDS: f64 = 0.01;
+/// The most trials that one rate may need.
+const MOST_TRIALS_OF_RATE: f64 = 200.0;
 /// The most threads of the generator.
 const MOST_THREADS: usize = 64;
 /// The most points of an experiment.
 const MOST_POINTS: usize = 100_000;
 /// What a trial's traffic is made of: the options of `valiant gen`.
-const TRAFFIC: [&str; 14] = [
+const TRAFFIC: [&str; 13] = [
     "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
-    "pcap", "rate",
+    "rate",
 ];
 /// How a program is run: the options of `valiant run`.
 const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
@@ -149,7 +153,7 @@ fn part_of_rate(value: &Value) -> Option<f64> {
 /// A time longer than 0, in seconds: 0.5 or "500ms".
 fn time(value: &Value) -> Option<f64> {
     let seconds = launch::live::time(&word(value)?).ok()?.as_secs_f64();
-    (seconds > 0.0 && seconds <= 1e6).then_some(seconds)
+    (LEAST_SECONDS..=1e6).contains(&seconds).then_some(seconds)
 }
 
 impl Reader<'_> {
@@ -206,7 +210,12 @@ impl Reader<'_> {
         });
         let mut held = Settings::new();
         let device = self.device(&raw.device, &mut held);
-        let ready = self.value("ready", raw.device.ready.as_ref(), time, "a time such as 2 or \"500ms\"");
+        let ready = self.value(
+            "ready",
+            raw.device.ready.as_ref(),
+            time,
+            "a time of 10 ms and more, such as 2 or \"500ms\"",
+        );
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
         let (to, sink) = self.traffic(&raw.traffic, &mut held);
@@ -384,7 +393,7 @@ impl Reader<'_> {
     }
 
     fn measure(&mut self, raw: &RawMeasure, rate: Option<&str>, varied: bool) -> Measure {
-        let seconds = "a time such as 2 or \"500ms\"";
+        let seconds = "a time of 10 ms and more, such as 2 or \"500ms\"";
         let first = self.value("first", raw.first.as_ref(), time, seconds);
         let last = self.value("last", raw.last.as_ref(), time, seconds);
         let sum = self.value("sum", raw.sum.as_ref(), time, seconds);
@@ -395,6 +404,22 @@ impl Reader<'_> {
                     let message = format!("rate = {rate}: this is no rate in packets");
                     let help = "a rate such as 1M or \"14.88Mpps\"";
                     self.diags.push(Diagnostic::error(None, message).with_help(help));
+                }
+                let others = [
+                    ("loss", &raw.loss),
+                    ("exceed", &raw.exceed),
+                    ("width", &raw.width),
+                    ("first", &raw.first),
+                    ("sum", &raw.sum),
+                    ("least", &raw.least),
+                    ("most", &raw.most),
+                    ("latency", &raw.latency),
+                ];
+                for (key, value) in others {
+                    if let Some(value) = value {
+                        let help = "a rate is given, so none is searched for";
+                        self.wrong(value, format!("{key} is for a search"), help);
+                    }
                 }
                 return Measure::Rate { rate: packets.unwrap_or(1), seconds: last.unwrap_or(1.0) };
             }
@@ -428,11 +453,21 @@ impl Reader<'_> {
         let goal = Goal {
             loss: 0.0,
             exceed: exceed.unwrap_or(standard.exceed),
-            first: first.unwrap_or(standard.first).min(last),
+            first: first.unwrap_or(standard.first.min(last)),
             last,
-            sum: sum.unwrap_or(standard_sum).max(last),
+            sum: sum.unwrap_or(standard_sum),
             width: width.unwrap_or(standard.width),
         };
+        let all = [
+            (&raw.first, goal.first > last, "first is longer than last"),
+            (&raw.sum, goal.sum < last, "sum is shorter than last"),
+            (&raw.sum, goal.sum / last > MOST_TRIALS_OF_RATE, "sum needs more than 200 trials of a rate"),
+        ];
+        for (place, bad, message) in all {
+            if let (Some(place), true) = (place, bad) {
+                self.wrong(place, message.to_owned(), "first <= last <= sum <= 200 * last");
+            }
+        }
         let rate = |v: &Value| packets(&word(v)?).filter(|n| *n > 0);
         let like = "a rate in packets such as 1M or \"14.88Mpps\"";
         let least = self.value("least", raw.least.as_ref(), rate, like).unwrap_or(LEAST);

@@ -143,7 +143,7 @@ impl Experiment {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
                     // Each trial halves the interval.
-                    Method::Binary => (goal.sum + AROUND) * (1.0 / goal.width).log2().ceil(),
+                    Method::Binary => (goal.sum + AROUND) * (10.0 / goal.width).log2().ceil(),
                     // The short trials come near; a few loads get all the time.
                     Method::MlrSearch => {
                         6.0 * (goal.first + AROUND) * span.log10().max(1.0) / 2.0

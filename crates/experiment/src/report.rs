@@ -46,6 +46,7 @@ struct OfRound {
     loss: f64,
     reordered: u64,
     duplicates: u64,
+    damaged: u64,
     limit: Option<Limit>,
     trials: usize,
     seconds: f64,
@@ -74,6 +75,7 @@ fn result_of(trial: &Trial) -> OfRound {
         loss: trial.loss(),
         reordered: trial.reordered,
         duplicates: trial.duplicates,
+        damaged: trial.damaged,
         limit: trial.limit(),
         trials: 1,
         seconds: trial.seconds,
@@ -85,25 +87,27 @@ fn result_of(trial: &Trial) -> OfRound {
 /// The result of a goal; none: no load is low enough.
 fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRound> {
     let Outcome { bounds, throughput } = search.outcome(goal);
+    let throughput = throughput?;
     let at = |load: Option<u64>| trials.iter().filter(move |trial| Some(trial.rate) == load);
-    // Of the trials at the result, the one that lost most.
-    let worst =
-        at(bounds.lower).filter(|t| t.seconds >= goal.last).max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
+    // The trial whose loss makes the throughput.
+    let off = |trial: &Trial| (trial.rate as f64 * (1.0 - trial.loss()) - throughput).abs();
+    let its = at(bounds.lower).filter(|t| t.seconds >= goal.last).min_by(|a, b| off(a).total_cmp(&off(b)))?;
     Some(OfRound {
-        pps: throughput?,
+        pps: throughput,
         lower: bounds.lower,
         upper: bounds.upper,
         reordered: at(bounds.lower).map(|trial| trial.reordered).sum(),
         duplicates: at(bounds.lower).map(|trial| trial.duplicates).sum(),
-        limit: at(bounds.upper).filter(|trial| trial.loss() > goal.loss).filter_map(Trial::limit).max(),
+        damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
+        limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
         trials: trials.len(),
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
-        ..result_of(worst)
+        ..result_of(its)
     })
 }
 
 impl Row {
-    fn new(point: &Point, measure: &Measure, goal: Option<&Goal>, shown: &[Shown]) -> Self {
+    fn new(point: &Point, measure: &Measure, goal: Option<&Goal>, shown: &[Shown], ports: u64) -> Self {
         let mut row = Self {
             point: point.clone(),
             loss: goal.map(|goal| goal.loss),
@@ -126,7 +130,13 @@ impl Row {
                 _ => trials.first().map(result_of),
             };
             match (result, measure) {
-                (Some(result), _) => row.of_rounds.push(result),
+                (Some(result), Measure::Search { .. }) => row.of_rounds.push(OfRound {
+                    pps: result.pps * ports as f64,
+                    lower: result.lower.map(|load| load * ports),
+                    upper: result.upper.map(|load| load * ports),
+                    ..result
+                }),
+                (Some(result), Measure::Rate { .. }) => row.of_rounds.push(result),
                 (None, Measure::Search { least, .. }) => {
                     row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
                 }
@@ -177,13 +187,13 @@ impl Row {
         self.latency.iter().map(of).collect()
     }
 
-    fn json(&self, measure: &Measure) -> Value {
+    fn json(&self, measure: &Measure, ports: u64) -> Value {
         let pps = self.values(|one| one.pps);
         let rounds: Vec<Value> = (self.of_rounds.iter())
             .map(|one| {
                 json!({
                     "pps": one.pps, "lower_pps": one.lower, "upper_pps": one.upper, "loss": one.loss,
-                    "reordered": one.reordered, "duplicates": one.duplicates, "limit": one.limit,
+                    "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
                     "trials": one.trials, "traffic_seconds": one.seconds,
                     "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
                 })
@@ -192,7 +202,7 @@ impl Row {
         let known = !pps.is_empty();
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
-            Measure::Rate { rate, .. } => Some(*rate),
+            Measure::Rate { rate, .. } => Some(*rate * ports),
             Measure::Search { .. } => None,
         };
         json!({
@@ -237,15 +247,17 @@ impl<'a> Report<'a> {
     /// What the results show so far.
     #[must_use]
     pub fn new(experiment: &'a Experiment, results: &Results) -> Self {
-        let mut rows = Vec::new();
+        let (mut rows, ports) = (Vec::new(), experiment.to.len() as u64);
         for point in experiment.points() {
             let measure = experiment.measure_at(&point);
             let shown: Vec<Shown> = (1..=experiment.rounds).map(|round| results.of(&point, round)).collect();
             match &measure {
                 Measure::Search { goals, .. } => {
-                    rows.extend(goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown)));
+                    rows.extend(
+                        goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, ports)),
+                    );
                 }
-                Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown)),
+                Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown, ports)),
             }
         }
         Self { experiment, version: results.version().to_owned(), machine: results.machine().clone(), rows }
@@ -313,7 +325,7 @@ impl<'a> Report<'a> {
         if let Some(most) = self.rows.iter().map(|row| row.disturbed).max().filter(|most| *most > 0) {
             let _ = writeln!(
                 text,
-                "Other programs used the processors: up to {most} trials of a point were made again."
+                "Generator or device had to wait for a processor: up to {most} trials of a point were made again."
             );
         }
         let of = |key: &str| self.machine.get(key).and_then(Value::as_str);
@@ -350,14 +362,18 @@ impl<'a> Report<'a> {
     /// As JSON.
     #[must_use]
     pub fn json(&self) -> Value {
-        let rows =
-            self.rows.iter().map(|row| row.json(&self.experiment.measure_at(&row.point))).collect::<Vec<_>>();
+        let rows = self
+            .rows
+            .iter()
+            .map(|row| row.json(&self.experiment.measure_at(&row.point), self.experiment.to.len() as u64))
+            .collect::<Vec<_>>();
         json!({
             "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
             "rounds": self.experiment.rounds,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
-                "pps": "conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
+                "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
+            "to": self.experiment.to, "sink": self.experiment.sink, "file": self.experiment.text,
             "results": rows,
         })
     }

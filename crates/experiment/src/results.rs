@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The number of this form of the file.
 const FORMAT: u32 = 1;
 
+/// How the file begins.
+const BEGINNING: &str = "{\"line\":\"experiment\"";
+
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
@@ -94,6 +97,9 @@ impl Results {
         file.read_to_string(&mut text).map_err(|e| bad("read", &e))?;
         // A line that was being written when everything ended.
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        if whole == 0 && !text.is_empty() && !text.starts_with(BEGINNING) {
+            return Err(format!("{name}: these are no results: choose another directory (--results)"));
+        }
         file.set_len(whole as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(|e| bad("write", &e))?;
@@ -272,6 +278,9 @@ mod tests {
         let other = experiment(dir.path(), "ttl = [1]\n");
         assert!(Results::open(&at, &other, &Value::Null, false).unwrap_err().contains("another experiment"));
         assert_eq!(Results::open(&at, &other, &Value::Null, true).unwrap().of(two, 1), Shown::default());
+        std::fs::write(&path, "notes").unwrap();
+        assert!(Results::open(&at, &e, &Value::Null, false).unwrap_err().contains("no results"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");
         std::fs::write(&path, "{}\n").unwrap();
         assert!(
             Results::open(&at, &e, &Value::Null, false)

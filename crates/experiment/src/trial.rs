@@ -1,6 +1,6 @@
 //! One trial: so much traffic for so long, and what came of it.
 
-use crate::device::{Child, Device, places_of, tail};
+use crate::device::{Child, Device, End, places_of, tail};
 use crate::model::{Experiment, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,6 +83,20 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// Who lost most in these trials together, if anything was lost.
+    #[must_use]
+    pub fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Option<Self> {
+        let (missed, refused, device) = trials.fold((0, 0, 0), |(missed, refused, device), trial| {
+            let lost = trial.sent.saturating_sub(trial.arrived);
+            (missed + trial.missed, refused + trial.refused, device + lost)
+        });
+        let by = [(missed, Self::Generator), (refused, Self::Port), (device, Self::Device)];
+        by.into_iter()
+            .filter(|(lost, _)| *lost > 0)
+            .max_by_key(|(lost, limit)| (*lost, *limit))
+            .map(|(_, l)| l)
+    }
+
     /// The word for it.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -105,15 +119,7 @@ impl Trial {
     /// Who lost most, if any was lost.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
-        let by = [
-            (self.missed, Limit::Generator),
-            (self.refused, Limit::Port),
-            (self.sent.saturating_sub(self.arrived), Limit::Device),
-        ];
-        by.into_iter()
-            .filter(|(lost, _)| *lost > 0)
-            .max_by_key(|(lost, limit)| (*lost, *limit))
-            .map(|(_, l)| l)
+        Limit::of(std::iter::once(self))
     }
 
     /// Whether the search is to be told of it.
@@ -242,7 +248,7 @@ pub(crate) fn make(
     if stop() {
         return Err(Failed::Stopped);
     }
-    let trial = report.filter(|_| status.success() && interrupted == Some(false));
+    let trial = report.filter(|_| status == End::Code(0) && interrupted == Some(false));
     let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
     trial
         .and_then(|report| Trial::read(rate, seconds, &report))

@@ -68,8 +68,8 @@ impl Below {
             let (n, m) = (n as f64, m as f64);
             return Self::Normal { mean: n * m / 2.0, deviation: (n * m * (n + m + 1.0) / 12.0).sqrt() };
         }
-        // How many orders of i values of one set and j of the other have so many pairs: the largest of all is of
-        // the one, with all j of the other below it, or of the other.
+        // How many orders of i values of one set and j of the other have so many pairs: the largest of all is
+        // of the one, with all j of the other below it, or of the other.
         let mut counts: Vec<Vec<Vec<f64>>> = vec![vec![vec![1.0]; m + 1]; n + 1];
         for i in 1..=n {
             for j in 1..=m {

@@ -90,7 +90,7 @@ pub struct Outcome {
     /// Its bounds; without a lower one, the least load loses too much; without an upper one, the most does
     /// not.
     pub bounds: Bounds,
-    /// Conditional Throughput (RFC 9971, section 6.2): what arrived of the lower bound's load.
+    /// Conditional Throughput (RFC 9971, section 6.2 and appendix B): what arrived of the lower bound's load.
     pub throughput: Option<f64>,
 }
 
@@ -173,7 +173,9 @@ impl Search {
             width: (goal.width * wider).min(0.5),
             ..*goal
         };
-        vec![stage(goal.first, 4.0), stage((goal.first * goal.last).sqrt(), 2.0), *goal]
+        // Whole milliseconds, which are the same when results are read again.
+        let middle = ((goal.first * goal.last).sqrt() * 1e3).round() / 1e3;
+        vec![stage(goal.first, 4.0), stage(middle.clamp(goal.first, goal.last), 2.0), *goal]
     }
 
     fn bounds(&self, goal: &Goal, counts: impl Fn(u64) -> bool) -> Bounds {
@@ -273,7 +275,9 @@ impl Search {
         let mut full: Vec<&Trial> =
             self.trials.iter().filter(|trial| trial.load == load && trial.seconds >= goal.last).collect();
         full.sort_by(|a, b| a.loss.total_cmp(&b.loss));
-        let mut left = full.iter().map(|trial| trial.seconds).sum::<f64>() * (1.0 - goal.exceed);
+        let measured = full.iter().map(|trial| trial.seconds).sum::<f64>();
+        // As if nothing came back in the time that was not needed.
+        let mut left = measured.max(goal.sum) * (1.0 - goal.exceed);
         let mut loss = None;
         for trial in full {
             if left <= 0.0 {
@@ -424,6 +428,22 @@ mod tests {
             again.add(*trial);
         }
         assert_eq!(again.next(), None);
+    }
+
+    #[test]
+    fn throughput_is_that_of_the_worst_trial_that_counts() {
+        let goal = Goal { loss: 0.005, exceed: 0.5, first: 1.0, last: 1.0, sum: 3.0, width: 0.01 };
+        let throughput = |losses: &[f64]| {
+            let mut search = Search::new(Method::MlrSearch, vec![goal], 1, 1_000_000);
+            for loss in losses {
+                search.add(Trial { load: 1_000_000, seconds: 1.0, loss: *loss });
+            }
+            search.outcome(&goal).throughput.map(f64::round)
+        };
+        // Of the three seconds of the goal half count: a second and a half.
+        assert_eq!(throughput(&[0.001, 0.004]), Some(996_000.0));
+        assert_eq!(throughput(&[0.3, 0.001, 0.002]), Some(998_000.0));
+        assert_eq!(throughput(&[0.001]), None, "it is not decided");
     }
 
     #[test]
