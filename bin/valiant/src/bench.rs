@@ -271,10 +271,11 @@ fn plan(experiment: &Experiment, json: bool) -> String {
         return format!("{plan:#}\n");
     }
     let mut text = format!(
-        "{}: {} points, {} rounds of each, one point after another in each round; about {}\n",
+        "{}: {}, {} of each{}; about {}\n",
         experiment.name,
-        points.len(),
-        experiment.rounds,
+        if points.len() == 1 { "one point".to_owned() } else { format!("{} points", points.len()) },
+        if experiment.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", experiment.rounds) },
+        if experiment.rounds > 1 { ", one point after another in each round" } else { "" },
         about(seconds)
     );
     points.iter().filter(|point| !point.is_empty()).for_each(|point| text += &format!("  {point}\n"));

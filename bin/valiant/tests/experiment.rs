@@ -17,11 +17,11 @@ fn the_plan_of_the_example_names_all_points() {
     let done = bench(&[example.to_str().unwrap(), "--plan"]);
     let told = text(&done.stdout);
     assert!(done.status.success(), "{done:?}");
-    assert!(told.starts_with("experiment: 3 points, 3 rounds of each"), "{told}");
+    assert!(told.starts_with("experiment: 3 points, one round of each"), "{told}");
     assert!(told.contains("\n  size 60\n  size 508\n  size 1514\n"), "{told}");
     let done = bench(&[example.to_str().unwrap(), "--plan", "--json"]);
     let plan: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
-    assert_eq!((plan["points"].as_array().unwrap().len(), plan["rounds"].as_u64()), (3, Some(3)), "{plan}");
+    assert_eq!((plan["points"].as_array().unwrap().len(), plan["rounds"].as_u64()), (3, Some(1)), "{plan}");
 }
 
 #[test]
