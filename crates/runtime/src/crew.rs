@@ -8,35 +8,42 @@
 //! A router whose elements panic, or that uses more memory than it may have, is stopped and reported to its
 //! own [`crate::Hub`]; the others go on.
 
+mod desk;
+mod ready;
+
 use crate::WorkerId;
 use crate::cx::Scratch;
 use crate::options::ThreadSetup;
 use crate::stall::{self, Stall, Watched};
 use crate::worker::{LONGEST_NAP, Worker};
-use dpdk::Bell;
+use desk::{Desk, Order};
+use ready::{LeastUsed, Ready};
+
 use dpdk::crash::Seated;
 use locks::IgnorePoison;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::thread::{JoinHandle, Thread};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+pub(crate) use desk::Lodging;
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
-/// So many times as often where nobody waits for the processor and the front has nothing to receive, if that
-/// does not take longer than so many cycles (some 40 us): what a turn costs is divided among more packets.
-const TIMES_ALONE: usize = 4;
-const TURN_ALONE: u64 = 100_000;
 /// The same where routers get their shares.
 const RUNS_IN_FAIRNESS: usize = 3;
 /// After so many cycles (some 0.2 ms) its tasks do not run again there: it bounds for how long one has the
 /// processor, to what one batch takes if that is longer.
 const TURN_IN_FAIRNESS: u64 = 500_000;
+/// Where nobody waits for the processor and the front has nothing to receive, a turn is so many times as
+/// long, but not once it has taken so many cycles (some 40 us): what a turn costs is divided among more
+/// packets.
+const TIMES_ALONE: usize = 4;
+const TURN_ALONE: u64 = 100_000;
 /// How often a thread that gives routers their shares polls its ports between two routers' turns, as long as
 /// packets come.
 const POLLS: usize = 32;
@@ -61,8 +68,6 @@ const MOST_CREDIT: i64 = 1 << 22;
 const LOOK_ROUNDS: u32 = 16;
 /// What so many routers use is in the processor's cache from one of their turns to the next.
 const CACHED: usize = 16;
-/// How many routers' turns it is known in advance whose they are, where routers get their shares.
-const AHEAD: usize = 5;
 /// The most lines of a router's own state that are fetched before its turn.
 const GUEST_LINES: usize = 12;
 /// How long a thread whose ports cannot wake it polls after the last packet before it begins to sleep.
@@ -199,84 +204,6 @@ struct Place {
     called: bool,
 }
 
-enum Order {
-    Enter(u32, Box<Guest>),
-    /// The router's worker has a message, or packets from another worker.
-    Call(u32),
-    /// The router's share is another one.
-    Share(u32, u64),
-    /// The worker is given back.
-    Leave(u32, SyncSender<Box<Worker>>),
-    Quit,
-}
-
-/// The place where a thread gets its orders.
-struct Desk {
-    orders: Mutex<Vec<Order>>,
-    pending: AtomicBool,
-    bell: Option<Arc<Bell>>,
-    thread: OnceLock<Thread>,
-    /// How many rounds the thread has begun.
-    rounds: AtomicU64,
-    /// The router that runs, by its number; [`stall::NOBODY`]: none.
-    runs: AtomicU32,
-    /// Cycles in which there was nothing to do, and since when that is so again; 0: there is work.
-    idle: AtomicU64,
-    idle_since: AtomicU64,
-}
-
-impl Desk {
-    fn order(&self, order: Order) {
-        // The list is the thread's, whoever adds to it.
-        let _nobody = accounts::nobody().enter();
-        self.orders.lock().ignore_poison().push(order);
-        self.pending.store(true, Ordering::Release);
-        self.wake();
-    }
-    /// Notes whether there is work from now on.
-    #[inline]
-    fn note(&self, work: bool) {
-        // One thread writes both.
-        let since = self.idle_since.load(Ordering::Relaxed);
-        if work && since > 0 {
-            let idle = self.idle.load(Ordering::Relaxed) + dpdk::cycles().saturating_sub(since);
-            self.idle_since.store(0, Ordering::Relaxed);
-            self.idle.store(idle, Ordering::Relaxed);
-        } else if !work && since == 0 {
-            self.idle_since.store(dpdk::cycles(), Ordering::Relaxed);
-        }
-    }
-    fn idle(&self) -> u64 {
-        let since = self.idle_since.load(Ordering::Relaxed);
-        let this_time = if since > 0 { dpdk::cycles().saturating_sub(since) } else { 0 };
-        self.idle.load(Ordering::Relaxed) + this_time
-    }
-    fn wake(&self) {
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-        if let Some(thread) = self.thread.get() {
-            thread.unpark();
-        }
-    }
-}
-
-/// A handle of a worker that runs on a crew's thread.
-pub(crate) struct Lodging {
-    desk: Arc<Desk>,
-    router: u32,
-}
-
-impl Lodging {
-    /// Takes the worker back, so that its elements are dropped on the calling thread. `None` if the thread
-    /// has ended.
-    pub(crate) fn take_back(&self) -> Option<Box<Worker>> {
-        let (give, back) = sync_channel(1);
-        self.desk.order(Order::Leave(self.router, give));
-        back.recv().ok()
-    }
-}
-
 /// Threads that run the workers of many routers.
 pub struct Crew {
     threads: Vec<(Arc<Desk>, Option<JoinHandle<()>>)>,
@@ -304,16 +231,7 @@ impl Crew {
     ) -> Result<Self, String> {
         let mut this = Self { threads: Vec::new(), watched: Arc::default(), watchdog: None };
         for (number, front) in fronts.into_iter().enumerate() {
-            let desk = Arc::new(Desk {
-                orders: Mutex::default(),
-                pending: AtomicBool::new(false),
-                bell: Bell::new().ok().map(Arc::new),
-                thread: OnceLock::new(),
-                rounds: AtomicU64::new(0),
-                runs: AtomicU32::new(stall::NOBODY),
-                idle: AtomicU64::new(0),
-                idle_since: AtomicU64::new(0),
-            });
+            let desk = Arc::new(Desk::new());
             let own = Arc::clone(&desk);
             let body = move || {
                 let _guard = enter.map(|f| f(WorkerId(number)));
@@ -355,7 +273,7 @@ impl Crew {
     #[must_use]
     pub fn caller(&self, router: u32) -> Arc<dyn Fn() + Send + Sync> {
         let desks: Vec<_> = self.threads.iter().map(|(desk, _)| Arc::clone(desk)).collect();
-        Arc::new(move || desks.iter().for_each(|desk| desk.order(Order::Call(router))))
+        Arc::new(move || desks.iter().for_each(|desk| desk.call(router)))
     }
 
     /// Has all threads see what their fronts have been told.
@@ -386,8 +304,8 @@ impl Crew {
         let mut hub = Weak::new();
         let lodgings = workers.zip(&self.threads).enumerate().map(|(number, (worker, (desk, _)))| {
             let (called, by_hub) = (Arc::clone(desk), Arc::clone(desk));
-            worker.mailbox.announce(Box::new(move || called.order(Order::Call(router))));
-            worker.core.hub.announce(number, Box::new(move || by_hub.order(Order::Call(router))));
+            worker.mailbox.announce(Box::new(move || called.call(router)));
+            worker.core.hub.announce(number, Box::new(move || by_hub.call(router)));
             hub = Arc::downgrade(&worker.core.hub);
             mailboxes.push(Arc::downgrade(&worker.mailbox));
             let guest = Guest {
@@ -422,75 +340,6 @@ impl Drop for Crew {
 
 fn share_of(share: u32) -> u64 {
     u64::from(share.max(1))
-}
-
-/// The routers that run next.
-enum Ready {
-    /// In the order in which they got work.
-    InTurn(Vec<u32>),
-    /// The one first that has used the least of its share.
-    LeastUsed(LeastUsed),
-}
-
-/// Routers by what they have used of their shares. The first few are apart, so that it is known, while one
-/// runs, which come next.
-#[derive(Default)]
-struct LeastUsed {
-    /// Those with the least, in order; none of the others has less.
-    first: VecDeque<(u64, u32)>,
-    others: BinaryHeap<Reverse<(u64, u32)>>,
-}
-
-impl LeastUsed {
-    fn push(&mut self, pass: u64, router: u32) {
-        let at = self.first.partition_point(|one| *one < (pass, router));
-        if at == self.first.len() {
-            return self.others.push(Reverse((pass, router)));
-        }
-        self.first.insert(at, (pass, router));
-        if self.first.len() > AHEAD {
-            self.others.extend(self.first.pop_back().map(Reverse));
-        }
-    }
-    fn pop(&mut self) -> Option<u32> {
-        let router = self.first.pop_front().or_else(|| self.others.pop().map(|Reverse(one)| one))?.1;
-        while self.first.len() < AHEAD
-            && let Some(Reverse(one)) = self.others.pop()
-        {
-            self.first.push_back(one);
-        }
-        Some(router)
-    }
-}
-
-impl Ready {
-    fn push(&mut self, pass: u64, router: u32) {
-        match self {
-            Ready::InTurn(all) => all.push(router),
-            Ready::LeastUsed(all) => all.push(pass, router),
-        }
-    }
-    fn len(&self) -> usize {
-        match self {
-            Ready::InTurn(all) => all.len(),
-            Ready::LeastUsed(all) => all.first.len() + all.others.len(),
-        }
-    }
-    /// Moves those whose turn it is to `turns`, which is empty: all, or the one that has used the least. What
-    /// came for the others waits, so that who uses too much loses packets before any work is done for them.
-    fn take(&mut self, turns: &mut Vec<u32>) {
-        match self {
-            Ready::InTurn(all) => std::mem::swap(all, turns),
-            Ready::LeastUsed(all) => turns.extend(all.pop()),
-        }
-    }
-    /// The router whose turn it is after so many others, if all keep waiting.
-    fn after(&self, others: usize) -> Option<u32> {
-        match self {
-            Ready::InTurn(all) => all.get(others).copied(),
-            Ready::LeastUsed(all) => all.first.get(others).map(|one| one.1),
-        }
-    }
 }
 
 /// One thread of a crew.
@@ -905,37 +754,5 @@ fn set_in(list: &mut Vec<u32>, number: u32, there: bool) {
         (None, true) => list.push(number),
         (Some(at), false) => drop(list.swap_remove(at)),
         _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_has_used_the_least_is_next_whenever_it_comes() {
-        let mut ready = LeastUsed::default();
-        let mut random = 7u64;
-        let mut waiting = BinaryHeap::new();
-        for router in 0..2000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let pass = random >> 56;
-            ready.push(pass, router);
-            waiting.push(Reverse((pass, router)));
-            if random >> 40 & 3 == 0 {
-                assert_eq!(ready.pop(), waiting.pop().map(|Reverse(one)| one.1));
-            }
-            assert!(ready.first.len() <= AHEAD);
-            assert_eq!(ready.first.len() + ready.others.len(), waiting.len());
-        }
-        while let Some(Reverse((_, router))) = waiting.pop() {
-            assert_eq!(ready.pop(), Some(router));
-            // Those of whom it is known that they are next are next.
-            assert!(
-                waiting.is_empty()
-                    || ready.first.front().map(|one| one.1) == waiting.peek().map(|one| one.0.1)
-            );
-        }
-        assert_eq!(ready.pop(), None);
     }
 }
