@@ -203,36 +203,12 @@ def a_device_that_loses_too_much_at_any_rate_has_failed(lab: Lab) -> None:
     check(len(trials(path)) > before, "it was not measured again")
 
 
-@case(Plain, seconds=90)
-def what_a_command_starts_ends_with_it(lab: Lab) -> None:
-    space = laboratory(lab)
-    (lab.dir / "device.click").write_text(FORWARD)
-    path = lab.dir / "pipe.toml"
-    path.write_text(f"""[device]
-command = "X=1; cd {lab.dir} && {the_binary()} run device.click | cat"
-ready = 2
-[traffic]
-to = "eth0"
-sink = "eth1"
-rate = 1000
-[vary]
-size = [60, 100]
-[measure]
-last = 0.3
-""")
-    report = outcome(space, path)
-    equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
-    equal([row["rounds"][0]["duplicates"] for row in report["results"]], [0, 0], "duplicates")
-    check(not devices(lab), "a device is still there")
-
-
-@case(Plain, seconds=90)
-def a_command_may_be_the_device(lab: Lab) -> None:
-    space = laboratory(lab)
-    path = lab.dir / "c.toml"
+def commanded(lab: Lab, command: str, vary: str) -> pathlib.Path:
+    """An experiment whose device is a command, at 1,000 packets a second."""
     (lab.dir / "device.click").write_text(FORWARD.replace("in1", "$OUT"))
+    path = lab.dir / "command.toml"
     path.write_text(f"""[device]
-command = "{the_binary()} run device.click OUT=$WHERE"
+command = "{command}"
 ready = 2
 [device.variables]
 WHERE = "in1"
@@ -241,10 +217,26 @@ to = "eth0"
 sink = "eth1"
 rate = 1000
 [vary]
-flows = [1, 10]
+{vary}
 [measure]
 last = 0.3
 """)
-    report = outcome(space, path)
+    return path
+
+
+@case(Plain, seconds=90)
+def what_a_command_starts_ends_with_it(lab: Lab) -> None:
+    space = laboratory(lab)
+    command = f"X=1; cd {lab.dir} && {the_binary()} run device.click OUT=$WHERE | cat"
+    report = outcome(space, commanded(lab, command, "size = [60, 100]"))
+    equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
+    equal([row["rounds"][0]["duplicates"] for row in report["results"]], [0, 0], "duplicates")
+    check(not devices(lab), "a device is still there")
+
+
+@case(Plain, seconds=90)
+def a_command_may_be_the_device(lab: Lab) -> None:
+    space = laboratory(lab)
+    report = outcome(space, commanded(lab, f"{the_binary()} run device.click OUT=$WHERE", "flows = [1, 10]"))
     equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
     check(not devices(lab), "the device is still there")

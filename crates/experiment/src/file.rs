@@ -110,7 +110,7 @@ impl Experiment {
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);
         match experiment {
-            Some(experiment) if !diags.has_errors() => Ok(Self { warnings: diags, dir, ..experiment }),
+            Some(experiment) if !diags.has_errors() => Ok(Self { dir, ..experiment }),
             _ => Err(diags),
         }
     }
@@ -238,7 +238,6 @@ impl Reader<'_> {
         }
         Experiment {
             name: name.map_or(stem, |name| name.get_ref()).to_owned(),
-            file: path.to_owned(),
             text: source.text.clone(),
             dir: PathBuf::new(),
             rounds,
@@ -251,7 +250,6 @@ impl Reader<'_> {
             generator_threads,
             factors,
             measure,
-            warnings: Diagnostics::new(),
         }
     }
 
@@ -335,10 +333,8 @@ impl Reader<'_> {
         device: &Device,
         held: &Settings,
     ) -> Vec<Factor> {
-        let mut in_order: Vec<_> = raw.iter().collect();
-        in_order.sort_by_key(|(name, _)| name.span().start);
         let mut factors: Vec<Factor> = Vec::new();
-        for (name, values) in in_order {
+        for (name, values) in settings::in_order(raw) {
             let text = name.get_ref().as_str();
             let known = match text.strip_prefix('$') {
                 Some(variable) => !variable.is_empty() && *device != Device::Between,

@@ -1,6 +1,5 @@
 //! An experiment.
 
-use lang::Diagnostics;
 use measure::search::{Goal, Method};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,6 +20,14 @@ pub struct Factor {
 /// One combination of the factors' values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Point(pub Vec<(String, String)>);
+
+impl Point {
+    /// What stands before a message about it: nothing, if nothing is varied.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        if self.0.is_empty() { String::new() } else { format!("{self}: ") }
+    }
+}
 
 impl std::fmt::Display for Point {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -70,8 +77,6 @@ pub enum Measure {
 pub struct Experiment {
     /// Its name.
     pub name: String,
-    /// The file's name, and its text.
-    pub file: PathBuf,
     /// The text of the file.
     pub text: String,
     /// Where relative paths start.
@@ -84,20 +89,18 @@ pub struct Experiment {
     pub ready: Duration,
     /// What stays as it is.
     pub held: Settings,
-    /// The ports that are sent to, and those where frames return.
+    /// The ports that are sent to.
     pub to: Vec<String>,
     /// The ports where frames return.
     pub sink: Vec<String>,
-    /// The processors of the generator, and how many threads it has.
+    /// The processors of the generator, if the file says it.
     pub generator_cpus: Option<String>,
-    /// How many threads it has.
+    /// How many threads the generator has.
     pub generator_threads: usize,
     /// What is varied, in the order of the file.
     pub factors: Vec<Factor>,
     /// What is measured.
     pub measure: Measure,
-    /// What is doubtful in the file.
-    pub warnings: Diagnostics,
 }
 
 impl Experiment {

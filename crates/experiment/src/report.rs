@@ -312,14 +312,13 @@ impl<'a> Report<'a> {
         let mut told = BTreeSet::new();
         for row in &self.rows {
             for reason in row.failed.iter().filter(|reason| told.insert((&row.point, *reason))) {
-                let what = if row.point.0.is_empty() { String::new() } else { format!("{}: ", row.point) };
-                let _ = writeln!(text, "failed: {what}{reason}");
+                let _ = writeln!(text, "failed: {}{reason}", row.point.prefix());
             }
-            let disturbed: u64 = row.of_rounds.iter().map(|one| one.duplicates).sum();
+            let duplicates: u64 = row.of_rounds.iter().map(|one| one.duplicates).sum();
             let reordered: u64 = row.of_rounds.iter().map(|one| one.reordered).sum();
-            if disturbed + reordered > 0 {
-                let _ =
-                    writeln!(text, "{}: {reordered} packets reordered, {disturbed} duplicates", row.point);
+            if duplicates + reordered > 0 {
+                let point = row.point.prefix();
+                let _ = writeln!(text, "{point}{reordered} packets reordered, {duplicates} duplicates");
             }
         }
         if let Some(most) = self.rows.iter().map(|row| row.disturbed).max().filter(|most| *most > 0) {

@@ -5,7 +5,7 @@ use crate::model::{Experiment, Measure, Point};
 use crate::results::Results;
 use crate::trial::{Failed, Trial, make};
 use measure::search::{Search, Wanted};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A trial before all others: tables and neighbors are learned, and it is seen whether anything comes back.
 const WARM_UP_SECONDS: f64 = 0.2;
@@ -63,9 +63,8 @@ pub fn run(
             if !shown.ended || shown.failed.is_some() {
                 let done = (round as usize - 1) * points.len() + number;
                 let mut tell = |part: f64, text: &str| {
-                    let what = if point.0.is_empty() { String::new() } else { format!("{point}: ") };
                     let of = if experiment.rounds > 1 { format!("round {round}, ") } else { String::new() };
-                    tell((done as f64 + part) / all as f64, &format!("{of}{what}{text}"));
+                    tell((done as f64 + part) / all as f64, &format!("{of}{}{text}", point.prefix()));
                 };
                 let one = One { experiment, options, point, round, stop };
                 match one.run(results, &mut tell) {
@@ -161,7 +160,7 @@ impl One<'_> {
     fn trial(&self, wanted: Wanted, device: &mut Device) -> Result<Trial, Failed> {
         let settings = self.experiment.settings(self.point);
         let log = self.options.results.join("generator.log");
-        let files: (&Path, &Path) = (&self.options.program, &log);
+        let files = (self.options.program.as_path(), log.as_path());
         make(self.experiment, &settings, (wanted.load, wanted.seconds), device, files, self.stop)
     }
 

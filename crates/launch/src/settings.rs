@@ -5,7 +5,7 @@ use crate::reason;
 use lang::args::EtherAddr;
 use lang::{Diagnostic, Diagnostics, Source, SourceMap, Span};
 use serde::de::DeserializeOwned;
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -56,6 +56,13 @@ pub fn finish(diags: &mut Diagnostics, source: &Source) {
 pub fn at<T>(value: &Spanned<T>) -> Span {
     let span = value.span();
     Span::new(0, span.start, span.end)
+}
+
+/// The entries of a table in the order of the file.
+pub fn in_order<N: Borrow<Spanned<String>>, T>(table: impl IntoIterator<Item = (N, T)>) -> Vec<(N, T)> {
+    let mut entries: Vec<_> = table.into_iter().collect();
+    entries.sort_by_key(|(name, _)| name.borrow().span().start);
+    entries
 }
 
 /// Whether a word can be the name of something that files and sockets are named after.

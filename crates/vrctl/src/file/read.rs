@@ -12,7 +12,7 @@ use dpdk::PortSpec;
 use lang::{Diagnostic, Diagnostics, SourceMap, Span};
 use launch::settings::{self, at, is_name};
 use measure::bps::bps;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -32,13 +32,6 @@ const LEAST_RATE: u64 = 8000;
 const MAX_QUEUES: i64 = 255;
 const DEFAULT_QUEUES: u16 = 15;
 
-/// The entries of a table in the order of the file.
-fn in_order<T>(table: BTreeMap<Spanned<String>, T>) -> Vec<(Spanned<String>, T)> {
-    let mut entries: Vec<_> = table.into_iter().collect();
-    entries.sort_by_key(|(name, _)| name.span().start);
-    entries
-}
-
 /// Whether a word can be the name of a variable.
 fn is_variable(word: &str) -> bool {
     !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -49,7 +42,7 @@ impl Reader<'_> {
     pub(super) fn host(&mut self, raw: RawFile, kept: Vec<VirtualRouter>) -> HostFile {
         let (name, directory) = self.host_place(&raw.host);
         let (cores, core_spans) = self.cores(raw.host.cores.as_ref(), "the host");
-        let ports = in_order(raw.port);
+        let ports = settings::in_order(raw.port);
         let mut host = HostFile {
             name,
             cores,
@@ -63,7 +56,7 @@ impl Reader<'_> {
             core_spans,
             router_core_spans: Vec::new(),
         };
-        let routers = in_order(raw.router);
+        let routers = settings::in_order(raw.router);
         // Given addresses first: made ones differ from them.
         let mut taken: HashSet<[u8; 6]> = (routers.iter())
             .flat_map(|(_, router)| &router.interface)
