@@ -9,14 +9,16 @@
 //! own [`crate::Hub`]; the others go on.
 
 mod desk;
+mod guest;
 mod ready;
 
 use crate::WorkerId;
 use crate::cx::Scratch;
 use crate::options::ThreadSetup;
-use crate::stall::{self, Stall, Watched};
+use crate::stall::{self, Watched};
 use crate::worker::{LONGEST_NAP, Worker};
 use desk::{Desk, Order};
+use guest::Guest;
 use ready::{LeastUsed, Ready};
 
 use dpdk::crash::Seated;
@@ -25,12 +27,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::os::fd::RawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(crate) use desk::Lodging;
+pub use guest::Usage;
 
 /// How often a router's tasks run before it is another router's turn, as long as they find work.
 const RUNS: usize = 8;
@@ -128,67 +131,6 @@ pub enum Flushed {
     Some,
     /// Ports took none; they are to be tried again soon.
     Blocked,
-}
-
-/// What a router has used, on all threads.
-#[derive(Debug, Default)]
-pub struct Usage {
-    threads: Box<[Arc<Used>]>,
-    stall: Arc<Mutex<Stall>>,
-}
-
-/// The same on one thread, which alone writes it.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Used {
-    cycles: AtomicU64,
-    runs: AtomicU64,
-}
-
-impl Used {
-    fn charge(&self, cycles: u64) {
-        let add = |sum: &AtomicU64, n| sum.store(sum.load(Ordering::Relaxed) + n, Ordering::Relaxed);
-        add(&self.cycles, cycles);
-        add(&self.runs, 1);
-    }
-}
-
-impl Usage {
-    fn new(threads: usize) -> Arc<Self> {
-        Arc::new(Self { threads: (0..threads).map(|_| Arc::default()).collect(), stall: Arc::default() })
-    }
-    /// Cycles of the processor.
-    #[must_use]
-    pub fn cycles(&self) -> u64 {
-        self.threads.iter().map(|used| used.cycles.load(Ordering::Relaxed)).sum()
-    }
-    /// Its runs that did not end in time.
-    #[must_use]
-    pub fn stall(&self) -> Stall {
-        self.stall.lock().ignore_poison().clone()
-    }
-    /// How often it ran.
-    #[must_use]
-    pub fn runs(&self) -> u64 {
-        self.threads.iter().map(|used| used.runs.load(Ordering::Relaxed)).sum()
-    }
-}
-
-/// A router's worker on a thread of a crew.
-// What every turn uses comes first.
-#[repr(C, align(64))]
-struct Guest {
-    used: Arc<Used>,
-    share: u64,
-    /// It is among those that poll.
-    polls: bool,
-    /// It is among those that wait for descriptors of their own.
-    waits: bool,
-    /// The time for which it is in the queue of timers.
-    timer: Option<u64>,
-    /// Whose memory its turns use.
-    account: accounts::Entry,
-    worker: Worker,
 }
 
 /// What the order of turns needs to know of a router: of many routers it is in few cache lines.

@@ -1,6 +1,6 @@
 //! The orders of a thread of a crew, and what others see of it.
 
-use super::Guest;
+use super::guest::Guest;
 use crate::stall;
 use crate::worker::Worker;
 use dpdk::Bell;
