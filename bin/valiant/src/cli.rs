@@ -101,6 +101,9 @@ pub(crate) enum Command {
     Drops(SocketArgs),
     /// Show packets and cycles per element of a running router.
     Stats(SocketArgs),
+    /// Find what limits a running router, with the numbers that show it and what to change.
+    #[command(after_help = crate::why::EXAMPLES)]
+    Why(crate::why::WhyArgs),
     /// Read and write the handlers of a running router line by line, with history and completion.
     #[command(after_help = "\
 Lines come from the terminal, or from standard input if that is none: then the exit status is 1 if one of them failed. `help` lists what they can say.

@@ -11,7 +11,8 @@
 //! 2. `handlers`: handlers that are read when a run is over
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
 //!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
-//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`.
+//!    Then `why`, which asks as `remote` does
 //! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
@@ -39,6 +40,7 @@ mod running;
 mod sim;
 mod source;
 mod traffic;
+mod why;
 
 use clap::CommandFactory;
 use cli::{Cli, Command};
@@ -101,6 +103,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Write(args) => remote::write(&args),
         Command::Drops(args) => remote::drops(&args),
         Command::Stats(args) => remote::stats(&args),
+        Command::Why(args) => why::why(&args),
         Command::Console(args) => remote::console(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Doctor(args) => host::doctor(&args),

@@ -42,7 +42,7 @@ pub(crate) struct HandlerArgs {
 }
 
 /// Connects to the router that the command line names, and sends it the token.
-fn connect(args: &SocketArgs) -> io::Result<Client> {
+pub(crate) fn connect(args: &SocketArgs) -> io::Result<Client> {
     let token =
         match (&args.token, &args.token_file) {
             (Some(token), _) if !token.is_empty() => Some(token.clone()),
@@ -70,7 +70,7 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
 }
 
 /// Says why a router does not do what is asked.
-fn refused(args: &SocketArgs, e: &io::Error) -> ExitCode {
+pub(crate) fn refused(args: &SocketArgs, e: &io::Error) -> ExitCode {
     error(&format!("{}: {e}", args.socket));
     if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
         error("help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket");

@@ -95,6 +95,11 @@ impl Mempool {
         pools().iter().map(|entry| entry.pool.capacity).sum()
     }
 
+    /// All pools of the process.
+    pub fn all() -> Vec<Mempool> {
+        pools().iter().map(|entry| entry.pool).collect()
+    }
+
     /// Free buffers, including those in thread caches.
     pub fn available(&self) -> usize {
         // SAFETY: the pool is never freed.

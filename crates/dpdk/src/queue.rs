@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use locks::IgnorePoison;
+use locks::lock_counted;
 
 use crate::batch::Batch;
 use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
@@ -406,7 +406,7 @@ impl TxQueue {
 
     #[inline]
     fn lock(&self) -> Option<MutexGuard<'_, ()>> {
-        self.shared.as_ref().map(|lock| lock.lock().ignore_poison())
+        self.shared.as_deref().map(lock_counted)
     }
 
     /// The same for a batch with packets from the heap.

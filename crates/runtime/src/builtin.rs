@@ -7,7 +7,7 @@ pub(crate) const ELEMENT: [&str; 9] =
     ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
 
 /// The global ones that can be read.
-pub(crate) const GLOBAL_READ: [&str; 14] = [
+pub(crate) const GLOBAL_READ: [&str; 15] = [
     "classes",
     "config",
     "cycles",
@@ -16,6 +16,7 @@ pub(crate) const GLOBAL_READ: [&str; 14] = [
     "handlers",
     "hotconfig",
     "list",
+    "load.json",
     "packages",
     "requirements",
     "stats.json",

@@ -421,6 +421,7 @@ impl Cx<'_> {
         let flag = &mut self.core.full[self.me as usize];
         if *flag != full {
             *flag = full;
+            self.graph.slots[self.me as usize].stats.set_full(full);
             if !full {
                 for &task in &self.graph.slots[self.me as usize].listeners.room {
                     self.core.run.schedule(task);

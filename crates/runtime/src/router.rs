@@ -2,6 +2,7 @@
 
 mod builtin;
 mod handlers;
+mod load;
 mod swap;
 mod team;
 

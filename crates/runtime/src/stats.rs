@@ -66,6 +66,9 @@ pub struct SlotStats {
     idle_cycles: AtomicU64,
     wasted_packets: AtomicU64,
     wasted_cycles: AtomicU64,
+    /// Since when it has been full, by the time stamp counter; 0: it is not.
+    full_since: AtomicU64,
+    full_cycles: AtomicU64,
     /// The class's drop reasons; the counters have the same indexes.
     cases: &'static [DropCase],
     drops: [AtomicU64; MAX_REASONS],
@@ -102,6 +105,8 @@ impl SlotStats {
             idle_cycles: none(),
             wasted_packets: none(),
             wasted_cycles: none(),
+            full_since: none(),
+            full_cycles: none(),
             cases,
             drops: Default::default(),
             rejected: Default::default(),
@@ -135,6 +140,23 @@ impl SlotStats {
     pub(crate) fn add_waste(&self, packets: u64, cycles: u64) {
         bump(&self.wasted_packets, packets);
         bump(&self.wasted_cycles, cycles);
+    }
+    /// The element is full from now on, or has room again.
+    #[cold]
+    pub(crate) fn set_full(&self, full: bool) {
+        let now = dpdk::cycles();
+        if full {
+            self.full_since.store(now, Ordering::Relaxed);
+        } else {
+            let since = self.full_since.swap(0, Ordering::Relaxed);
+            bump(&self.full_cycles, if since == 0 { 0 } else { now.saturating_sub(since) });
+        }
+    }
+    /// How long it has been full in all.
+    fn full_for(&self) -> u64 {
+        let before = self.full_cycles.load(Ordering::Relaxed);
+        let since = self.full_since.load(Ordering::Relaxed);
+        before + if since == 0 { 0 } else { dpdk::cycles().saturating_sub(since) }
     }
     /// The reasons of the class.
     fn reasons(&self) -> impl Iterator<Item = DropReason> {
@@ -176,6 +198,7 @@ impl SlotStats {
             idle_cycles: get(&self.idle_cycles),
             wasted_packets: get(&self.wasted_packets),
             wasted_cycles: get(&self.wasted_cycles),
+            full_cycles: self.full_for(),
             drops: (self.reasons().zip(&self.drops))
                 .chain(DropReason::GENERAL.into_iter().chain([UNDECLARED]).zip(&self.others))
                 .map(|(reason, n)| (reason.text(), get(n)))
@@ -210,6 +233,8 @@ pub struct StatsSnapshot {
     /// Cycles that the worker spent on them, from when they were received or taken from the queue before:
     /// their share of the runs in which they came.
     pub wasted_cycles: u64,
+    /// For how many cycles it had no room for more ([`crate::Cx::set_full`]).
+    pub full_cycles: u64,
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// For each reason of the class, in its order: packets that were dropped, or left by output 1 instead and
@@ -229,6 +254,7 @@ impl StatsSnapshot {
         self.idle_cycles += other.idle_cycles;
         self.wasted_packets += other.wasted_packets;
         self.wasted_cycles += other.wasted_cycles;
+        self.full_cycles += other.full_cycles;
         for (mine, theirs) in [(&mut self.drops, &other.drops), (&mut self.rejected, &other.rejected)] {
             for (reason, n) in theirs {
                 match mine.iter_mut().find(|(r, _)| r == reason) {
@@ -278,6 +304,20 @@ mod tests {
         sum.merge(&b.snapshot());
         assert_eq!(sum.drops, [("no route", 6), ("ttl expired", 2), ("forwarding loop", 1)]);
         assert_eq!(sum.rejected, [("no route", 7), ("ttl expired", 2)]);
+    }
+
+    #[test]
+    fn the_time_in_which_it_was_full_is_added_up() {
+        let s = SlotStats::new(&CASES);
+        assert_eq!(s.snapshot().full_cycles, 0);
+        s.set_full(true);
+        let so_far = s.snapshot().full_cycles;
+        s.set_full(false);
+        let first = s.snapshot().full_cycles;
+        assert!(first >= so_far && first > 0);
+        assert_eq!(s.snapshot().full_cycles, first);
+        s.set_full(true);
+        assert!(s.snapshot().full_cycles > first);
     }
 
     #[test]

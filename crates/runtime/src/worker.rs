@@ -66,7 +66,7 @@ pub(crate) enum Report {
 pub(crate) struct Mailbox {
     jobs: Mutex<VecDeque<Job>>,
     pending: AtomicBool,
-    thread: OnceLock<std::thread::Thread>,
+    pub(crate) thread: OnceLock<std::thread::Thread>,
     /// Wakes the thread when it waits for descriptors; none if the process has no descriptor left.
     bell: OnceLock<Arc<Bell>>,
     /// Rounds that the worker has made; they show that it is alive.

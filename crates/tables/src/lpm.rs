@@ -296,6 +296,16 @@ impl Lpm {
         self.control().routes.iter().map(|(&p, &h)| (p, h)).collect()
     }
 
+    /// About how many bytes lookups of all kinds of addresses reach: in a table of many routes a cache line
+    /// for each, at most all of the first level, and the groups; in a tree a few bytes for each route.
+    pub fn working_set(&self) -> usize {
+        const LINE: usize = 64;
+        let (control, few) = (self.control(), self.few);
+        let routes = control.routes.len();
+        let first = if routes <= few { routes * 8 } else { (routes * LINE).min(TOP * 4) };
+        first + control.groups() * shared::GROUP_LEN * 4
+    }
+
     /// Number of /24s that hold prefixes longer than 24 bits; each takes 1 KB.
     pub fn groups(&self) -> usize {
         self.control().groups()

@@ -42,6 +42,10 @@ impl Seat {
     pub fn enter(&self, slot: u32) {
         self.slot.store(slot, Ordering::Relaxed);
     }
+    /// The kernel's number of the thread that has it.
+    pub fn thread(&self) -> Option<i32> {
+        Some(self.thread.load(Ordering::Relaxed)).filter(|thread| *thread != 0)
+    }
     /// The element that it runs, or has run last; `None` before its first element.
     pub fn slot(&self) -> Option<u32> {
         Some(self.slot.load(Ordering::Relaxed)).filter(|slot| *slot != u32::MAX)

@@ -68,6 +68,7 @@
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed` (read): packets in the rings between the workers that polled them and the workers of their
 //!   flows.
+//! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `lanes` (read): what each worker does for the element.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.

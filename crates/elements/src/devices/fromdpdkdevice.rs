@@ -29,6 +29,7 @@
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed`, `lanes` (read): as for FromDevice.
+//! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets,
 //!   bytes, packets that were not polled in time, erroneous packets, packets lost because there was no

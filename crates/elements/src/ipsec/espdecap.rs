@@ -53,7 +53,7 @@ use super::engine::esp::{Esp, EspDirection};
 use super::engine::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
 use dpdk::crypto::{Algorithm, CryptoRun, Span, Verdict};
-use locks::IgnorePoison;
+use locks::lock_counted;
 use std::sync::atomic::Ordering;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
 use wire::{Ipv4, Ipv6, protocol};
@@ -161,7 +161,7 @@ impl EspDirection for Decap {
                         // Never holds two locks at a time: another worker may take them in the opposite
                         // order.
                         held = None;
-                        held = Some(sa.window.lock().ignore_poison());
+                        held = Some(lock_counted(&sa.window));
                     }
                     let fresh = match held.as_ref() {
                         Some(window) if sa.alive() => number(&mut a, sa, window),
@@ -260,7 +260,7 @@ impl EspDirection for Decap {
                 place = a.place;
                 // Never holds two locks at a time: another worker may take them in the opposite order.
                 held = None;
-                held = Some(sa.window.lock().ignore_poison());
+                held = Some(lock_counted(&sa.window));
             }
             let good = match (verdict, held.as_mut()) {
                 (Verdict::Forged, _) => Err(AUTHENTICATION_FAILED),

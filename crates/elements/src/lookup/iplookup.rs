@@ -34,6 +34,7 @@
 //!
 //! ## Handlers
 //! - `table` (read): every route on a line: network, gateway or `-`, output.
+//! - `working_set` (read): about how many bytes lookups of all kinds of addresses reach.
 //! - `lookup` (read, parameter): `OUT` or `OUT GW` for an IP address; `-1` if there is no route.
 //! - `add` (write): adds a route, which must not be there.
 //! - `set` (write): adds a route or replaces the one for the same network.
@@ -278,6 +279,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_read::<Table>("table", |t, _| Ok(t.routes()?.table()));
+        h.shared_read::<Table>("working_set", |t, _| Ok(t.routes()?.working_set().to_string()));
         h.shared_read_with::<Table>("lookup", |t, address| t.routes()?.lookup(address));
         if K::CHANGES {
             h.shared_write::<Table>("add", |t, text| t.routes()?.command(Command::Add, text));

@@ -24,6 +24,7 @@
 //!
 //! ## Handlers
 //! - `config` (read): the arguments.
+//! - `working_set` (read): the bytes of the array, if there are accesses to it.
 //! - `cycles` (read/write): the `CYCLES` argument.
 //!
 //! ## Threads
@@ -101,6 +102,9 @@ impl Element for WorkPackage {
                 "S {megabytes}, N {}, R {}, PAYLOAD {}, W {}, CYCLES {}",
                 e.accesses, e.in_packet, e.payload, e.numbers, e.cycles
             )
+        });
+        h.read("working_set", |e| {
+            (if e.accesses > 0 && e.in_packet < 100 { size_of_val(&*e.array) } else { 0 }).to_string()
         });
         h.read("cycles", |e| e.cycles.to_string());
         h.write("cycles", |e, v, _| match v.trim().parse() {

@@ -72,6 +72,7 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
+    const ROLE: Role = Role::RateLimit;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -139,6 +139,7 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             text
         }),
         "cycles" => table(router),
+        "load.json" => super::load::json(router),
         "stats.json" => json(router),
         "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
             let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);

@@ -150,6 +150,12 @@ impl Team {
         matches!(self, Self::Threads(threads) if threads.iter().any(|(_, runner)| !runner.is_own()))
     }
 
+    /// The mailboxes of the workers that have threads.
+    pub(super) fn mailboxes(&self) -> impl Iterator<Item = &Mailbox> {
+        let members = if let Self::Threads(members) = self { &members[..] } else { &[] };
+        members.iter().map(|(mailbox, _)| &**mailbox)
+    }
+
     /// Ends all workers that have threads; shows which one is waited for.
     pub(super) fn end(&mut self, waits_for: impl Fn(usize)) {
         if let Self::Threads(threads) = self {

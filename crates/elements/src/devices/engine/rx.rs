@@ -386,6 +386,7 @@ pub(in crate::devices) trait Receives: Element {
 /// The handlers that all of these elements have.
 pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.counter("count", |e| &e.receiver().count);
+    h.read("burst", |e| e.receiver().burst.to_string());
     h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
     h.write("reset_counts", |e, _, _| {
         e.receiver().count.set(0);

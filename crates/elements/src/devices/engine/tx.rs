@@ -446,6 +446,10 @@ impl Sender {
             }
             again |= pulled > 0 || cx.upstream_active(0);
         }
+        if pulls {
+            // Nobody asks, but it is known for how long the device does not take all.
+            cx.set_full(!self.waiting.is_empty() && self.held_ns == 0);
+        }
         if again {
             cx.reschedule();
             if moved == 0 && self.only_others_bring_work(cx) {

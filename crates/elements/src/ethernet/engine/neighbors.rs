@@ -6,7 +6,7 @@
 
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;
-use locks::IgnorePoison;
+use locks::lock_counted;
 use runtime::{Budget, Held, Over};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -130,7 +130,7 @@ impl Neighbors {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().ignore_poison()
+        lock_counted(&self.state)
     }
 
     /// Increases whenever a reply that may have been cached is no longer valid.

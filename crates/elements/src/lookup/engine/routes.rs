@@ -684,6 +684,11 @@ impl Routes {
         text
     }
 
+    /// See [`Lpm::working_set`].
+    pub(in crate::lookup) fn working_set(&self) -> usize {
+        self.lpm.working_set()
+    }
+
     /// `OUTPUT [GATEWAY]` for an address, or `-1`.
     pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
         let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;

@@ -5,7 +5,7 @@
 
 use crate::plumbing::engine::text;
 use crate::prelude::*;
-use locks::IgnorePoison;
+use locks::{IgnorePoison, lock_counted};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -195,7 +195,7 @@ pub(in crate::queues) struct Store {
 }
 
 fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
-    deque.lock().ignore_poison()
+    lock_counted(deque)
 }
 
 /// Moves the first `n` packets of a batch to the end of a deque: all of them at once, if it is all.
