@@ -226,8 +226,8 @@ def randomised(rng: random.Random) -> tuple[str, str, str]:
                  f"{rng.choice(['RatedUnqueue', 'BandwidthRatedUnqueue'])}({rate * 10}) -> {fill} Discard;"),
         lambda: ("drops", "x", f"RatedSource(RATE {rate}) -> {fill} x :: {rng.choice(['CheckIPHeader', 'CheckIPHeader2'])} -> {sink};"),
         lambda: ("traffic", "", f"RatedSource(RATE {rate}) -> {fill} {sink};"),
-        lambda: ("queue", "x", f"TimedSource({rng.choice(['0.01', '0.02', '0.05'])}) -> t :: Tee(6); x :: Queue(3) -> {fill} Unqueue -> Discard;"
-                 + " ".join(f"t [{n}] -> x;" for n in range(6))),
+        lambda: ("queue", "x", f"TimedSource({rng.choice(['0.01', '0.02', '0.05'])}) -> t :: Tee(6); "
+                 f"x :: Queue(3) -> {fill} Unqueue -> Discard; " + " ".join(f"t [{n}] -> x;" for n in range(6))),
         lambda: ("idle", "", f"FromDevice(net_ring0) -> {fill} {sink};"),
     ]
     return rng.choice(makers)()

@@ -11,9 +11,9 @@
 //! 2. `handlers`: handlers that are read when a run is over
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
 //!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
-//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`.
-//!    Then `why`, which asks as `remote` does
-//! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
+//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//! 4. `why`: another command, which asks routers as `remote` does
+//! 5. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
 //! The crate `clusterctl` is `valiant cluster`, and `vrctl` is `valiant vr`. Below all of them is the crate

@@ -11,7 +11,7 @@
 //!
 //! 1. `reading`: the handler's JSON.
 //! 2. `interval`: the difference between readings.
-//! 3. `finding`: a limit, its evidence, and what to change; `words`: numbers for people.
+//! 3. `finding`, `words`: a limit, its evidence, and what to change; numbers for people.
 //! 4. `losses`, `workers`, `waiting`: the rules, by what they look at.
 //! 5. `verdict`: the finding that counts, and the others.
 //! 6. `report`: as text and as JSON.

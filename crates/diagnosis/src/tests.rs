@@ -17,8 +17,8 @@ fn element(name: &str, role: &str, to: &Value, on: &[(u64, u64)]) -> Value {
     json!({"name": name, "class": "C", "role": role, "to": to, "workers": counters.collect::<Vec<_>>()})
 }
 
-/// A source, an element and a sink on each worker, which take these parts of a second's cycles; in the others the
-/// source polls in vain.
+/// A source, an element and a sink on each worker, which take these parts of a second's cycles; in the others
+/// the source polls in vain.
 fn chain(shares: &[[f64; 3]]) -> Value {
     let on = |index: usize| -> Vec<(u64, u64)> {
         shares.iter().map(|all| (1_000_000, (all[index] * SECOND as f64) as u64)).collect()
@@ -59,8 +59,9 @@ fn before(reading: &Value) -> Value {
         element["workers"] = json!([]);
     }
     for port in before["ports"].as_array_mut().unwrap() {
-        ["rx_packets", "rx_missed", "rx_no_buffer", "tx_packets", "tx_bytes"]
-            .map(|counter| port[counter] = 0.into());
+        for counter in ["rx_packets", "rx_missed", "rx_no_buffer", "tx_packets", "tx_bytes"] {
+            port[counter] = 0.into();
+        }
     }
     before
 }

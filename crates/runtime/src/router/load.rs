@@ -15,8 +15,8 @@ use std::time::Instant;
 
 /// The version of the format; it grows when a field changes its meaning or goes.
 const FORMAT: u32 = 1;
-/// Handlers of some classes that are part of the reading, by the same names: packets in a queue and the most of
-/// them, bytes of a table, the most packets that are taken from a port at once.
+/// Handlers of some classes that are part of the reading, by the same names: packets in a queue and the most
+/// of them, bytes of a table, the most packets that are taken from a port at once.
 const NUMBERS: [&str; 4] = ["length", "capacity", "working_set", "burst"];
 /// The time against which readings are ordered, whatever happens to the clock.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
