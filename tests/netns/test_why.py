@@ -26,11 +26,17 @@ def start(lab: Lab, program: str, *options: object, space: Namespace | None = No
     space = space or lab.spaces.get("w") or lab.namespace("w")
     router = Router(lab, space, conf, "-j", workers, "--cpus", places, *options)
     if first:
-        for task in pathlib.Path(f"/proc/{router.pid}/task").iterdir():
-            # Threads that open devices end meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                if (task / "comm").read_text().startswith("worker-"):
-                    space.sh("chrt", "--fifo", "--pid", "10", task.name)
+        def threads() -> list[str]:
+            names = {}
+            for task in pathlib.Path(f"/proc/{router.pid}/task").iterdir():
+                # Threads that open devices end meanwhile.
+                with contextlib.suppress(FileNotFoundError):
+                    names[task.name] = (task / "comm").read_text()
+            return [task for task, name in sorted(names.items(), key=lambda item: item[1]) if name.startswith("worker-")]
+        wait_for("the workers", lambda: len(threads()) == workers, 10)
+        # A processor is left for all others.
+        for thread in threads()[int(workers == len(cpus)):]:
+            space.sh("chrt", "--fifo", "--pid", "10", thread)
     return router
 
 
@@ -132,6 +138,48 @@ def the_limit_is_a_worker_that_hangs(lab: Lab) -> None:
 
 
 @case(Plain)
+def the_limit_is_who_reads_a_pipe_slowly(lab: Lab) -> None:
+    space = lab.namespace("w")
+    pipe = lab.dir / "pipe"
+    os.mkfifo(pipe)
+    # It takes a piece ten times a second; the worker sleeps meanwhile, with an empty processor beside it.
+    reader = lab.popen("sh", "-c", f"while head -c 65536; do sleep 0.1; done <{pipe} >/dev/null")
+    router = start(lab, f"FromDevice(net_null0) -> slow :: ToDump({pipe}, SNAPLEN 0) -> Discard;", space=space)
+    said = why(router, "--seconds", "2")
+    lab.stop(reader)
+    router.process.send_signal(signal.SIGKILL)
+    equal((said["verdict"]["kind"], said["verdict"]["at"]), ("blocked", "slow"), json.dumps(said, indent=1))
+
+
+@case(Plain)
+def the_limit_is_somebody_who_takes_nothing(lab: Lab) -> None:
+    expect(lab, "stopped", "q", "RatedSource(RATE 10000) -> q :: Queue(100) -> Unqueue(ACTIVE false) -> Discard;")
+    expect(lab, "stopped", "in", "in :: FromDevice(net_null0, ACTIVE false) -> Queue -> ToDevice(net_null1);")
+
+
+@case(Plain)
+def the_limit_is_a_rate_that_is_exceeded_by_a_little(lab: Lab) -> None:
+    for chain in ("Queue(1000) -> limit :: RatedUnqueue(50000)", "RED(50, 200, 0.1) -> Queue(500) -> limit :: Shaper(50000) -> Unqueue",
+                  "FrontDropQueue(100) -> limit :: RatedUnqueue(50000)"):
+        expect(lab, "rate-limit", "limit", f"RatedSource(RATE 55000) -> {chain} -> Discard;")
+    # A rate that has room, with a worker that has none.
+    expect(lab, "core", "worker 0", "InfiniteSource -> Queue(1000) -> RatedUnqueue(10000000) -> WorkPackage(CYCLES 10000) -> Discard;")
+
+
+@case(Plain)
+def the_limit_is_the_worker_behind_a_queue(lab: Lab) -> None:
+    said = expect(lab, "imbalance", "worker 1", "s :: RatedSource(RATE 300000) -> q :: Queue(500) -> u :: Unqueue -> WorkPackage(CYCLES 20000)"
+                  " -> Discard; StaticThreadSched(s 0, u 1);", workers=2)
+    check(said["workers"][1]["load"] > 0.9, said["workers"])
+
+
+@case(Plain)
+def the_limit_is_nothing_where_few_packets_are_for_others(lab: Lab) -> None:
+    said = expect(lab, "traffic", None, "RatedSource(RATE 20) -> CheckIPHeader -> Discard;")
+    equal([other["kind"] for other in said["others"]], ["drops"], "what was noticed")
+
+
+@case(Plain)
 def the_limit_is_one_worker_of_two_with_all_the_work(lab: Lab) -> None:
     said = expect(lab, "imbalance", "worker 0",
                   "s :: InfiniteSource -> WorkPackage(CYCLES 1000) -> ToDevice(net_null0); StaticThreadSched(s 0);", workers=2)
@@ -164,7 +212,7 @@ def the_limit_is_a_processor_that_others_use(lab: Lab) -> None:
 
 @case(Plain)
 def the_limit_is_more_packets_in_a_queue_than_there_are_buffers(lab: Lab) -> None:
-    said = expect(lab, "buffers", None, "FromDevice(net_null0) -> q :: Queue(1000000) -> RatedUnqueue(100) -> ToDevice(net_null1);",
+    said = expect(lab, "buffers", None, "FromDevice(net_null0) -> q :: Queue(1000000) -> DelayUnqueue(10) -> ToDevice(net_null1);",
                   "--memory", "64")
     check(any("q (Queue) holds" in line for line in said["verdict"]["evidence"]), said["verdict"])
 

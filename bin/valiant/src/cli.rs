@@ -104,6 +104,9 @@ pub(crate) enum Command {
     /// Find what limits a running router, with the numbers that show it and what to change.
     #[command(after_help = crate::why::EXAMPLES)]
     Why(crate::why::WhyArgs),
+    /// Follow single packets through the elements of a running router, with times and workers.
+    #[command(after_help = crate::trace::EXAMPLES)]
+    Trace(crate::trace::TraceArgs),
     /// Read and write the handlers of a running router line by line, with history and completion.
     #[command(after_help = "\
 Lines come from the terminal, or from standard input if that is none: then the exit status is 1 if one of them failed. `help` lists what they can say.

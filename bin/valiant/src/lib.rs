@@ -12,7 +12,7 @@
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
 //!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
 //!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
-//! 4. `why`: another command, which asks routers as `remote` does
+//! 4. `why`, `trace`: commands that ask routers as `remote` does
 //! 5. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
@@ -39,6 +39,7 @@ mod run;
 mod running;
 mod sim;
 mod source;
+mod trace;
 mod traffic;
 mod why;
 
@@ -104,6 +105,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Drops(args) => remote::drops(&args),
         Command::Stats(args) => remote::stats(&args),
         Command::Why(args) => why::why(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Console(args) => remote::console(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Doctor(args) => host::doctor(&args),

@@ -71,7 +71,16 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
 
 /// Says why a router does not do what is asked.
 pub(crate) fn refused(args: &SocketArgs, e: &io::Error) -> ExitCode {
-    error(&format!("{}: {e}", args.socket));
+    let reason = match e.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+            format!("the router has ended ({e})")
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("no answer within {} s", ANSWER_LIMIT.as_secs())
+        }
+        _ => e.to_string(),
+    };
+    error(&format!("{}: {reason}", args.socket));
     if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
         error("help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket");
     }

@@ -73,7 +73,7 @@ fn watched(args: &WhyArgs) -> Result<Vec<Reading>, ExitCode> {
         None => None,
     };
     let mut progress = Progress::new(false, "looking ", args.seconds > 5.0);
-    let (began, mut readings) = (Instant::now(), Vec::new());
+    let (mut began, mut readings) = (Instant::now(), Vec::new());
     for part in 0..=PARTS {
         let due = Duration::from_secs_f64(args.seconds * f64::from(part) / f64::from(PARTS));
         std::thread::sleep(due.saturating_sub(began.elapsed()));
@@ -86,6 +86,10 @@ fn watched(args: &WhyArgs) -> Result<Vec<Reading>, ExitCode> {
         })?;
         if let (Some(file), Some(path)) = (&mut file, &args.save) {
             writeln!(file, "{}", text.trim()).map_err(|e| failed(format!("{}: {e}", path.display())))?;
+        }
+        if readings.is_empty() {
+            // The router may have been busy with something else.
+            began = Instant::now();
         }
         readings.push(Reading::parse(&text).map_err(failed)?);
     }
@@ -112,7 +116,8 @@ pub(crate) fn why(args: &WhyArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(e) => {
-            error(&e.to_string());
+            let file = args.from.as_ref().map_or_else(String::new, |path| format!("{}: ", path.display()));
+            error(&format!("{file}{e}"));
             ExitCode::FAILURE
         }
     }

@@ -8,16 +8,22 @@ use serde::Serialize;
 pub enum Kind {
     /// A worker does not finish a batch.
     Stuck,
+    /// A worker waits in an element for something outside.
+    Blocked,
+    /// Nobody takes packets from a queue or a port.
+    Stopped,
     /// A port has gone, or has no link.
     Port,
     /// There are no free packet buffers.
     Buffers,
     /// A port does not send as fast as packets come for it.
     Transmit,
-    /// An element that passes packets on at a rate that the configuration gives.
+    /// An element that passes packets on at a rate, or after a time, that the configuration gives.
     RateLimit,
     /// Other programs, or other virtual machines, use the processor of a worker.
     Processor,
+    /// The router's share of threads that run other routers too.
+    Share,
     /// Workers wait for each other's locks.
     Lock,
     /// Bursts are so short that the work for each burst counts for most.

@@ -7,17 +7,19 @@ use std::fmt;
 /// Readings that have nothing in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotComparable {
-    /// There are fewer than two, or no time is between them.
+    /// There are fewer than two.
     NoTime,
-    /// The configuration, or the router, was replaced meanwhile.
+    /// They are of other routers or configurations, or not in order.
     Replaced,
 }
 
 impl fmt::Display for NotComparable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoTime => "there is no time between the readings",
-            Self::Replaced => "the configuration was replaced meanwhile; try again",
+            Self::NoTime => "at least two readings of a router are needed",
+            Self::Replaced => {
+                "the readings are not of one router and configuration, one after the other; look again"
+            }
         })
     }
 }
@@ -38,8 +40,10 @@ pub struct Interval {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Worker {
     pub(crate) number: usize,
-    /// With packets.
+    /// Working on packets.
     pub(crate) busy: f64,
+    /// The same, with the time in which it would have if it had had a processor.
+    pub(crate) load: f64,
     /// Looking for packets where there were none.
     pub(crate) empty: f64,
     /// The largest `busy` of the parts of the interval.
@@ -55,6 +59,8 @@ pub(crate) struct Worker {
     pub(crate) may_use_cpus: String,
     pub(crate) cache_bytes: Option<u64>,
     pub(crate) stuck: Option<(String, u64)>,
+    /// The element in which it sleeps, and the part of the time.
+    pub(crate) blocked: Option<(String, f64)>,
 }
 
 /// What an element has done.
@@ -70,6 +76,9 @@ pub(crate) struct Work {
     /// The part of the time in which it had no room, on the worker where that was longest.
     pub(crate) full: f64,
     pub(crate) longest: Option<u64>,
+    /// The fewest packets that were in it at any reading.
+    pub(crate) shortest: Option<u64>,
+    pub(crate) active: Option<bool>,
     pub(crate) capacity: Option<u64>,
     pub(crate) working_set: u64,
     pub(crate) burst: Option<u64>,
@@ -173,6 +182,8 @@ impl Work {
             full: full.min(1.0),
             // Other elements mean something else by their length.
             longest: last.capacity.and_then(|_| all.iter().filter_map(|element| element.length).max()),
+            shortest: last.capacity.and_then(|_| all.iter().filter_map(|element| element.length).min()),
+            active: last.active,
             capacity: last.capacity,
             working_set: last.working_set.unwrap_or(0),
             burst: last.burst,
@@ -190,25 +201,42 @@ impl Work {
     }
 }
 
-/// The parts of the time from one reading to another in which a worker was busy, and polled in vain.
-fn load(worker: usize, first: &Reading, last: &Reading, works: &[Work]) -> (f64, f64) {
-    let sum = |of: fn(&Counters) -> u64| {
-        works.iter().filter_map(|work| work.on(worker)).map(of).sum::<u64>() as f64
-    };
-    let (busy, empty) = (sum(|c| c.cycles), sum(|c| c.empty_cycles));
-    let cycles = (last.cycles.saturating_sub(first.cycles)).max(1) as f64;
-    let share = |part: f64| (part / cycles).min(1.0);
-    let nanoseconds = last.time_ns.saturating_sub(first.time_ns).max(1) as f64;
-    let threads = first.workers.get(worker).zip(last.workers.get(worker));
-    let awake = threads.and_then(|(before, after)| {
-        let ran = grown(after.ran_ns?, before.ran_ns?);
-        Some(((ran + grown(after.waited_ns, before.waited_ns)) as f64 / nanoseconds).min(1.0))
-    });
-    // Most runs are not timed, and those that are stand for the others: the ratio is right where the sum is
-    // not. The thread's own time is exact, unless it is other routers' too.
-    match awake.filter(|_| busy + empty > 0.0 && !last.shares_threads) {
-        Some(awake) => (awake * busy / (busy + empty), awake * empty / (busy + empty)),
-        None => (share(busy), share(empty)),
+/// Parts of the time from one reading to another.
+struct Load {
+    /// With packets, had the thread always had a processor when it was ready.
+    load: f64,
+    /// With packets.
+    busy: f64,
+    /// Polling in vain.
+    empty: f64,
+}
+
+impl Load {
+    fn of(worker: usize, first: &Reading, last: &Reading, works: &[Work]) -> Self {
+        let counters = || works.iter().filter_map(|work| work.on(worker));
+        let (with, without) = (
+            counters().map(|c| c.cycles).sum::<u64>() as f64,
+            counters().map(|c| c.empty_cycles).sum::<u64>() as f64,
+        );
+        let cycles = last.cycles.saturating_sub(first.cycles).max(1) as f64;
+        let nanoseconds = last.time_ns.saturating_sub(first.time_ns).max(1) as f64;
+        let part = |ns: u64| (ns as f64 / nanoseconds).min(1.0);
+        let threads = first.workers.get(worker).zip(last.workers.get(worker));
+        let of_thread = threads.and_then(|(before, after)| {
+            Some((part(grown(after.ran_ns?, before.ran_ns?)), part(grown(after.waited_ns, before.waited_ns))))
+        });
+        // Most runs are not timed, and those that are stand for the others: the ratio is right where the sum
+        // is not. The thread's own time is exact, unless it is other routers' too.
+        match of_thread.filter(|_| with + without > 0.0 && !last.shares_threads) {
+            Some((ran, waited)) => {
+                let share = with / (with + without);
+                Self { load: share * (ran + waited).min(1.0), busy: share * ran, empty: (1.0 - share) * ran }
+            }
+            None => {
+                let share = |part: f64| (part / cycles).min(1.0);
+                Self { load: share(with), busy: share(with), empty: share(without) }
+            }
+        }
     }
 }
 
@@ -221,6 +249,14 @@ fn works(first: &Reading, last: &Reading, all: &[Reading]) -> Vec<Work> {
     first.elements.iter().zip(&last.elements).enumerate().map(one).collect()
 }
 
+/// In which element a worker sleeps, and in which part of the readings.
+fn blocked(worker: usize, readings: &[Reading]) -> Option<(String, f64)> {
+    let at = |reading: &Reading| reading.workers.get(worker)?.blocked_in.clone();
+    let all: Vec<String> = readings.iter().filter_map(at).collect();
+    let name = all.last()?.clone();
+    Some((name, all.len() as f64 / readings.len() as f64))
+}
+
 impl Interval {
     /// The time from the first to the last of some readings of a router.
     ///
@@ -230,17 +266,23 @@ impl Interval {
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else {
             return Err(NotComparable::NoTime);
         };
-        if last.time_ns <= first.time_ns || last.cycles <= first.cycles {
-            return Err(if readings.len() > 1 && last.time_ns < first.time_ns {
-                NotComparable::Replaced
-            } else {
-                NotComparable::NoTime
-            });
+        if readings.len() < 2 {
+            return Err(NotComparable::NoTime);
         }
+        if !readings
+            .windows(2)
+            .all(|pair| pair[0].time_ns < pair[1].time_ns && pair[0].cycles < pair[1].cycles)
+        {
+            return Err(NotComparable::Replaced);
+        }
+        let names = |reading: &Reading| -> Vec<(String, String)> {
+            reading.elements.iter().map(|element| (element.name.clone(), element.class.clone())).collect()
+        };
+        let of_first = names(first);
         let alike = |other: &Reading| {
             other.generation == first.generation
                 && other.workers.len() == first.workers.len()
-                && other.elements.len() == first.elements.len()
+                && names(other) == of_first
         };
         if !readings.iter().all(alike) {
             return Err(NotComparable::Replaced);
@@ -249,13 +291,15 @@ impl Interval {
         let elements = works(first, last, readings);
         let mut workers: Vec<Worker> = Vec::new();
         for (number, (before, after)) in first.workers.iter().zip(&last.workers).enumerate() {
-            let (busy, empty) = load(number, first, last, &elements);
+            let Load { load, busy, empty } = Load::of(number, first, last, &elements);
             let part = |ns: u64| (ns as f64 / 1e9 / seconds).min(1.0);
             workers.push(Worker {
                 number,
                 busy,
+                load,
                 empty,
                 busiest: busy,
+                blocked: blocked(number, readings),
                 waited: part(grown(after.waited_ns, before.waited_ns)),
                 stolen: part(grown(after.cpu_stolen_ticks, before.cpu_stolen_ticks) * 10_000_000)
                     * f64::from(u8::from(after.cpu == before.cpu)),
@@ -271,7 +315,7 @@ impl Interval {
             let [before, after] = pair else { continue };
             let parts = works(before, after, pair);
             for worker in &mut workers {
-                worker.busiest = worker.busiest.max(load(worker.number, before, after, &parts).0);
+                worker.busiest = worker.busiest.max(Load::of(worker.number, before, after, &parts).busy);
             }
         }
         let ports = first.ports.iter().filter_map(|before| {

@@ -8,9 +8,12 @@ use crate::words::{packets, percent, rate};
 /// the router.
 pub(crate) const FEW: f64 = 0.01;
 
-/// Whether a drop reason says that there was no room for the packet.
+/// So few packets a second are the noise that every network has, such as frames for others.
+const NOISE: f64 = 100.0;
+
+/// Whether a drop reason says that there was no room for the packet, or soon would be none (RED).
 pub(crate) fn is_no_room(reason: &str) -> bool {
-    reason.ends_with("full")
+    reason.ends_with("full") || reason == "early drop"
 }
 
 /// Whether it says that there was no buffer for it.
@@ -115,13 +118,19 @@ pub(crate) fn buffers(interval: &Interval) -> Option<Finding> {
     )
 }
 
+/// The same if they are at least half of what entered.
+pub(crate) fn mostly_by_rule(interval: &Interval) -> Option<Finding> {
+    by_rule(interval, 0.5)
+}
+
 /// Drops for reasons that more room or more processors would not change, if there are more than `least` of
 /// what entered.
 pub(crate) fn by_rule(interval: &Interval, least: f64) -> Option<Finding> {
     let rule = |reason: &str| !is_no_room(reason) && !is_no_buffer(reason) && !is_ring_full(reason);
     let lost: u64 = interval.elements.iter().map(|work| work.sum.dropped(rule)).sum();
     let share = lost as f64 / interval.entered().max(lost).max(1) as f64;
-    if lost == 0 || share < least {
+    let noise = least > 0.0 && (lost as f64) < NOISE * interval.seconds;
+    if lost == 0 || share < least || noise {
         return None;
     }
     let mut rows: Vec<(&str, &str, &str, u64)> = (interval.elements.iter())
@@ -132,16 +141,13 @@ pub(crate) fn by_rule(interval: &Interval, least: f64) -> Option<Finding> {
         .collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.3));
     let (name, _, reason, _) = *rows.first()?;
-    let sentence = format!(
-        "{} of the packets are dropped by the configuration, most by {name}: {reason}",
-        percent(share)
-    );
+    let sentence = format!("{} of the packets are dropped, most by {name}: {reason}", percent(share));
     let finding = Finding::new(Kind::Drops, name.to_owned(), sentence);
     let finding = rows.iter().take(5).fold(finding, |finding, (name, class, reason, n)| {
         finding.shown_by(format!("{name} ({class}): {reason}: {}", packets(*n)))
     });
     Some(finding.advise(format!(
-        "`valiant element {}` says when it drops packets for this reason; no faster machine changes it",
+        "`valiant element {}` says when it drops packets for this reason; `valiant trace` shows the way of such packets",
         rows.first()?.1
     )))
 }

@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     pub(crate) lock_waits: u64,
     pub(crate) lock_ns: u64,
     pub(crate) stuck: Option<Stuck>,
+    /// The element in which it sleeps.
+    pub(crate) blocked_in: Option<String>,
 }
 
 /// A worker that does not finish a batch.
@@ -56,9 +58,11 @@ pub(crate) enum Role {
     Source,
     /// It sends to a port.
     Sink,
-    /// It holds packets back on purpose.
+    /// It holds packets back by a rate.
     #[serde(rename = "rate limit")]
     RateLimit,
+    /// It keeps packets for a time.
+    Delay,
     /// Anything else.
     #[default]
     #[serde(other)]
@@ -82,6 +86,8 @@ pub(crate) struct Element {
     pub(crate) working_set: Option<u64>,
     /// The most packets that it takes from its port at once.
     pub(crate) burst: Option<u64>,
+    /// Whether it is switched on, if it can be switched off.
+    pub(crate) active: Option<bool>,
     pub(crate) port: Option<String>,
     /// How many receive queues each worker polls.
     #[serde(default)]

@@ -42,7 +42,8 @@ impl Diagnosis {
             text.push_str("also:\n");
         }
         for other in &self.others {
-            let _ = writeln!(text, "  - {}", other.sentence);
+            let shown = other.evidence.first().map_or_else(String::new, |line| format!(" ({line})"));
+            let _ = writeln!(text, "  - {}{shown}", other.sentence);
         }
         text.push('\n');
         text.push_str(&self.table());
@@ -113,7 +114,7 @@ impl Diagnosis {
         let workers: Vec<Value> = (interval.workers.iter())
             .map(|w| {
                 json!({
-                    "worker": w.number, "cpu": w.cpu, "busy": w.busy, "busiest": w.busiest, "empty_polls": w.empty,
+                    "worker": w.number, "cpu": w.cpu, "busy": w.busy, "load": w.load, "busiest": w.busiest, "empty_polls": w.empty,
                     "waited_for_cpu": w.waited, "waited_for_locks": w.locked, "lock_waits": w.lock_waits,
                     "stolen": w.stolen,
                 })

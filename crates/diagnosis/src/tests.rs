@@ -140,9 +140,90 @@ fn a_full_queue_is_explained_by_who_empties_it() {
     assert_eq!(verdict(&reading).kind, Kind::Queue);
     reading["elements"][1]["to"] = json!([[2, "pull~"]]);
     reading["elements"][2]["role"] = "rate limit".into();
+    // It seldom holds anything back.
+    reading["elements"][2]["workers"][0]["full_cycles"] = (SECOND / 4).into();
+    assert_eq!(verdict(&reading).kind, Kind::Queue);
+    reading["elements"][2]["workers"][0]["full_cycles"] = (SECOND / 20 * 19).into();
     let found = verdict(&reading);
     assert_eq!((found.kind, found.at.as_deref()), (Kind::RateLimit, Some("out")));
-    assert!(found.evidence.iter().any(|line| line.contains("dropped 7 packets")), "{found:?}");
+    assert!(found.evidence.iter().any(|line| line.contains("7 packets were dropped")), "{found:?}");
+    reading["elements"][2]["role"] = "delay".into();
+    let found = verdict(&reading);
+    assert_eq!((found.kind, found.at.as_deref()), (Kind::RateLimit, Some("out")));
+    assert!(found.sentence.contains("for a time"), "{}", found.sentence);
+    // Nobody takes anything.
+    let mut reading = chain(&[[0.1, 0.1, 0.1]]);
+    (reading["elements"][1]["capacity"], reading["elements"][1]["length"]) = (100.into(), 5.into());
+    reading["elements"][1]["workers"][0]["emitted"] = 0.into();
+    let found = verdict(&reading);
+    assert_eq!((found.kind, found.at.as_deref()), (Kind::Stopped, Some("work")));
+    let mut reading = chain(&[[0.0, 0.0, 0.0]]);
+    reading["elements"][0]["active"] = false.into();
+    assert_eq!(verdict(&reading).kind, Kind::Stopped);
+}
+
+#[test]
+fn the_worker_that_a_full_queue_waits_for_is_the_limit() {
+    let mut reading = chain(&[[0.9, 0.0, 0.09], [0.0, 0.95, 0.04]]);
+    let elements = reading["elements"].as_array_mut().unwrap();
+    elements[0]["workers"][1] = json!({"worker": 1});
+    elements[0]["to"] = json!([[1, "pull"]]);
+    (elements[0]["capacity"], elements[0]["length"]) = (100.into(), 90.into());
+    elements[1]["workers"][0] = json!({"worker": 0});
+    let found = verdict(&reading);
+    assert_eq!(found.at.as_deref(), Some("worker 1"), "{found:?}");
+    assert!(matches!(found.kind, Kind::Core | Kind::Imbalance), "{found:?}");
+}
+
+#[test]
+fn a_worker_that_sleeps_in_an_element_is_blocked() {
+    let mut reading = chain(&[[0.01, 0.08, 0.01]]);
+    reading["ports"][0]["rx_missed"] = 100.into();
+    reading["workers"][0]["blocked_in"] = "'work :: C'".into();
+    let found = verdict(&reading);
+    assert_eq!((found.kind, found.at.as_deref()), (Kind::Blocked, Some("work")));
+    // One of many readings is no more than a page that was read from a disk.
+    let first = before(&chain(&[[0.01, 0.08, 0.01]]));
+    let mut readings = vec![parsed(&first)];
+    for at in 1..10u64 {
+        let mut more = first.clone();
+        (more["time_ns"], more["cycles"]) = (at.into(), at.into());
+        readings.push(parsed(&more));
+    }
+    readings.push(parsed(&reading));
+    assert_eq!(Diagnosis::of(Interval::of(&readings).unwrap()).verdict.kind, Kind::ReceiveRing);
+}
+
+#[test]
+fn who_shares_a_processor_is_named() {
+    let mut reading = chain(&[[0.1, 0.8, 0.1], [0.1, 0.8, 0.1]]);
+    for worker in 0..2 {
+        let worker = &mut reading["workers"][worker];
+        (worker["ran_ns"], worker["waited_ns"]) = ((SECOND / 2).into(), (SECOND / 2).into());
+        worker["may_use_cpus"] = "3".into();
+    }
+    let found = verdict(&reading);
+    assert!(
+        found.kind == Kind::Processor && found.sentence.contains("workers 0 and 1 share one processor"),
+        "{found:?}"
+    );
+    // Shown to be stuck by the watchdog, but it has had no processor.
+    reading["workers"][0]["stuck"] = json!({"element": "'work :: C'", "seconds": 7});
+    (reading["workers"][0]["ran_ns"], reading["workers"][0]["waited_ns"]) = (0.into(), SECOND.into());
+    assert_eq!(verdict(&reading).kind, Kind::Processor);
+    // Nobody waits for a worker that has nothing more to do.
+    let mut reading = chain(&[[0.1, 0.8, 0.1]]);
+    (reading["workers"][0]["ran_ns"], reading["workers"][0]["waited_ns"]) =
+        ((SECOND / 5 * 3).into(), (SECOND / 5 * 2).into());
+    reading["elements"][0]["burst"] = 64.into();
+    assert_eq!(verdict(&reading).kind, Kind::Traffic);
+    // A virtual router that gets no more.
+    let mut reading = chain(&[[0.1, 0.35, 0.04]]);
+    reading["shares_threads"] = true.into();
+    reading["elements"][0]["workers"][0]["empty_cycles"] = 0.into();
+    assert_eq!(verdict(&reading).kind, Kind::Share);
+    reading["elements"][0]["workers"][0]["empty_cycles"] = (SECOND / 2).into();
+    assert_eq!(verdict(&reading).kind, Kind::Traffic);
 }
 
 #[test]
@@ -245,6 +326,10 @@ fn readings_that_do_not_belong_together_are_refused() {
     assert_eq!(of(&[]), Some(NotComparable::NoTime));
     assert_eq!(of(&[&first]), Some(NotComparable::NoTime));
     assert_eq!(of(&[&last, &first]), Some(NotComparable::Replaced));
+    assert_eq!(of(&[&first, &last, &last]), Some(NotComparable::Replaced));
+    let mut other = reading.clone();
+    other["elements"][1]["name"] = "another".into();
+    assert_eq!(of(&[&first, &parsed(&other)]), Some(NotComparable::Replaced));
     let mut swapped = reading.clone();
     swapped["generation"] = 1.into();
     assert_eq!(of(&[&first, &parsed(&swapped)]), Some(NotComparable::Replaced));

@@ -24,14 +24,19 @@ impl Diagnosis {
     /// a busy worker makes rings full.
     #[must_use]
     pub fn of(interval: Interval) -> Self {
-        let causes: [fn(&Interval) -> Option<Finding>; 7] = [
+        let causes: [fn(&Interval) -> Option<Finding>; 12] = [
             workers::stuck,
             waiting::transmit,
             waiting::rate_limit,
+            waiting::delay,
             losses::buffers,
             workers::processor,
             workers::lock,
+            workers::blocked,
             workers::busy,
+            workers::share,
+            waiting::stopped,
+            losses::mostly_by_rule,
         ];
         let mut found: Vec<Finding> = causes.iter().filter_map(|rule| rule(&interval)).collect();
         if found.is_empty() {
@@ -40,8 +45,13 @@ impl Diagnosis {
         if found.iter().any(|finding| finding.kind != Kind::Processor) {
             found.extend(workers::processor_a_little(&interval));
         }
-        let something_limits = !found.is_empty();
-        found.extend(losses::by_rule(&interval, if something_limits { 0.0 } else { FEW }));
+        let told = |found: &[Finding]| found.iter().any(|finding| finding.kind == Kind::Drops);
+        if !told(&found) {
+            found.extend(losses::by_rule(&interval, if found.is_empty() { FEW } else { 0.0 }));
+        } else if let Some(at) = found.iter().position(|finding| finding.kind == Kind::Drops) {
+            // Nothing else counts as long as most packets are dropped.
+            found[..=at].rotate_right(1);
+        }
         let mut port = losses::ports(&interval);
         if let Some(port) = port.take_if(|port| port.is_gone || interval.entered() == 0) {
             // Nothing comes because of it, or what comes is lost there.

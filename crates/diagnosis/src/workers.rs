@@ -18,17 +18,38 @@ const WASTED: f64 = 0.05;
 const IDLER: f64 = 0.6;
 /// Bursts of up to so many packets are short.
 const SHORT: u64 = 8;
+/// The part of the time, or of the readings, from which on something is so for long.
+const LONG: f64 = 0.3;
 
-/// Workers that do not finish.
+/// Workers that do not finish, although they have a processor.
 pub(crate) fn stuck(interval: &Interval) -> Option<Finding> {
+    let with_processor = interval.workers.iter().filter(|worker| worker.waited < 0.5);
     let (worker, (element, seconds)) =
-        interval.workers.iter().find_map(|worker| Some((worker, worker.stuck.as_ref()?)))?;
+        with_processor.into_iter().find_map(|worker| Some((worker, worker.stuck.as_ref()?)))?;
     let sentence = format!("worker {} is stuck in {element} for {seconds} s", worker.number);
     Some(
-        Finding::new(Kind::Stuck, element.trim_matches('\'').split(" :: ").next().map(str::to_owned), sentence)
+        Finding::new(Kind::Stuck, name_of(element), sentence)
             .shown_by("it has finished no round of its tasks since; packets for it are lost")
-            .advise("the element waits for something outside: a file, a pipe, a socket. Restart the router; if it was not an element of your own, report it"),
+            .advise("the element waits for something outside (a file, a pipe, a socket), or does not end. Restart the router; if it was not an element of your own, report it"),
     )
+}
+
+/// The name of an element in a message of the watchdog: `'NAME :: CLASS'`.
+fn name_of(element: &str) -> Option<String> {
+    element.trim_matches('\'').split(" :: ").next().map(str::to_owned)
+}
+
+/// Workers that sleep in the middle of a batch.
+pub(crate) fn blocked(interval: &Interval) -> Option<Finding> {
+    let sleeper = |worker: &Worker| worker.blocked.as_ref().map_or(0.0, |(_, share)| *share);
+    let worker = interval.workers.iter().max_by(|a, b| sleeper(a).total_cmp(&sleeper(b)))?;
+    let (element, share) = worker.blocked.as_ref().filter(|(_, share)| *share >= LONG)?;
+    let sentence = format!("{} waits in {element} for something outside the router", called(worker));
+    let finding = Finding::new(Kind::Blocked, name_of(element), sentence)
+        .shown_by(format!("it slept there in the middle of a batch at {} of the readings", percent(*share)))
+        .shown_by(format!("it worked in {} of the time", percent(worker.busy)));
+    let finding = at_rings(interval).into_iter().fold(finding, Finding::shown_by);
+    Some(finding.advise("whoever reads its file, pipe or socket, or the disk that it writes to, is too slow; or let another worker do that, behind a Queue (StaticThreadSched)"))
 }
 
 /// Whether more comes than the worker takes: something is lost on the way to it, or it always finds full
@@ -39,15 +60,51 @@ fn has_more(interval: &Interval, worker: usize) -> bool {
         let burst = work.burst.unwrap_or(1) as f64;
         work.begins() && work.on(worker).is_some_and(|c| c.emissions > 0 && c.batch() >= 0.8 * burst)
     };
-    interval.missed() > 0 || interval.elements.iter().any(|work| lost(work) || full_bursts(work))
+    let all = || interval.elements.iter();
+    interval.missed() > 0 || all().any(|work| lost(work) || full_bursts(work)) || is_behind(interval, worker)
 }
 
-/// The workers that are busy all the time.
+/// Whether it takes packets from a queue that is full, or was all the time not empty.
+fn is_behind(interval: &Interval, worker: usize) -> bool {
+    let is_long = |work: &Work| {
+        work.capacity.is_some()
+            && (work.sum.dropped(is_no_room) > 0 || work.full >= LONG || work.shortest > Some(0))
+    };
+    let pulls = |at: &usize| {
+        interval.elements.get(*at).and_then(|work| work.on(worker)).is_some_and(|c| c.cycles > 0)
+    };
+    let mut queues = interval.elements.iter().enumerate().filter(|(_, work)| is_long(work));
+    queues.any(|(at, _)| interval.pullers(at).iter().any(pulls))
+}
+
+/// The workers that are busy all the time; those that others wait for come first.
 pub(crate) fn saturated(interval: &Interval) -> Vec<&Worker> {
-    let full = |worker: &&Worker| worker.busy >= ALL_THE_TIME && has_more(interval, worker.number);
-    let mut all: Vec<&Worker> = interval.workers.iter().filter(full).collect();
-    all.sort_by(|a, b| b.busy.total_cmp(&a.busy));
-    all
+    let full = |worker: &&Worker| worker.load >= ALL_THE_TIME && has_more(interval, worker.number);
+    let mut all: Vec<(bool, &Worker)> = (interval.workers.iter().filter(full))
+        .map(|worker| (is_behind(interval, worker.number), worker))
+        .collect();
+    all.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.load.total_cmp(&a.1.load)));
+    all.into_iter().map(|(_, worker)| worker).collect()
+}
+
+/// A router that gets no more of the threads that it shares with others.
+pub(crate) fn share(interval: &Interval) -> Option<Finding> {
+    let worker = interval.workers.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))?;
+    let runs_dry = worker.empty > 0.1 * worker.busy;
+    if !interval.shares_threads || worker.busy < MUCH / 4.0 || runs_dry || !has_more(interval, worker.number)
+    {
+        return None;
+    }
+    let sentence = format!(
+        "the router has {} of {}, which it shares with others, and could use more",
+        percent(worker.busy),
+        called(worker)
+    );
+    Some(
+        Finding::new(Kind::Share, format!("worker {}", worker.number), sentence)
+            .shown_by(format!("it looked for packets in vain in {} of the time", percent(worker.empty)))
+            .advise("a larger `share` in the host file; `valiant vr top` shows what is due to each router, and why it does not get more"),
+    )
 }
 
 fn called(worker: &Worker) -> String {
@@ -70,9 +127,39 @@ pub(crate) fn processor_a_little(interval: &Interval) -> Option<Finding> {
 fn processor_if(interval: &Interval, least: f64) -> Option<Finding> {
     let lost = |worker: &Worker| worker.waited + worker.stolen;
     let worker = interval.workers.iter().max_by(|a, b| lost(a).total_cmp(&lost(b)))?;
-    let short_of_time = worker.busy + lost(worker) >= ALL_THE_TIME || interval.missed() > 0;
-    if lost(worker) < least || !short_of_time || worker.busy < MUCH {
+    // One that hardly runs has nothing that could be seen to be waiting.
+    let some = || {
+        interval.entered() > 0
+            || interval.missed() > 0
+            || interval.elements.iter().any(|work| work.shortest > Some(0))
+    };
+    let starves = worker.waited >= 0.5 && some();
+    let has_work = starves || (worker.load >= MUCH && has_more(interval, worker.number));
+    if lost(worker) < least || !has_work {
         return None;
+    }
+    let beside: Vec<usize> = (interval.workers.iter())
+        .filter(|other| !worker.may_use_cpus.is_empty() && other.may_use_cpus == worker.may_use_cpus)
+        .map(|other| other.number)
+        .collect();
+    let room = processors(&worker.may_use_cpus);
+    if beside.len() > room && !interval.shares_threads {
+        let sentence = format!(
+            "workers {} share {}",
+            listed(&beside),
+            if room == 1 { "one processor".to_owned() } else { format!("{room} processors") }
+        );
+        return Some(
+            Finding::new(Kind::Processor, format!("worker {}", worker.number), sentence)
+                .shown_by(format!(
+                    "worker {} was ready and waited for a processor in {} of the time",
+                    worker.number,
+                    percent(worker.waited)
+                ))
+                .advise(format!(
+                    "at most as many workers as processors (`-j {room}`), or more processors (`--cpus`)"
+                )),
+        );
     }
     let who = if worker.stolen > worker.waited { "other virtual machines" } else { "other programs" };
     let sentence = format!("{who} use the processor of {}", called(worker));
@@ -90,8 +177,9 @@ fn processor_if(interval: &Interval, least: f64) -> Option<Finding> {
         ));
     }
     finding = at_rings(interval).into_iter().fold(finding, Finding::shown_by);
-    let alone = !worker.may_use_cpus.contains([',', '-']);
-    finding = if alone {
+    finding = if interval.shares_threads {
+        finding.advise("the host's processors are others' too: tell whoever runs it")
+    } else if room == 1 {
         finding.advise(format!(
             "keep others off CPU {} (`isolcpus`, cpusets, `taskset`), or give the worker another one (`--cpus`)",
             worker.may_use_cpus
@@ -104,6 +192,20 @@ fn processor_if(interval: &Interval, least: f64) -> Option<Finding> {
     } else {
         finding
     })
+}
+
+/// How many processors a list such as `0-3,6` has.
+fn processors(list: &str) -> usize {
+    let count = |part: &str| -> usize {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        first
+            .trim()
+            .parse()
+            .ok()
+            .zip(last.trim().parse().ok())
+            .map_or(0, |(a, b): (usize, usize)| (b + 1).saturating_sub(a))
+    };
+    list.split(',').map(count).sum()
 }
 
 /// Workers that wait for locks.
@@ -163,7 +265,7 @@ fn cost(work: &Work, worker: usize, share: f64) -> String {
 pub(crate) fn busy(interval: &Interval) -> Option<Finding> {
     let worker = *saturated(interval).first()?;
     let (work, share) = most_costly(interval, worker.number)?;
-    let found = burst(interval, worker)
+    let found = burst(interval, worker, work, share)
         .or_else(|| imbalance(interval, worker))
         .or_else(|| memory(worker, work, share))
         .unwrap_or_else(|| core(interval, worker, work));
@@ -184,7 +286,11 @@ pub(crate) fn busy(interval: &Interval) -> Option<Finding> {
     Some(found)
 }
 
-fn burst(interval: &Interval, worker: &Worker) -> Option<Finding> {
+fn burst(interval: &Interval, worker: &Worker, costly: &Work, share: f64) -> Option<Finding> {
+    // Something else costs more than what is done once for each burst.
+    if share >= 0.6 && !matches!(costly.role, Role::Source | Role::Sink) {
+        return None;
+    }
     let source = interval.elements.iter().find(|work| {
         let short = work.burst.is_some_and(|burst| burst <= SHORT);
         work.role == Role::Source && short && work.on(worker.number).is_some_and(|c| c.emissions > 0)
@@ -205,7 +311,7 @@ fn burst(interval: &Interval, worker: &Worker) -> Option<Finding> {
 fn imbalance(interval: &Interval, worker: &Worker) -> Option<Finding> {
     let others: Vec<&Worker> =
         interval.workers.iter().filter(|other| other.number != worker.number).collect();
-    let idle: Vec<usize> = others.iter().filter(|o| o.busy < IDLER * worker.busy).map(|o| o.number).collect();
+    let idle: Vec<usize> = others.iter().filter(|o| o.load < IDLER * worker.load).map(|o| o.number).collect();
     if others.is_empty() || 2 * idle.len() < others.len() {
         return None;
     }
@@ -241,6 +347,17 @@ fn imbalance(interval: &Interval, worker: &Worker) -> Option<Finding> {
     });
     let queues =
         source.and_then(|work| interval.ports.iter().find(|port| Some(&port.name) == work.port.as_ref()));
+    let handed = interval.elements.iter().any(|work| {
+        let polls = |number: usize| work.polls.get(number).is_some_and(|queues| *queues > 0);
+        !work.polls.is_empty() && !polls(worker.number) && idle.iter().any(|number| polls(*number))
+    });
+    if handed {
+        return Some(
+            finding
+                .shown_by("the others receive packets and give them to this one")
+                .advise("`--placement parallel`, in which each worker does all of it; or more workers"),
+        );
+    }
     Some(match (polls_alone, source) {
         (true, Some(source)) => {
             let queues = queues.map_or(1, |port| port.rx_queues);

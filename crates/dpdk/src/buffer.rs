@@ -17,7 +17,10 @@ pub(crate) const ANNO_VALID: u64 = 1 << ANNO_VALID_BIT;
 /// The bit that says that the first line of the mbuf has some of the annotations, reserved in the same way.
 pub(crate) const FIRST_LINE_BIT: u32 = ANNO_VALID_BIT - 1;
 pub(crate) const FIRST_LINE: u64 = 1 << FIRST_LINE_BIT;
-const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= FIRST_LINE_BIT);
+/// The bit of a packet whose way is recorded, reserved in the same way.
+pub(crate) const TRACED_BIT: u32 = FIRST_LINE_BIT - 1;
+pub(crate) const TRACED: u64 = 1 << TRACED_BIT;
+const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= TRACED_BIT);
 
 /// Bytes between an mbuf and its buffer, a pool's private area.
 pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use dpdk_sys::RTE_VERSION_NUMBER;
 use locks::IgnorePoison;
 
-use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, FIRST_POOL};
+use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT, FIRST_POOL, TRACED_BIT};
 use crate::error::{Error, errno_text};
 use crate::log::{self, LogLevel, Mark};
 use crate::prefault::Prefault;
@@ -387,7 +387,12 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     drop(directory);
     // SAFETY: the environment runs; the callback takes any text from any thread.
     unsafe { dpdk_sys::valiant_log_capture_bpf() };
-    for (name, bit) in [(c"valiant_anno", ANNO_VALID_BIT), (c"valiant_first_line", FIRST_LINE_BIT)] {
+    let flags = [
+        (c"valiant_anno", ANNO_VALID_BIT),
+        (c"valiant_first_line", FIRST_LINE_BIT),
+        (c"valiant_traced", TRACED_BIT),
+    ];
+    for (name, bit) in flags {
         // SAFETY: the name is a C string, the bit is one that DPDK leaves to dynamic flags.
         if unsafe { dpdk_sys::valiant_reserve_mbuf_flag(name.as_ptr(), bit) } != bit as c_int {
             return Err(eal_error("an mbuf flag for annotations is taken"));

@@ -99,7 +99,7 @@ pub use spec::PortSpec;
 pub use status::{Link, PortKind, PortState, PortStats};
 pub use table::{PortTable, all_ports, capabilities_in_use, open};
 pub use topology::{Seat, Topology};
-pub use tsc::cycles;
+pub use tsc::{cycles, cycles_per_second};
 pub use tun::{Tun, TunStats};
 pub use tundevice::{TunConfig, TunMode};
 pub use virtualport::{Queues, VirtualPort, VirtualQueues};

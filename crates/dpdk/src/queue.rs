@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use locks::lock_counted;
 
 use crate::batch::Batch;
-use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
+use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER, TRACED};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::lent::{Sink, Source};
@@ -61,7 +61,7 @@ pub struct RxQueue {
 
 impl RxQueue {
     pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[PortQueue]>) -> RxQueue {
-        let stale_flags = if port.receives_fresh_mbufs() { 0 } else { ANNO_VALID | FIRST_LINE };
+        let stale_flags = if port.receives_fresh_mbufs() { 0 } else { ANNO_VALID | FIRST_LINE | TRACED };
         RxQueue {
             index,
             sources,

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 trait Stream: Read + Write + Send {}
@@ -30,7 +31,8 @@ impl Client {
     /// # Errors
     /// No process listens on the socket, or it is not a control socket.
     pub fn connect_within(socket: &str, limit: Duration) -> io::Result<Self> {
-        let stream: Box<dyn Stream> = if socket.contains('/') {
+        let is_path = socket.contains('/') || (socket.parse::<u16>().is_err() && Path::new(socket).exists());
+        let stream: Box<dyn Stream> = if is_path {
             let s = UnixStream::connect(socket)?;
             s.set_read_timeout(Some(limit))?;
             s.set_write_timeout(Some(limit))?;

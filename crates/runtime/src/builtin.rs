@@ -7,7 +7,7 @@ pub(crate) const ELEMENT: [&str; 9] =
     ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
 
 /// The global ones that can be read.
-pub(crate) const GLOBAL_READ: [&str; 15] = [
+pub(crate) const GLOBAL_READ: [&str; 16] = [
     "classes",
     "config",
     "cycles",
@@ -21,11 +21,12 @@ pub(crate) const GLOBAL_READ: [&str; 15] = [
     "requirements",
     "stats.json",
     "stuck",
+    "trace.json",
     "version",
     "workers",
 ];
 /// The global ones that can be written.
-pub(crate) const GLOBAL_WRITE: [&str; 2] = ["hotconfig", "stop"];
+pub(crate) const GLOBAL_WRITE: [&str; 3] = ["hotconfig", "stop", "trace"];
 
 /// Whether every element has this handler.
 pub(crate) fn element_handler(name: &str) -> bool {

@@ -5,6 +5,7 @@ mod core;
 mod delivery;
 mod graph;
 mod run;
+mod trace;
 
 use self::core::Staged;
 use crate::facts::DropReason;
@@ -20,6 +21,7 @@ pub(crate) use self::core::Scratch;
 pub use self::core::{Core, MAX_BATCH, Numbers};
 pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Passed, Reader, Slot, Writer, find};
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
+pub(crate) use self::trace::{Event, Trace, Wanted, What};
 
 /// The most packets that one run of a task moves, which takes some milliseconds.
 const RUN_PACKETS: usize = 1 << 16;
@@ -157,6 +159,9 @@ impl Cx<'_> {
     pub fn drop(&mut self, packet: Packet, reason: DropReason) {
         let slot = &self.graph.slots[self.me as usize];
         slot.stats.count_drop(reason, 1);
+        if self.core.trace.is_some() {
+            self.core.dropped(self.me, &packet, reason.text());
+        }
         if self.core.hub.tapped() {
             self.core.hub.tap(&slot.name, reason.text(), packet.data(), self.core.clock.now_ns());
         }
@@ -165,7 +170,7 @@ impl Cx<'_> {
 
     /// Drops a batch for a reason.
     pub fn drop_batch(&mut self, mut batch: Batch, reason: DropReason) {
-        if self.core.hub.tapped() {
+        if self.core.hub.tapped() || self.core.trace.is_some() {
             for packet in batch.drain(..) {
                 self.drop(packet, reason);
             }
@@ -280,6 +285,9 @@ impl Cx<'_> {
             upstream.stats.count_out(n);
             upstream.stats.count_emission();
             self.slot().stats.count_in(n);
+            if self.core.trace.is_some() {
+                self.core.pulled(from, self.me, &out[before..]);
+            }
         }
         self.core.enter(previous);
         n

@@ -198,9 +198,11 @@ pub enum Role {
     },
     /// It stores packets first in, first out. Its only argument is the capacity.
     Queue,
-    /// It passes packets on at a rate, or after a time, that its arguments give, and leaves the others where
-    /// they are.
+    /// It passes packets on at a rate that its arguments give, and leaves the others where they are; while it
+    /// does, it is full ([`crate::Cx::set_full`]).
     RateLimit,
+    /// It keeps packets for a time that its arguments give, and leaves the others where they are.
+    Delay,
     /// One end of a link between the nodes of a cluster. Frames from the link come in by input 0.
     ClusterLink,
     /// It switches packets between the nodes of a cluster. This node's own packets enter at input 0, frames

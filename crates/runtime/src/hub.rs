@@ -327,6 +327,10 @@ impl Hub {
             fence(Ordering::SeqCst);
         }
     }
+    /// Whether a worker has declared that it sleeps.
+    pub(crate) fn is_asleep(&self, worker: usize) -> bool {
+        self.inboxes.get(worker).is_some_and(|inbox| inbox.asleep.load(Ordering::Relaxed))
+    }
     /// Declares that a worker is awake.
     pub(crate) fn wakes(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {

@@ -5,6 +5,7 @@ mod handlers;
 mod load;
 mod swap;
 mod team;
+mod trace;
 
 use crate::ElementId;
 use crate::build::build;

@@ -357,7 +357,9 @@ impl Worker {
             rounds += 1;
             mailbox.rounds.store(rounds, Ordering::Relaxed);
             if !self.running {
+                hub.falls_asleep(me);
                 std::thread::park_timeout(SLEEP);
+                hub.wakes(me);
                 self.core.rested();
             } else if self.round(least) {
                 self.busy();

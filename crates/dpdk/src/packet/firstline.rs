@@ -11,7 +11,7 @@
 
 use super::Packet;
 use crate::anno::{Anno, PacketType};
-use crate::buffer::{ANNO_VALID, FIRST_LINE};
+use crate::buffer::{ANNO_VALID, FIRST_LINE, TRACED};
 
 /// The annotations of the first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +198,22 @@ impl Packet {
             self.load_common().write_to(&mut *anno);
             self.set_flags(flags & !FIRST_LINE | ANNO_VALID);
         }
+    }
+
+    /// Marks the packet as one whose way is recorded, until its buffer is used for another one.
+    pub fn mark_traced(&mut self) {
+        // SAFETY: nothing becomes valid by this flag.
+        unsafe { self.set_flags(self.flags() | TRACED) };
+    }
+    /// Whether it is so marked.
+    #[must_use]
+    pub fn is_traced(&self) -> bool {
+        self.flags() & TRACED != 0
+    }
+    /// Identifies the packet among those that live at the same time.
+    #[must_use]
+    pub fn identity(&self) -> usize {
+        self.mbuf.as_ptr() as usize
     }
 
     /// Gives a packet without annotations the same ones.

@@ -17,7 +17,7 @@
 //!   bytes.
 //! - `W` (*int*, 0 to 1000000, default 0): pseudo-random numbers for each packet.
 //! - `CYCLES` (*int*, 0 to 10000000, default 0): the least time for each packet, in cycles of the processor's
-//!   time stamp counter (`valiant cycles` says how fast it counts).
+//!   time stamp counter (`valiant bench host` says how fast it counts).
 //!
 //! ## Ports
 //! One agnostic input, one output.

@@ -42,7 +42,7 @@ impl Element for TimedSink {
     const SHARING: Sharing = Sharing::Single;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const ROLE: Role = Role::RateLimit;
+    const ROLE: Role = Role::Delay;
     const MANUAL: &'static str = manual!("plumbing/timedsink");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -45,7 +45,7 @@ impl Element for DelayShaper {
     const NOTIFY: Notify = Notify::Gate;
     const READS: Fields = Fields::TIMESTAMP;
     const WRITES: Fields = Fields::TIMESTAMP;
-    const ROLE: Role = Role::RateLimit;
+    const ROLE: Role = Role::Delay;
     const MANUAL: &'static str = manual!("queues/delayshaper");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -54,7 +54,7 @@ impl Element for DelayUnqueue {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::TIMESTAMP;
     const WRITES: Fields = Fields::TIMESTAMP;
-    const ROLE: Role = Role::RateLimit;
+    const ROLE: Role = Role::Delay;
     const MANUAL: &'static str = manual!("queues/delayunqueue");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

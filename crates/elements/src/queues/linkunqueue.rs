@@ -87,7 +87,7 @@ impl Element for LinkUnqueue {
     const READS: Fields = Fields::TIMESTAMP.with(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::TIMESTAMP;
     const DROPS: &'static [DropCase] = &[LINK_RESET.when("the handler `reset` emptied the link")];
-    const ROLE: Role = Role::RateLimit;
+    const ROLE: Role = Role::Delay;
     const MANUAL: &'static str = manual!("queues/linkunqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -112,6 +112,8 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
         }
         let now = cx.now_ns();
         let admitted = self.bucket.admit(now, cx.batch_size());
+        // Nobody waits for it, but it is known for how long the rate holds packets back.
+        cx.set_full(admitted == 0);
         if admitted == 0 {
             self.empty_runs += 1;
             if let Some(at) = self.bucket.opens_at(now) {

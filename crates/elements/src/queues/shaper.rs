@@ -76,6 +76,8 @@ impl<K: RateUnit> Vector for Shaper<K> {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
         let admitted = self.bucket.admit(now, max);
+        // Nobody waits for it, but it is known for how long the rate holds packets back.
+        cx.set_full(admitted == 0);
         if admitted == 0 {
             if let Some(at) = self.bucket.opens_at(now) {
                 cx.timer_at(0, at);

@@ -1,5 +1,6 @@
 //! The state of one worker, and the account of the cycles that its elements use.
 
+use super::trace::Trace;
 use crate::clock::{Clock, ClockReader};
 use crate::configure::StartAction;
 use crate::hub::Hub;
@@ -21,6 +22,8 @@ const JOURNAL: usize = 4096;
 /// How many runs of a task are all timed; after them one run in 2^`SAMPLING_BITS` is.
 const ALWAYS_MEASURED: u8 = 200;
 const SAMPLING_BITS: u32 = 4;
+/// A run of so many cycles, after which the next is timed too: some 15 us.
+const LONG_RUN: u64 = 50_000;
 
 /// The descriptors that a task without work waits for.
 #[derive(Clone, Debug, Default)]
@@ -112,6 +115,8 @@ pub struct Core {
     pub(crate) clock: Clock,
     /// Sums of entries that did not fit into the journal, by element.
     pub(super) sums: Vec<u64>,
+    /// What it records of single packets, if that is wanted.
+    pub(crate) trace: Option<Box<Trace>>,
     pub(super) rng: u64,
     /// Whether an element has set the seed.
     pub(super) seeded: bool,
@@ -156,6 +161,7 @@ impl Core {
             seat: Seat::none(),
             last_tsc: 0,
             sums: vec![0; slots],
+            trace: None,
             summed: Vec::new(),
             run_packets: 0,
             run_overflow: 0,
@@ -222,6 +228,8 @@ impl Core {
                 *n += 1;
                 self.weight = 1;
             }
+            // To trace packets takes the time of each element.
+            _ if self.trace.is_some() => self.weight = 1,
             _ => {
                 self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 self.weight = if self.dice >> (32 - SAMPLING_BITS) == 0 { 1 << SAMPLING_BITS } else { 0 };
@@ -230,6 +238,17 @@ impl Core {
         // Time between two runs, in the worker's own loop, is counted for the later run.
         if self.weight > 0 && (self.last_tsc == 0 || before == 0) {
             self.last_tsc = dpdk::cycles();
+        }
+    }
+    /// Has the next run of the task be timed if this one took long: the clock costs nothing beside it, and
+    /// there are too few of them for a sample.
+    #[cold]
+    pub(super) fn time_next_too(&mut self, slot: u32) {
+        let cycles: u64 = self.scratch.journal.iter().map(|entry| entry.1).sum();
+        if cycles >= LONG_RUN
+            && let Some(n) = self.measured.get_mut(slot as usize)
+        {
+            *n = (*n).min(ALWAYS_MEASURED - 1);
         }
     }
     /// The time since the last run is counted for no element.

@@ -73,6 +73,9 @@ impl Core {
                 slot.stats.count_drop(crate::DropReason::LOOP, s.batch.len() as u64);
                 return self.recycle(s.batch);
             }
+            if self.weight > 0 {
+                self.arrives(graph, &mut s);
+            }
             self.enter(s.to);
             slot.stats.count_in(s.batch.len());
             let mark = self.scratch.staged.len();

@@ -18,6 +18,9 @@ impl Core {
             self.book_waste(graph, slot);
         }
         let weight = self.weight;
+        if weight > 0 {
+            self.time_next_too(slot);
+        }
         if worked {
             for (slot, cycles) in self.scratch.journal.drain(..) {
                 graph.slots[slot as usize].stats.add_cycles(cycles * weight);

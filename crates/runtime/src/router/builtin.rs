@@ -130,7 +130,7 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         "handlers" => {
             let both = |n: &&str| if GLOBAL_WRITE.contains(n) { "rw" } else { "r" };
             let mut lines: Vec<String> = GLOBAL_READ.iter().map(|n| format!("{n}\t{}\n", both(n))).collect();
-            lines.push("stop\tw\n".to_owned());
+            lines.extend(["stop\tw\n".to_owned(), "trace\tw\n".to_owned()]);
             lines.sort();
             lines.concat()
         }
@@ -145,8 +145,9 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
             text
         }),
+        "trace.json" => super::trace::json(router)?,
         "workers" => format!("{}\n", router.options().workers.max(1)),
-        "stop" => return Err(HandlerError::NotReadable(name.to_owned())),
+        "stop" | "trace" => return Err(HandlerError::NotReadable(name.to_owned())),
         _ => return Err(HandlerError::NoHandler(name.to_owned())),
     })
 }
@@ -158,6 +159,7 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
             router.hub().request_stop();
             Ok(())
         }
+        "trace" => super::trace::start(router, value),
         "hotconfig" if !router.options().hotswap => {
             Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
         }

@@ -10,6 +10,7 @@ use crate::worker::Mailbox;
 use dpdk::{Mempool, Port, PortState};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::sync::{Arc, LazyLock, atomic::Ordering};
 use std::time::Instant;
 
@@ -47,7 +48,7 @@ fn pool(pool: &Mempool) -> Value {
 fn workers(router: &Router) -> Vec<Value> {
     let stuck = router.hub().stuck();
     let mut all: Vec<Value> =
-        router.team.mailboxes().enumerate().map(|(n, mailbox)| worker(n, mailbox)).collect();
+        router.team.mailboxes().enumerate().map(|(n, mailbox)| worker(router, n, mailbox)).collect();
     if all.is_empty() {
         // The thread that answers runs the workers too.
         let one = |number| thread(number, std::process::id() as i32);
@@ -61,10 +62,17 @@ fn workers(router: &Router) -> Vec<Value> {
     all
 }
 
-fn worker(number: usize, mailbox: &Mailbox) -> Value {
+fn worker(router: &Router, number: usize, mailbox: &Mailbox) -> Value {
+    let awake = || (!router.hub().is_asleep(number)).then(|| mailbox.rounds.load(Ordering::Relaxed));
+    let before = awake();
     let seat = mailbox.seat.get().and_then(|seat| seat.thread());
-    let mut all = seat
-        .map_or_else(|| Map::from_iter([("worker".to_owned(), number.into())]), |seat| thread(number, seat));
+    let of_worker = || Map::from_iter([("worker".to_owned(), number.into())]);
+    let mut all = seat.map_or_else(of_worker, |seat| thread(number, seat));
+    let sleeps = matches!(all.get("state").and_then(Value::as_str), Some("S" | "D"));
+    if sleeps && before.is_some() && before == awake() {
+        // In the middle of a batch: an element waits for something outside.
+        all.insert("blocked_in".to_owned(), router.hub().element_of(mailbox).into());
+    }
     all.insert("rounds".to_owned(), mailbox.rounds.load(Ordering::Relaxed).into());
     if let Some(thread) = mailbox.thread.get() {
         let (times, waited) = locks::waited(thread.id());
@@ -88,6 +96,9 @@ fn thread(worker: usize, thread: i32) -> Map<String, Value> {
     // proc(5): the name, in parentheses, may have blanks; `processor` is field 39.
     let stat = read("stat");
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    if let Some(state) = after_name.split_whitespace().next() {
+        all.insert("state".to_owned(), state.into());
+    }
     if let Some(cpu) = after_name.split_whitespace().nth(39 - 3).and_then(|cpu| cpu.parse::<usize>().ok()) {
         all.insert("cpu".to_owned(), cpu.into());
         all.insert("cpu_stolen_ticks".to_owned(), stolen(cpu).into());
@@ -118,7 +129,8 @@ fn last_level_cache(cpu: usize) -> Option<u64> {
 }
 
 fn element(router: &mut Router, index: usize) -> Value {
-    let own = NUMBERS.map(|name| number(router, index, name));
+    let own = NUMBERS.map(|name| handler::<u64>(router, index, name));
+    let active: Option<bool> = handler(router, index, "active");
     let e = &router.elements()[index];
     let config = router.config();
     let to: Vec<Value> = (config.connections.iter())
@@ -129,6 +141,7 @@ fn element(router: &mut Router, index: usize) -> Value {
         Role::DeviceSource => "source",
         Role::DeviceSink => "sink",
         Role::RateLimit => "rate limit",
+        Role::Delay => "delay",
         _ => "ordinary",
     };
     let lanes = lanes_of(router, index);
@@ -139,6 +152,9 @@ fn element(router: &mut Router, index: usize) -> Value {
         if let Some(value) = value {
             all[name] = value.into();
         }
+    }
+    if let Some(active) = active {
+        all["active"] = active.into();
     }
     if let Some((port, lanes)) = lanes {
         all["port"] = port.into();
@@ -153,8 +169,8 @@ fn lanes_of(router: &Router, index: usize) -> Option<(String, Arc<Lanes>)> {
     Some((used.spec.to_string(), Arc::clone(lanes.as_ref()?)))
 }
 
-/// A number that a handler of the class gives; a worker that is stuck is not asked.
-fn number(router: &mut Router, index: usize, handler: &str) -> Option<u64> {
+/// What a handler of the class gives; a worker that is stuck is not asked.
+fn handler<T: FromStr>(router: &mut Router, index: usize, handler: &str) -> Option<T> {
     let e: &ElementInfo = &router.elements()[index];
     if e.handlers.iter().all(|h| h.name != handler) || !router.hub().stuck().is_empty() {
         return None;

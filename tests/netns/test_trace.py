@@ -1,0 +1,80 @@
+"""`valiant trace`: packets that are followed through a running router."""
+
+import json
+from typing import Any
+
+from harness import LabError, Plain, Router, Skip, case, check, equal
+from lab import Lab, cores, the_binary
+
+
+def start(lab: Lab, program: str, workers: int = 1) -> Router:
+    if len(cores()) < workers:
+        raise Skip(f"{len(cores())} processors, {workers} are needed")
+    conf = lab.dir / "trace.click"
+    conf.write_text(program + "\n")
+    return Router(lab, lab.namespace("w"), conf, "-j", workers)
+
+
+def trace(router: Router, *options: object) -> Any:
+    return json.loads(router.lab.spaces["w"].sh(the_binary(), "trace", "--socket", router.socket, "--json", *options))
+
+
+def steps(packet: Any) -> list[tuple[str, str]]:
+    return [(event["element"], event["what"]) for event in packet["events"]]
+
+
+@case(Plain)
+def traced_packets_are_seen_at_each_element(lab: Lab) -> None:
+    router = start(lab, "in :: RatedSource(DATA \"some packet\", RATE 5000) -> c :: Counter -> q :: Queue -> s :: Shaper(1000000)"
+                        " -> u :: Unqueue -> t :: Tee -> d :: Discard; t [1] -> Discard;")
+    packets = trace(router, "-n", "5")["packets"]
+    equal(len(packets), 5, "packets")
+    for packet in packets:
+        way = [("in", "begins"), ("c", "enters"), ("q", "enters"), ("q", "is pulled"), ("s", "is pulled"), ("t", "enters"),
+               ("d", "enters")]
+        # The copies that Tee makes are other packets; the one that it was given may leave by any of its outputs.
+        equal(steps(packet)[:6], way[:6], "the way")
+        check(packet["ended"], packet)
+        equal(bytes.fromhex(packet["head"]), b"some packet", "the first bytes")
+        times = [event["cycles"] for event in packet["events"]]
+        check(times == sorted(times), times)
+    # It has ended: nothing is recorded any more, and the packets still pass.
+    equal(json.loads(router.read("trace.json"))["packets"], [], "packets after the end")
+    before = int(router.read("c.count"))
+    check(int(router.read("c.count")) >= before > 0, before)
+    router.stop()
+
+
+@case(Plain)
+def traced_packets_are_seen_on_each_worker_and_where_they_are_dropped(lab: Lab) -> None:
+    router = start(lab, "in :: RatedSource(DATA \"nothing of the protocol IP at all\", RATE 5000) -> q :: Queue -> u :: Unqueue"
+                        " -> check :: CheckIPHeader -> Discard; StaticThreadSched(in 0, u 1);", workers=2)
+    for packet in trace(router, "-n", "3")["packets"]:
+        equal(steps(packet), [("in", "begins"), ("q", "enters"), ("q", "is pulled"), ("check", "enters"), ("check", "is dropped")],
+              "the way")
+        equal([event["worker"] for event in packet["events"]], [0, 0, 1, 1, 1], "workers")
+        equal((packet["events"][-1]["reason"], packet["ended"]), ("bad IP version", True), "the end")
+    # From an element on, of one burst in ten.
+    packets = trace(router, "-n", "2", "--at", "check", "--every", "10")["packets"]
+    equal([steps(packet)[:2] for packet in packets], [[("check", "begins"), ("check", "enters")]] * 2, "the way from there")
+    timeline = lab.dir / "timeline.json"
+    trace(router, "-n", "1", "--timeline", timeline)
+    pieces = [event for event in json.loads(timeline.read_text())["traceEvents"] if event["ph"] == "X"]
+    equal({piece["tid"] for piece in pieces}, {0, 1}, "workers of the timeline")
+    check(all(piece["dur"] >= 0 for piece in pieces), pieces)
+    router.stop()
+
+
+@case(Plain)
+def a_trace_without_packets_says_so(lab: Lab) -> None:
+    router = start(lab, "FromDevice(net_ring0) -> q :: Queue -> ToDevice(net_null0);")
+    for options, said in ((("--seconds", "0.3"), "no packet came in within 0.3 s"),
+                          (("--at", "q", "--seconds", "0.3"), "no packet came to q"),
+                          (("--at", "nowhere"), "no element named 'nowhere'"),
+                          (("-n", "0"), "1..=1000")):
+        try:
+            trace(router, *options)
+            raise AssertionError(f"{options} are accepted")
+        except LabError as e:
+            check(said in str(e), f"{options}: {e}")
+    router.stop()
