@@ -1,5 +1,6 @@
 //! The device under test, and other processes that end with this one.
 
+use crate::cost::Stats;
 use crate::model::{self, Experiment, Settings};
 use crate::place::{Places, places};
 use launch::Client;
@@ -80,8 +81,8 @@ impl Child {
         Pid::from_raw(self.process.id().cast_signed())
     }
 
-    /// How long its threads, and those of its children, have waited for a processor.
-    fn kept_waiting(&self) -> Duration {
+    /// It, what it has started, and what those have.
+    fn processes(&self) -> Vec<u32> {
         let own = self.process.id().to_string();
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -90,7 +91,7 @@ impl Child {
             // The name may have any character: behind it are state, parent and group.
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2)) == Some(own.as_str())
         });
-        of_group.map(launch::kept_waiting).sum()
+        of_group.collect()
     }
 
     /// What it has written, to be read once it has ended.
@@ -174,6 +175,8 @@ fn socket_of(log: &Path) -> PathBuf {
 pub(crate) struct Device {
     child: Option<Child>,
     log: PathBuf,
+    /// The control socket of a program.
+    client: Option<Client>,
 }
 
 impl Device {
@@ -184,7 +187,7 @@ impl Device {
         (program, log): (&Path, &Path),
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
-        let mut device = Self { child: None, log: log.to_owned() };
+        let mut device = Self { child: None, log: log.to_owned(), client: None };
         let socket = socket_of(log);
         let variables = settings.iter().filter_map(|(name, value)| Some((name.strip_prefix('$')?, value)));
         let (command, words, environment) = match &experiment.device {
@@ -220,7 +223,8 @@ impl Device {
             match &experiment.device {
                 model::Device::Program(_) => {
                     let socket = socket.to_string_lossy();
-                    if Client::connect_within(&socket, experiment.ready).is_ok() {
+                    if let Ok(client) = Client::connect_within(&socket, experiment.ready) {
+                        device.client = Some(client);
                         return Ok(device);
                     }
                     if waited {
@@ -241,7 +245,18 @@ impl Device {
 
     /// How long its threads have waited for a processor since they began.
     pub(crate) fn kept_waiting(&self) -> Duration {
-        self.child.as_ref().map_or(Duration::ZERO, Child::kept_waiting)
+        self.processes().unwrap_or_default().into_iter().map(launch::kept_waiting).sum()
+    }
+
+    /// Its processes; none: it is what is between the ports.
+    pub(crate) fn processes(&self) -> Option<Vec<u32>> {
+        self.child.as_ref().map(Child::processes)
+    }
+
+    /// What its router has counted, if it is a program of Valiant's.
+    pub(crate) fn stats(&mut self) -> Option<Stats> {
+        // A router that does not answer has no cost; whether it has ended is asked anyway.
+        self.client.as_mut()?.read("stats.json", "").ok().and_then(|text| Stats::read(&text))
     }
 
     /// That it has ended, and its last words, if it has.

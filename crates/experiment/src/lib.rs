@@ -6,16 +6,22 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`: an experiment; which processors are used.
+//! 1. `model`, `place`, `cost`: an experiment; which processors are used; what a trial costs the device.
 //! 2. `file`: from the text of a file to an experiment.
-//! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
-//! 4. `report`: the results as a table, as JSON, as CSV.
-//! 5. `run`, `compare`: the whole of it; what two reports have in common.
+//! 3. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
+//!    file of results.
+//! 4. `layout`, `costs`: tables and medians; what trials have cost the device, as text and as JSON.
+//! 5. `report`: the results as a table, as JSON, as CSV.
+//! 6. `run`, `compare`: the whole of it; what two reports have in common.
 #![forbid(unsafe_code)]
 
 mod compare;
+mod cost;
+mod costs;
 mod device;
 mod file;
+mod layout;
+mod meter;
 mod model;
 mod place;
 mod report;
@@ -24,6 +30,7 @@ mod run;
 mod trial;
 
 pub use compare::Comparison;
+pub use cost::{Cost, Counted, ElementCost, Known, RouterCost};
 pub use model::{Device, Experiment, Factor, Measure, Point};
 pub use report::Report;
 pub use results::{Results, Shown};

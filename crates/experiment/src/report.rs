@@ -1,5 +1,7 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
+use crate::costs::{self, Spent};
+use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Measure, Point};
 use crate::results::{Results, Shown};
 use crate::trial::{Latency, Limit, Trial};
@@ -52,18 +54,8 @@ struct OfRound {
     seconds: f64,
     latency_p50_ns: Option<f64>,
     latency_p99_ns: Option<f64>,
-}
-
-/// A quantile of values, between the two nearest.
-pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = share * (sorted.len().saturating_sub(1)) as f64;
-    let (below, above) = (at.floor() as usize, at.ceil() as usize);
-    match (sorted.get(below), sorted.get(above)) {
-        (Some(low), Some(high)) => low + (high - low) * (at - at.floor()),
-        _ => f64::NAN,
-    }
+    /// What it has cost the device.
+    spent: Option<Spent>,
 }
 
 fn result_of(trial: &Trial) -> OfRound {
@@ -81,6 +73,7 @@ fn result_of(trial: &Trial) -> OfRound {
         seconds: trial.seconds,
         latency_p50_ns: trial.latency_ns.as_ref().map(|latency| latency.p50),
         latency_p99_ns: trial.latency_ns.as_ref().map(|latency| latency.p99),
+        spent: Spent::of(trial),
     }
 }
 
@@ -176,6 +169,10 @@ impl Row {
         limits.iter().copied().max_by_key(count)
     }
 
+    fn spent(&self) -> Vec<&Spent> {
+        self.of_rounds.iter().filter_map(|one| one.spent.as_ref()).collect()
+    }
+
     fn latency_json(&self) -> Vec<Value> {
         let of = |(share, all): &(f64, Vec<Latency>)| {
             json!({
@@ -196,6 +193,7 @@ impl Row {
                     "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
                     "trials": one.trials, "traffic_seconds": one.seconds,
                     "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
+                    "cost": one.spent.as_ref().map(Spent::json),
                 })
             })
             .collect();
@@ -210,36 +208,8 @@ impl Row {
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
         })
-    }
-}
-
-/// Columns of a table, as wide as they must be; the first `left` are words.
-pub(crate) fn table(rows: &[Vec<String>], left: usize) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    rows.iter().fold(String::new(), |text, row| {
-        let cells: Vec<String> = (row.iter().zip(&widths).enumerate())
-            .map(
-                |(at, (cell, width))| {
-                    if at < left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        text + cells.join("  ").trim_end() + "\n"
-    })
-}
-
-/// A cell of a line of CSV.
-fn csv_cell(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }
 
@@ -309,6 +279,7 @@ impl<'a> Report<'a> {
         text += &table(&rows, words);
         // Writing to a string does not fail.
         text += &self.latency_text();
+        text += &self.costs_text();
         let mut told = BTreeSet::new();
         for row in &self.rows {
             for reason in row.failed.iter().filter(|reason| told.insert((&row.point, *reason))) {
@@ -356,6 +327,18 @@ impl<'a> Report<'a> {
             return String::new();
         }
         format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
+    }
+
+    /// What it has cost the device.
+    fn costs_text(&self) -> String {
+        let mut head: Vec<String> = self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
+        head.push("loss up to".to_owned());
+        let rows = self.rows.iter().map(|row| {
+            let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+            cells.push(row.loss.map_or("-".to_owned(), |loss| format!("{} %", loss * 100.0)));
+            (cells, row.spent())
+        });
+        costs::text(head, rows.collect())
     }
 
     /// As JSON.

@@ -1,6 +1,8 @@
 //! One trial: so much traffic for so long, and what came of it.
 
+use crate::cost::Cost;
 use crate::device::{Child, Device, End, places_of, tail};
+use crate::meter::Meter;
 use crate::model::{Experiment, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,6 +51,9 @@ pub struct Trial {
     pub disturbed: bool,
     /// Latency in nanoseconds, if any frame had one.
     pub latency_ns: Option<Latency>,
+    /// What it has cost the device, if that is a process of this machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// Latency in nanoseconds.
@@ -165,6 +170,7 @@ impl Trial {
                     max: latency("max")?,
                 })
             }),
+            cost: None,
         })
     }
 }
@@ -213,6 +219,7 @@ pub(crate) fn make(
     let words = arguments(experiment, settings, rate, seconds);
     let errors = std::fs::File::create(log)
         .map_err(|e| because(format!("cannot write {}: {}", log.display(), launch::reason(&e))))?;
+    let meter = Meter::begin(device);
     let mut generator =
         Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors))
             .map_err(because)?;
@@ -248,11 +255,16 @@ pub(crate) fn make(
     if stop() {
         return Err(Failed::Stopped);
     }
+    // One that has ended in the last moments has lost what was on the way.
+    if let Some(end) = device.ended() {
+        return Err(because(end));
+    }
     let trial = report.filter(|_| status == End::Code(0) && interrupted == Some(false));
     let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
+    let cost = meter.and_then(|meter| meter.end(device));
     trial
         .and_then(|report| Trial::read(rate, seconds, &report))
-        .map(|trial| Trial { waited: trial.waited + waited, ..trial })
+        .map(|trial| Trial { waited: trial.waited + waited, cost, ..trial })
         .ok_or_else(|| because(format!("the generator has failed ({status}): {}", tail(log))))
 }
 
