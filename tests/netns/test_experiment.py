@@ -115,6 +115,33 @@ def what_a_device_drops_is_counted_to_the_packet(lab: Lab) -> None:
 
 
 @case(Plain, seconds=90)
+def an_experiment_says_what_the_device_has_spent(lab: Lab) -> None:
+    space = laboratory(lab)
+    # A third of what comes finds the queue full.
+    slow = "FromDevice(in0) -> c :: Counter -> q :: Queue(10) -> RatedUnqueue(200) -> ToDevice(in1);\n"
+    path = experiment(lab, slow, "[vary]\nrate = [300, 3000]\n[measure]\nlast = 0.5\n")
+    report = outcome(space, path)
+    for row, trial in zip(report["results"], [t for t in trials(path) if not t["disturbed"]], strict=True):
+        cost = row["rounds"][0]["cost"]
+        elements = {element["name"]: element for element in cost["elements"]}
+        # The kernel sends packets of its own too.
+        check(elements["c"]["packets"] >= trial["sent"], f"{elements['c']} of {trial}")
+        drops = sum(elements["q"]["drops"].values())
+        check(drops >= trial["sent"] - trial["arrived"] > 0, f"{elements['q']} of {trial}")
+        cycles = sum(element["cycles"] for element in elements.values())
+        check(abs(row["cost"]["cycles_per_packet"] - cycles / trial["sent"]) < 1e-6, f"{row['cost']}, {cycles} cycles")
+        check(abs(sum(element["share"] for element in elements.values()) - 1) < 1e-6, elements)
+        check(row["cost"]["load"] > 0 and row["cost"]["batch"] >= 1 and row["cost"]["memory_bytes"] > 1 << 20, row["cost"])
+        check(0 < cost["processor_seconds"] < cost["seconds"] * 64, cost)
+        # Not every machine has these; then it says why.
+        check("not_available" in cost["counted"] or cost["counted"]["instructions"] > 0, cost["counted"])
+        check(isinstance(cost["joules"], float) or cost["joules"]["not_available"], cost["joules"])
+    equal(bench(space, path).wait(30), 0, said(lab))
+    told = said(lab)
+    check("cost to the device" in told and "cycles/packet" in told and "dropped: " in told and " by q: " in told, told)
+
+
+@case(Plain, seconds=90)
 def an_experiment_that_is_killed_goes_on_where_it_was(lab: Lab) -> None:
     space = laboratory(lab)
     path = experiment(lab, FORWARD, "[experiment]\nrounds = 2\n[vary]\nsize = [60, 200]\n"
@@ -167,7 +194,8 @@ def an_experiment_says_what_is_wrong_with_its_device(lab: Lab) -> None:
     # It ends in the middle.
     experiment(lab, "FromDevice(in0) -> c :: Counter -> ToDevice(in1);\nDriverManager(wait 1s, stop);\n", measure)
     report = outcome(space, path, status=3)
-    check("the device has ended" in report["results"][0]["failed"][0], report)
+    failed = report["results"][0]["failed"][0]
+    check("in trial " in failed and "the device has ended" in failed, report)
     # Mended, it is measured.
     experiment(lab, FORWARD, measure)
     report = outcome(space, path, "--restart")
@@ -231,6 +259,8 @@ def what_a_command_starts_ends_with_it(lab: Lab) -> None:
     report = outcome(space, commanded(lab, command, "size = [60, 100]"))
     equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
     equal([row["rounds"][0]["duplicates"] for row in report["results"]], [0, 0], "duplicates")
+    for cost in [row["cost"] for row in report["results"]]:
+        check(cost["processors"] > 0 and cost["memory_bytes"] > 1 << 20 and cost["cycles_per_packet"] is None, cost)
     check(not devices(lab), "a device is still there")
 
 

@@ -1,6 +1,6 @@
 //! What trials have cost the device, as text and as JSON.
 
-use crate::cost::{Cost, Counted, ElementCost, Known, RouterCost};
+use crate::cost::{Cost, Counted, ElementCost, RouterCost};
 use crate::layout::{quantile, table};
 use crate::trial::Trial;
 use serde_json::{Value, json};
@@ -181,6 +181,7 @@ fn elements(names: &[String], cells: &[String], last: Option<&Spent>) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::Known;
 
     fn spent(cycles: u64, processor_seconds: f64) -> Spent {
         let element = ElementCost {

@@ -6,33 +6,41 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`, `cost`: an experiment; which processors are used; what a trial costs the device.
-//! 2. `file`: from the text of a file to an experiment.
+//! 1. `model`, `place`, `cost`, `log`: an experiment; which processors are used; what a trial costs the device;
+//!    the messages of a process.
+//! 2. `values`, `traffic`, `measured`, `file`: from the text of a file to an experiment: its values, what the
+//!    generator can do, what is measured, all of it.
 //! 3. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
 //!    file of results.
-//! 4. `layout`, `costs`: tables and medians; what trials have cost the device, as text and as JSON.
+//! 4. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
+//!    bursts without loss, as text and as JSON.
 //! 5. `report`: the results as a table, as JSON, as CSV.
 //! 6. `run`, `compare`: the whole of it; what two reports have in common.
 #![forbid(unsafe_code)]
 
+mod backtoback;
 mod compare;
 mod cost;
 mod costs;
 mod device;
 mod file;
 mod layout;
+mod log;
+mod measured;
 mod meter;
 mod model;
 mod place;
 mod report;
 mod results;
 mod run;
+mod traffic;
 mod trial;
+mod values;
 
 pub use compare::Comparison;
 pub use cost::{Cost, Counted, ElementCost, Known, RouterCost};
-pub use model::{Device, Experiment, Factor, Measure, Point};
+pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
-pub use trial::Trial;
+pub use trial::{Burst, Trial};

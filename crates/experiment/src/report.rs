@@ -1,5 +1,6 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
+use crate::backtoback::{self, BackToBack};
 use crate::costs::{self, Spent};
 use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Measure, Point};
@@ -30,6 +31,8 @@ struct Row {
     of_rounds: Vec<OfRound>,
     /// At parts of the result: the part, and latencies of all rounds.
     latency: Vec<(f64, Vec<Latency>)>,
+    /// The longest bursts without loss.
+    bursts: Option<BackToBack>,
     /// Trials that count for nothing.
     disturbed: usize,
     /// Rounds that have not ended.
@@ -106,6 +109,10 @@ impl Row {
             loss: goal.map(|goal| goal.loss),
             of_rounds: Vec::new(),
             latency: Vec::new(),
+            bursts: match measure {
+                Measure::Search { bursts: Some(bursts), most, .. } => Some(BackToBack::new(bursts, *most)),
+                _ => None,
+            },
             disturbed: 0,
             open: shown.iter().filter(|shown| !shown.ended).count(),
             failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
@@ -122,6 +129,11 @@ impl Row {
                 }
                 _ => trials.first().map(result_of),
             };
+            if let (Some(result), Measure::Search { bursts: Some(bursts), .. }) = (&result, measure)
+                && let Some(all) = &mut row.bursts
+            {
+                all.add(bursts, &shown.trials, result.pps);
+            }
             match (result, measure) {
                 (Some(result), Measure::Search { .. }) => row.of_rounds.push(OfRound {
                     pps: result.pps * ports as f64,
@@ -208,7 +220,7 @@ impl Row {
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
         })
     }
 }
@@ -279,6 +291,7 @@ impl<'a> Report<'a> {
         text += &table(&rows, words);
         // Writing to a string does not fail.
         text += &self.latency_text();
+        text += &self.bursts_text();
         text += &self.costs_text();
         let mut told = BTreeSet::new();
         for row in &self.rows {
@@ -327,6 +340,17 @@ impl<'a> Report<'a> {
             return String::new();
         }
         format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
+    }
+
+    /// The longest bursts without loss.
+    fn bursts_text(&self) -> String {
+        let head = self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+            rows.extend(row.bursts.as_ref().map(|bursts| (cells, bursts)));
+        }
+        backtoback::text(head, &rows)
     }
 
     /// What it has cost the device.

@@ -26,10 +26,12 @@
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
 //! | [`ranks`] | whether two sets of measurements differ by more than noise |
+//! | [`burst`] | back-to-back frames: which burst is next |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
 pub mod bps;
+pub mod burst;
 pub mod classify;
 pub mod fairness;
 pub mod flows;

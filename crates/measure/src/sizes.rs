@@ -84,6 +84,18 @@ impl Sizes {
             }
         }
     }
+    /// The sizes of frames of one IP version: with a tag to measure by, none may be shorter than `shortest`.
+    ///
+    /// # Errors
+    /// Some are.
+    pub fn at_least(self, shortest: usize, version: &str) -> Result<Self, Bad> {
+        match self.bounds().0 {
+            len if len < shortest => bad(format!(
+                "frames of {len} bytes are too short for {version} and the tag to measure by: at least {shortest}"
+            )),
+            _ => Ok(self),
+        }
+    }
     /// The mean, in bytes.
     #[must_use]
     pub fn mean(&self) -> f64 {

@@ -95,6 +95,10 @@ pub(crate) struct GenArgs {
     /// missed.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     pub(crate) catch_up: Duration,
+    /// With --sink, after the last frame: wait until none has come for this long, and ten times this long at
+    /// most.
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time)]
+    pub(crate) wait: Duration,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]

@@ -78,7 +78,6 @@ use measure::flows::{FlowSpec, Set};
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -154,23 +153,9 @@ fn listed(name: &str, text: &str) -> Result<String, ArgError> {
 }
 
 /// Reads `SRC` or `DST`: IPv6 addresses or IPv4 addresses.
-fn addresses(
-    args: &mut Args<'_>,
-    name: &'static str,
-    six: bool,
-    default: (&str, &str),
-) -> Result<Set, ArgError> {
-    let text = match args.k::<String>(name)? {
-        Some(text) => listed(name, &text)?,
-        None => if six { default.1 } else { default.0 }.to_owned(),
-    };
-    let (of_four, of_six) = (Set::addresses::<Ipv4Addr>(&text), Set::addresses::<Ipv6Addr>(&text));
-    match (six, of_four, of_six) {
-        (true, Ok(_), _) => Err(ArgError::new(format!("{name}: an IPv4 address with IPV6 true"))),
-        (false, _, Ok(_)) => Err(ArgError::new(format!("{name}: an IPv6 address without IPV6 true"))),
-        (true, _, of_six) => named(name, of_six),
-        (false, of_four, _) => named(name, of_four),
-    }
+fn addresses(args: &mut Args<'_>, name: &'static str, six: bool, default: &str) -> Result<Set, ArgError> {
+    let text = args.k::<String>(name)?.map_or(Ok(default.to_owned()), |text| listed(name, &text))?;
+    named(name, measure::flows::addresses(&text, six))
 }
 
 /// Reads `SPORT` or `DPORT`.
@@ -196,8 +181,9 @@ impl Element for MeasureSource {
         let limit = args.k::<i64>("LIMIT")?;
         let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
         let flows = args.k::<u32>("FLOWS")?;
-        let src = addresses(args, "SRC", six, ("198.18.0.1", "2001:2::1"))?;
-        let dst = addresses(args, "DST", six, ("198.19.0.1", "2001:2:0:1::1"))?;
+        let default = measure::flows::default_addresses(six);
+        let src = addresses(args, "SRC", six, default.0)?;
+        let dst = addresses(args, "DST", six, default.1)?;
         let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
         let mac = |m: EtherAddr| wire::EtherAddr(m.0);

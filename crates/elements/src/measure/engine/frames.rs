@@ -97,14 +97,10 @@ fn maker<A: Family>(
     contents: &FrameContents,
     share: (usize, usize),
 ) -> Result<Box<FlowFrames<A>>, ArgError> {
-    let (shortest, longest) = contents.sizes.bounds();
-    if shortest < A::SHORTEST {
-        return Err(ArgError::new(format!(
-            "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
-            if A::BITS == 32 { "IPv4" } else { "IPv6" },
-            A::SHORTEST
-        )));
-    }
+    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
+    let sizes =
+        contents.sizes.clone().at_least(A::SHORTEST, version).map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
+    let longest = sizes.bounds().1;
     // Each worker needs a flow of its own.
     let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
     let flows = spec
@@ -112,7 +108,7 @@ fn maker<A: Family>(
         .map(|(i, tuple)| Flow::new(&tuple, tag::identity(contents.run, contents.stream, i)))
         .collect();
     let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
-    let sizes = contents.sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    let sizes = sizes.source(spec.seed.wrapping_add(share.0 as u64));
     Ok(Box::new(FlowFrames { template, flows, next: 0, sizes }))
 }
 
