@@ -141,6 +141,32 @@ def an_experiment_says_what_the_device_has_spent(lab: Lab) -> None:
     check("cost to the device" in told and "cycles/packet" in told and "dropped: " in told and " by q: " in told, told)
 
 
+@case(Plain, seconds=120)
+def the_longest_burst_without_loss_is_that_of_the_queue(lab: Lab) -> None:
+    space = laboratory(lab)
+    length, rate, most = 300, 1000, 20_000
+    device = f"FromDevice(in0) -> q :: Queue({length}) -> RatedUnqueue({rate}) -> ToDevice(in1);\n"
+    path = experiment(lab, device, f'[measure]\nsearch = "back-to-back"\nmost = {most}\nleast = 100\nfirst = 0.2\nlast = 1\nsum = 1\n'
+                                   'width = "10%"\ntests = 2\nlongest = "100ms"\nwait = "200ms"\n')
+    report = outcome(space, path)["results"][0]
+    bursts = report["back_to_back"]
+    equal((bursts["tests"], bursts["rate_pps"], bursts["longest_frames"], bursts["at_longest"]), (2, most, most // 10, False), bursts)
+    # As many as fit, less the step; and what has left the queue until all of the burst had come, which may be late.
+    for found in bursts["lengths"]:
+        sent = max(t["burst"]["seconds"] for t in trials(path) if t.get("burst", {}).get("frames") == found)
+        check(length - bursts["step_frames"] <= found <= length + 50 + rate * (sent + 0.1), f"{found} frames in {sent} s: {bursts}")
+    mean, throughput = sum(bursts["lengths"]) / 2, report["pps"]["median"]
+    implied = mean / most
+    check(abs(bursts["implied_buffer_s"] - implied) < 1e-9, bursts)
+    check(abs(bursts["corrected_buffer_s"] - implied * (1 - throughput / most)) < 1e-9, bursts)
+    equal((bursts["frames"]["mean"], bursts["throughput_pps"]), (mean, throughput), bursts)
+    for trial in trials(path):
+        if "burst" in trial:
+            equal((trial["intended"], trial["rate"]), (trial["burst"]["frames"], most), f"frames of {trial}")
+    equal(bench(space, path).wait(30), 0, said(lab))
+    check("longest burst without loss" in said(lab), said(lab))
+
+
 @case(Plain, seconds=90)
 def an_experiment_that_is_killed_goes_on_where_it_was(lab: Lab) -> None:
     space = laboratory(lab)

@@ -43,4 +43,4 @@ pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
-pub use trial::{Burst, Trial};
+pub use trial::{Burst, Jitter, Timeline, Trial};

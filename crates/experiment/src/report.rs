@@ -5,7 +5,7 @@ use crate::costs::{self, Spent};
 use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Measure, Point};
 use crate::results::{Results, Shown};
-use crate::trial::{Latency, Limit, Trial};
+use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
@@ -57,6 +57,10 @@ struct OfRound {
     seconds: f64,
     latency_p50_ns: Option<f64>,
     latency_p99_ns: Option<f64>,
+    jitter_ns: Option<Jitter>,
+    timeline: Option<Timeline>,
+    /// The same of the trial at the upper bound that has lost most.
+    upper_timeline: Option<Timeline>,
     /// What it has cost the device.
     spent: Option<Spent>,
 }
@@ -76,6 +80,9 @@ fn result_of(trial: &Trial) -> OfRound {
         seconds: trial.seconds,
         latency_p50_ns: trial.latency_ns.as_ref().map(|latency| latency.p50),
         latency_p99_ns: trial.latency_ns.as_ref().map(|latency| latency.p99),
+        jitter_ns: trial.jitter_ns,
+        timeline: trial.timeline.clone(),
+        upper_timeline: None,
         spent: Spent::of(trial),
     }
 }
@@ -96,6 +103,9 @@ fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRou
         duplicates: at(bounds.lower).map(|trial| trial.duplicates).sum(),
         damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
         limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
+        upper_timeline: at(bounds.upper)
+            .max_by(|a, b| a.loss().total_cmp(&b.loss()))
+            .and_then(|trial| trial.timeline.clone()),
         trials: trials.len(),
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
         ..result_of(its)
@@ -181,6 +191,14 @@ impl Row {
         limits.iter().copied().max_by_key(count)
     }
 
+    /// What stands before a message about it.
+    fn prefix(&self) -> String {
+        match self.loss {
+            Some(loss) if loss > 0.0 => format!("{}{} % lost: ", self.point.prefix(), loss * 100.0),
+            _ => self.point.prefix(),
+        }
+    }
+
     fn spent(&self) -> Vec<&Spent> {
         self.of_rounds.iter().filter_map(|one| one.spent.as_ref()).collect()
     }
@@ -205,6 +223,7 @@ impl Row {
                     "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
                     "trials": one.trials, "traffic_seconds": one.seconds,
                     "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
+                    "jitter_ns": one.jitter_ns, "timeline": one.timeline, "upper_timeline": one.upper_timeline,
                     "cost": one.spent.as_ref().map(Spent::json),
                 })
             })
@@ -291,6 +310,8 @@ impl<'a> Report<'a> {
         text += &table(&rows, words);
         // Writing to a string does not fail.
         text += &self.latency_text();
+        text += &self.jitter_text();
+        text += &self.lost_text();
         text += &self.bursts_text();
         text += &self.costs_text();
         let mut told = BTreeSet::new();
@@ -340,6 +361,44 @@ impl<'a> Report<'a> {
             return String::new();
         }
         format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
+    }
+
+    /// Jitter at the result: a line for each point.
+    fn jitter_text(&self) -> String {
+        self.rows.iter().fold(String::new(), |mut text, row| {
+            let of = |figure: fn(&Jitter) -> f64| -> Vec<f64> {
+                row.of_rounds.iter().filter_map(|one| one.jitter_ns.as_ref()).map(figure).collect()
+            };
+            let figures = [of(|one| one.ipdv_mean), of(|one| one.ipdv_max), of(|one| one.rfc3550)];
+            let [mean, most, smoothed] = figures.map(|all| quantile(&all, 0.5) / 1e3);
+            if !mean.is_nan() {
+                let _ = writeln!(
+                    text,
+                    "{}jitter: IPDV mean {mean:.1} us, most {most:.1} us; RFC 3550 {smoothed:.1} us",
+                    row.prefix()
+                );
+            }
+            text
+        })
+    }
+
+    /// When frames were lost, in the last round: at the result, or else at the upper bound.
+    fn lost_text(&self) -> String {
+        self.rows.iter().fold(String::new(), |mut text, row| {
+            let Some(one) = row.of_rounds.last() else { return text };
+            let words = |line: &Option<Timeline>| line.as_ref().and_then(Timeline::when_lost);
+            let (words, at) = match words(&one.timeline) {
+                Some(words) => (words, String::new()),
+                None => (
+                    words(&one.upper_timeline).unwrap_or_default(),
+                    one.upper.map_or_else(String::new, |upper| format!(" at {}pps", short(upper as f64))),
+                ),
+            };
+            if !words.is_empty() {
+                let _ = writeln!(text, "{}lost{at}: {words}", row.prefix());
+            }
+            text
+        })
     }
 
     /// The longest bursts without loss.

@@ -55,6 +55,12 @@ pub struct Trial {
     pub disturbed: bool,
     /// Latency in nanoseconds, if any frame had one.
     pub latency_ns: Option<Latency>,
+    /// Jitter in nanoseconds, if there was any pair of frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_ns: Option<Jitter>,
+    /// What was sent and what arrived, over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
     /// What it has cost the device, if that is a process of this machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
@@ -89,6 +95,48 @@ pub struct Latency {
     pub p99_9: f64,
     /// The most.
     pub max: f64,
+}
+
+/// How latency differs from a frame to the next ([`measure::jitter`]), in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Jitter {
+    /// Mean of the absolute values of IPDV (RFC 3393).
+    pub ipdv_mean: f64,
+    /// The largest of them.
+    pub ipdv_max: f64,
+    /// Interarrival jitter after the last frame (RFC 3550).
+    pub rfc3550: f64,
+}
+
+/// Frames over time, in spans one after the other ([`measure::timeline`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// How long a span is, in seconds.
+    pub span_s: f64,
+    /// Frames that were sent in each.
+    pub sent: Vec<u64>,
+    /// Of these, what has arrived at any time.
+    pub arrived: Vec<u64>,
+    /// What came in each, whenever it was sent.
+    pub came: Vec<u64>,
+    /// The longest latency of the frames that were sent in each, in nanoseconds.
+    pub latency_max_ns: Vec<u64>,
+}
+
+impl Timeline {
+    /// When frames were lost, in words; none: nothing was lost.
+    #[must_use]
+    pub fn when_lost(&self) -> Option<String> {
+        let of = |column: &[u64], at: usize| column.get(at).copied().unwrap_or(0);
+        let span = |at: usize| measure::timeline::Span {
+            sent: of(&self.sent, at),
+            arrived: of(&self.arrived, at),
+            came: of(&self.came, at),
+            latency_ns: of(&self.latency_max_ns, at),
+        };
+        let spans: Vec<_> = (0..self.sent.len()).map(span).collect();
+        measure::timeline::when_lost((self.span_s * 1e9).round() as u64, &spans)
+    }
 }
 
 /// Who lost most of the frames.
@@ -198,6 +246,8 @@ impl Trial {
                     max: latency("max")?,
                 })
             }),
+            jitter_ns: report.get("jitter_ns").and_then(|jitter| Jitter::deserialize(jitter).ok()),
+            timeline: report.get("timeline").and_then(|line| Timeline::deserialize(line).ok()),
             cost: None,
         })
     }

@@ -23,6 +23,8 @@
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
+//! | [`jitter`] | jitter, as RFC 3393 and RFC 3550 count it |
+//! | [`timeline`] | frames and latency over time |
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
 //! | [`ranks`] | whether two sets of measurements differ by more than noise |
@@ -37,6 +39,7 @@ pub mod fairness;
 pub mod flows;
 pub mod frame;
 pub mod hop;
+pub mod jitter;
 pub mod latency;
 pub mod order;
 pub mod pace;
@@ -47,6 +50,7 @@ pub mod search;
 pub mod sink;
 pub mod sizes;
 pub mod tag;
+pub mod timeline;
 
 pub use wire::EtherAddr;
 

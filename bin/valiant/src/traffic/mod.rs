@@ -14,6 +14,7 @@ use launch::progress::{Progress, waiting};
 use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
+use measure::timeline::Timeline;
 use report::{Report, Sent};
 use runtime::{Registry, Router};
 use std::process::ExitCode;
@@ -381,6 +382,7 @@ impl Bench {
             missed: self.total("gen", sources, "missed")?,
             first_ns: 0,
             last_ns: 0,
+            timeline: Timeline::default(),
             replayed,
             waited,
         };
@@ -399,6 +401,9 @@ impl Bench {
                     sent.first_ns = if sent.first_ns == 0 { first } else { sent.first_ns.min(first) };
                 }
                 sent.last_ns = sent.last_ns.max(last);
+                if let Some(text) = line.split_whitespace().find_map(|w| w.strip_prefix("timeline=")) {
+                    sent.timeline.add_text(text).map_err(|e| e.to_string())?;
+                }
             }
         }
         Ok(sent)

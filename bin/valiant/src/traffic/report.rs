@@ -4,6 +4,7 @@ use super::args::{Limits, Output};
 use measure::order::DEPTH;
 use measure::rate::{Achieved, OVERHEAD, Rate, short};
 use measure::sink::Snapshot;
+use measure::timeline::{Span, Timeline, when_lost};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -20,6 +21,7 @@ pub(crate) struct Sent {
     pub(crate) missed: u64,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
+    pub(crate) timeline: Timeline,
     /// The frames are those of a capture file, which sinks do not recognize.
     pub(crate) replayed: bool,
     /// How long workers waited for a processor meanwhile, because others used it.
@@ -138,6 +140,25 @@ impl Report {
         failures
     }
 
+    /// What was sent and what arrived, over time. Frames of a capture file have no time of sending.
+    fn timeline(&self) -> Timeline {
+        let mut all = Timeline::default();
+        if let Some(sent) = &self.sent {
+            all.merge(&sent.timeline);
+        }
+        if let Some(seen) = &self.seen {
+            all.merge(&seen.timeline);
+        }
+        all
+    }
+
+    /// When most was lost, if this process sends the frames and some were lost.
+    fn when_lost(&self) -> Option<String> {
+        self.sent.as_ref().filter(|sent| !sent.replayed)?;
+        let line = self.timeline();
+        when_lost(line.width_ns(), line.spans())
+    }
+
     /// The report as text.
     pub(crate) fn text(&self, output: &Output) -> String {
         let mut t = String::new();
@@ -254,6 +275,18 @@ impl Report {
                     span(l.max_ns() as f64)
                 );
             }
+            if seen.jitter.pairs() > 0 {
+                let _ = writeln!(
+                    t,
+                    "jitter      IPDV mean {}, max {}; RFC 3550 {}",
+                    span(seen.jitter.mean_ns()),
+                    span(seen.jitter.max_ns() as f64),
+                    span(seen.jitter.smoothed_ns())
+                );
+            }
+            if let Some(line) = self.when_lost() {
+                let _ = writeln!(t, "when lost   {line}");
+            }
             if totals.early > 0 {
                 let _ = writeln!(
                     t,
@@ -288,6 +321,8 @@ impl Report {
                 "reordered": "RFC 4737",
                 "extents": format!("RFC 4737 section 4.2, [extent, packets]; {} stands for more than {DEPTH}", DEPTH + 1),
                 "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
+                "jitter_ns": "absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; interarrival jitter (RFC 3550 section 6.4.1)",
+                "timeline": "spans of time; arrived: of the frames that were sent in the span; came: in the span, whenever they were sent",
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
             },
             "seconds": self.seconds,
@@ -346,6 +381,14 @@ impl Report {
                 report["latency_ns"]["histogram"] = l.buckets().map(|(ns, n)| json!([ns, n])).collect();
             }
         }
+        if seen.jitter.pairs() > 0 {
+            report["jitter_ns"] = json!({"pairs": seen.jitter.pairs(), "ipdv_mean": seen.jitter.mean_ns(),
+                "ipdv_max": seen.jitter.max_ns(), "rfc3550": seen.jitter.smoothed_ns()});
+        }
+        let line = self.timeline();
+        let column = |of: fn(&Span) -> u64| line.spans().iter().map(of).collect::<Vec<u64>>();
+        report["timeline"] = json!({"span_s": seconds(line.width_ns()), "sent": column(|s| s.sent), "arrived": column(|s| s.arrived),
+            "came": column(|s| s.came), "latency_max_ns": column(|s| s.latency_ns)});
         if output.per_flow {
             report["flows"] = self.flows.lines().filter_map(flow_json).collect();
         }
@@ -382,6 +425,7 @@ mod tests {
             missed: 3,
             first_ns: 1_000_000_000,
             last_ns: 2_000_000_000,
+            timeline: Timeline::default(),
             replayed: false,
             waited: Duration::ZERO,
         };

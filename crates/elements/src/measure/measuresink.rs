@@ -167,6 +167,8 @@ impl Element for MeasureSink {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         std::mem::swap(&mut self.sink.totals, &mut old.sink.totals);
         std::mem::swap(&mut self.sink.latency, &mut old.sink.latency);
+        std::mem::swap(&mut self.sink.jitter, &mut old.sink.jitter);
+        std::mem::swap(&mut self.sink.timeline, &mut old.sink.timeline);
         std::mem::swap(&mut self.sink.reordering, &mut old.sink.reordering);
         self.sink.take_flows(&mut old.sink);
         for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]

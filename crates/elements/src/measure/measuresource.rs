@@ -78,6 +78,7 @@ use measure::flows::{FlowSpec, Set};
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
+use measure::timeline::Timeline;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -104,6 +105,8 @@ pub struct MeasureSource {
     start_ns: u64,
     first_ns: u64,
     last_ns: u64,
+    /// Frames over time.
+    timeline: Timeline,
     shared: Arc<Shared>,
 }
 
@@ -253,6 +256,7 @@ impl Element for MeasureSource {
             start_ns: 0,
             first_ns: 0,
             last_ns: 0,
+            timeline: Timeline::default(),
             shared,
         })
     }
@@ -278,12 +282,13 @@ impl Element for MeasureSource {
         });
         h.list("snapshot", |e| {
             format!(
-                "frames={} bytes={} first_ns={} last_ns={} missed={}\n",
+                "frames={} bytes={} first_ns={} last_ns={} missed={} timeline={}\n",
                 e.count.get(),
                 e.bytes.get(),
                 e.first_ns,
                 e.last_ns,
-                e.pacing.missed()
+                e.pacing.missed(),
+                e.timeline.text()
             )
         });
         h.write("reset", |e, _, cx| {
@@ -305,6 +310,7 @@ impl Element for MeasureSource {
         self.count.set(old.count.get());
         self.bytes.set(old.bytes.get());
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
+        std::mem::swap(&mut self.timeline, &mut old.timeline);
         self.pacing.inherit(&old.pacing);
         // With the same arguments, and pulled by the same workers, the flows continue. Otherwise a new run
         // begins.
@@ -359,6 +365,9 @@ impl Vector for MeasureSource {
             self.count.add(made.frames as u64);
             self.bytes.add(made.bytes);
             self.last_ns = now;
+            if let Some(span) = self.timeline.at(now) {
+                span.sent += made.frames as u64;
+            }
             if self.first_ns == 0 {
                 self.first_ns = now;
             }
@@ -399,6 +408,7 @@ impl MeasureSource {
         self.count.set(0);
         self.bytes.set(0);
         (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
+        self.timeline = Timeline::default();
         self.pacing.restart(self.len);
         cx.set_nonempty(self.active && !self.done);
     }
