@@ -141,6 +141,29 @@ def an_experiment_says_what_the_device_has_spent(lab: Lab) -> None:
     check("cost to the device" in told and "cycles/packet" in told and "dropped: " in told and " by q: " in told, told)
 
 
+@case(Plain, seconds=90)
+def a_report_says_when_frames_were_lost(lab: Lab) -> None:
+    space = laboratory(lab)
+    # Nothing passes for a moment, again and again.
+    device = ("FromDevice(in0) -> s :: Switch(0) -> ToDevice(in1);\ns [1] -> Discard;\n"
+              "Script(wait 400ms, write s.switch 1, wait 100ms, write s.switch 0, loop);\n")
+    path = experiment(lab, device, "[vary]\nrate = [2000]\n[measure]\nlast = 1\n")
+    row = outcome(space, path)["results"][0]["rounds"][0]
+    [trial] = [t for t in trials(path) if not t["disturbed"]]
+    line = row["timeline"]
+    equal(line, trial["timeline"], "spans of time")
+    equal((line["span_s"], sum(line["sent"])), (0.1, trial["sent"]), "frames that were sent")
+    equal((sum(line["arrived"]), sum(line["came"])), (trial["arrived"], trial["arrived"]), "frames that arrived")
+    lost = [sent - arrived for sent, arrived in zip(line["sent"], line["arrived"], strict=True)]
+    check(max(lost) > 0 and min(lost) == 0, f"lost in each span: {lost}")
+    # A histogram of latencies keeps three digits.
+    longest = trial["latency_ns"]["max"]
+    check(abs(max(line["latency_max_ns"]) / longest - 1) < 0.002, f"{line} and {longest}")
+    check(0 < row["jitter_ns"]["ipdv_mean"] <= row["jitter_ns"]["ipdv_max"] <= longest, row["jitter_ns"])
+    equal(bench(space, path).wait(30), 0, said(lab))
+    check("lost: in " in said(lab) and "IPDV" in said(lab), said(lab))
+
+
 @case(Plain, seconds=120)
 def the_longest_burst_without_loss_is_that_of_the_queue(lab: Lab) -> None:
     space = laboratory(lab)

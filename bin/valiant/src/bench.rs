@@ -227,6 +227,7 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
     let program =
         std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
     let options = experiment::Options { program, results: dir };
+    experiment.warnings.iter().for_each(|warning| error(&format!("warning: {warning}")));
     let stop = StopSignals::watch();
     let mut progress = Progress::new(args.quiet, "", true);
     let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());
@@ -267,7 +268,7 @@ fn plan(experiment: &Experiment, json: bool) -> String {
     let points: Vec<String> = experiment.points().iter().map(ToString::to_string).collect();
     let seconds = experiment.estimate();
     if json {
-        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds});
+        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds, "warnings": experiment.warnings});
         return format!("{plan:#}\n");
     }
     let mut text = format!(
@@ -279,6 +280,7 @@ fn plan(experiment: &Experiment, json: bool) -> String {
         about(seconds)
     );
     points.iter().filter(|point| !point.is_empty()).for_each(|point| text += &format!("  {point}\n"));
+    experiment.warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
     text
 }
 

@@ -1,13 +1,14 @@
 //! From the text of an experiment file to an experiment. All errors are collected, with their places.
 
+use crate::factors::warnings;
 use crate::measured::RawMeasure;
-use crate::model::{Device, Experiment, Factor, Measure, Settings, packets};
-use crate::traffic::{fault, fault_together};
+use crate::model::{Device, Experiment, Measure, Settings};
 use crate::values::{Reader, time, word};
+use crate::varied::{DEVICE, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, is_name};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::{Spanned, Value};
@@ -18,17 +19,6 @@ const HELP: &str = "conf/experiment.toml is an example, doc/experiments.md has a
 const MOST_ROUNDS: i64 = 10_000;
 /// The most threads of the generator.
 const MOST_THREADS: usize = 64;
-/// Points whose traffic cannot be sent are told for so many reasons.
-const MOST_FAULTS: usize = 10;
-/// The most points of an experiment.
-const MOST_POINTS: usize = 100_000;
-/// What a trial's traffic is made of: the options of `valiant gen`.
-const TRAFFIC: [&str; 13] = [
-    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
-    "rate",
-];
-/// How a program is run: the options of `valiant run`.
-const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,6 +34,8 @@ struct RawFile {
     measure: RawMeasure,
     #[serde(default)]
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
+    #[serde(default)]
+    point: Vec<BTreeMap<Spanned<String>, Spanned<Value>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -95,7 +87,10 @@ impl Experiment {
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);
         match experiment {
-            Some(experiment) if !diags.has_errors() => Ok(Self { dir, ..experiment }),
+            Some(experiment) if !diags.has_errors() => {
+                let warnings = warnings(&experiment);
+                Ok(Self { dir, warnings, ..experiment })
+            }
             _ => Err(diags),
         }
     }
@@ -140,7 +135,15 @@ impl Reader<'_> {
             }
             good.unwrap_or(1)
         });
-        let factors = self.factors(&raw.vary, &device, &held);
+        let mut factors = self.factors(&raw.vary, &device, &held);
+        let listed = self.listed(&raw.point, &device, &held);
+        if let (Some(points), Some(varied)) = (&listed, raw.vary.keys().next()) {
+            let help = "[vary] tries each value with each of the others, [[point]] the points that it lists";
+            self.wrong(varied, format!("there are {} points and [vary]", points.len()), help);
+        }
+        if let Some(points) = &listed {
+            factors = factors_of(points);
+        }
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
         let measure = self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"));
         if !matches!(measure, Measure::Rate { .. }) {
@@ -159,6 +162,8 @@ impl Reader<'_> {
             generator_cpus,
             generator_threads,
             factors,
+            listed,
+            warnings: Vec::new(),
             wait: Duration::from_secs_f64(self.wait(&raw.measure, &measure)),
             measure,
         }
@@ -237,88 +242,6 @@ impl Reader<'_> {
         (to, need("sink", sink, "the port where it returns from the device under test"))
     }
 
-    /// Whether the generator accepts each of these values.
-    fn can_be_sent(&mut self, name: &str, values: &[String], place: &Spanned<Value>) {
-        for fault in values.iter().filter_map(|value| fault(name, value, self.dir)) {
-            let help = "values are those of the options of `valiant gen`";
-            self.wrong(place, format!("{name}: {fault}"), help);
-        }
-    }
-
-    /// Whether the generator accepts the values of each point together.
-    fn points_can_be_sent(&mut self, experiment: &Experiment) {
-        let mut told = BTreeSet::new();
-        for point in experiment.points() {
-            let fault = fault_together(&experiment.settings(&point), self.dir);
-            if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone())) {
-                let message = format!("{}{fault}", point.prefix());
-                let help = "`valiant gen` would refuse this";
-                self.diags.push(Diagnostic::error(None, message).with_help(help));
-            }
-        }
-    }
-
-    fn factors(
-        &mut self,
-        raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
-        device: &Device,
-        held: &Settings,
-    ) -> Vec<Factor> {
-        let mut factors: Vec<Factor> = Vec::new();
-        for (name, values) in settings::in_order(raw) {
-            let text = name.get_ref().as_str();
-            let known = match text.strip_prefix('$') {
-                Some(variable) => !variable.is_empty() && *device != Device::Between,
-                None => {
-                    TRAFFIC.contains(&text)
-                        || (DEVICE.contains(&text) && matches!(device, Device::Program(_)))
-                }
-            };
-            if !known {
-                let help = match device {
-                    Device::Program(_) => format!(
-                        "vary has {}, {}, and variables of the program as \"$NAME\"",
-                        TRAFFIC.join(", "),
-                        DEVICE.join(", ")
-                    ),
-                    Device::Command(_) => {
-                        format!("vary has {}, and words of the command as \"$NAME\"", TRAFFIC.join(", "))
-                    }
-                    Device::Between => format!("vary has {}", TRAFFIC.join(", ")),
-                };
-                self.wrong(name, format!("'{text}' cannot be varied"), &help);
-            }
-            if held.contains_key(text) {
-                self.wrong(
-                    name,
-                    format!("{text} is varied and held"),
-                    "remove it from [traffic] or [device]",
-                );
-            }
-            let values_of = self.words(text, values);
-            if let Some(twice) = (1..values_of.len()).find(|at| values_of[..*at].contains(&values_of[*at])) {
-                self.wrong(values, format!("{text} has {} twice", values_of[twice]), "each value once");
-            }
-            self.can_be_sent(text, &values_of, values);
-            if text == "rate"
-                && let Some(bad) = values_of.iter().find(|rate| packets(rate).is_none())
-            {
-                self.wrong(
-                    values,
-                    format!("'{bad}' is no rate in packets"),
-                    "rates such as 1M or \"14.88Mpps\"",
-                );
-            }
-            factors.push(Factor { name: text.to_owned(), values: values_of });
-        }
-        let points =
-            factors.iter().try_fold(1usize, |all, factor| all.checked_mul(factor.values.len().max(1)));
-        if points.is_none_or(|points| points > MOST_POINTS) {
-            let message = format!("more than {MOST_POINTS} points");
-            self.diags.push(Diagnostic::error(None, message).with_help("vary less in one experiment"));
-        }
-        factors
-    }
 }
 
 #[cfg(test)]
@@ -433,6 +356,39 @@ mod tests {
         assert_eq!(errors.len(), 2, "{errors:#?}");
         assert!(errors.iter().any(|error| error.contains("ipv6 true, size 60") && error.contains("too short")), "{errors:#?}");
         assert!(errors.iter().any(|error| error.contains("flows 2: flows: only 1 different")), "{errors:#?}");
+    }
+
+    #[test]
+    fn points_may_be_listed() {
+        let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n";
+        let e = read(&format!("{head}[[point]]\nsize = 60\nflows = 1\n[[point]]\nflows = 10\nsize = 508\n")).unwrap();
+        let points: Vec<String> = e.points().iter().map(ToString::to_string).collect();
+        assert_eq!(points, ["size 60, flows 1", "size 508, flows 10"]);
+        assert_eq!(e.factors[1].values, ["1", "10"]);
+        assert!(e.warnings[0].starts_with("size and flows change together"), "{:?}", e.warnings);
+        let e = read(&format!("{head}[[point]]\nrate = 60\n[[point]]\nrate = 70\n")).unwrap();
+        assert!(e.warnings.is_empty(), "{:?}", e.warnings);
+        assert!(matches!(e.measure_at(&e.points()[1]), Measure::Rate { rate: 70, .. }));
+        let e = read(&format!("{head}[vary]\nsize = [60, 508]\nflows = [1, 10]\n")).unwrap();
+        assert!(e.warnings.is_empty(), "{:?}", e.warnings);
+        // What is varied must reach the device.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("d.click"), "FromDevice($A) -> Queue($BC) -> ToDevice(b);\n").unwrap();
+        std::fs::write(
+            dir.path().join("e.toml"),
+            format!("{head}[device]\nprogram = \"d.click\"\ncpus = \"1,2\"\n[vary]\n\"$A\" = [1, 2]\n\"$B\" = [1, 2]\nthreads = [1, 3]\n"),
+        )
+        .unwrap();
+        let e = Experiment::load(&dir.path().join("e.toml")).unwrap();
+        assert_eq!(e.warnings.len(), 2, "{:?}", e.warnings);
+        assert!(e.warnings[0].starts_with("3 threads") && e.warnings[1].contains("no $B"), "{:?}", e.warnings);
+        let errors = read(&format!(
+            "{head}[vary]\nttl = 5\n[[point]]\nsize = 60\n[[point]]\nflows = 1\n[[point]]\nsize = 60\n[[point]]\nsize = [60, 61]\n[[point]]\n"
+        ))
+        .unwrap_err();
+        for part in ["4 points and [vary]", "set the same", "size 60 is there twice", "one value of size, not 2", "sets nothing"] {
+            assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
+        }
     }
 
     #[test]

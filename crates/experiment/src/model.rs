@@ -128,14 +128,22 @@ pub struct Experiment {
     pub wait: Duration,
     /// What is varied, in the order of the file.
     pub factors: Vec<Factor>,
+    /// The points, if the file lists them.
+    pub listed: Option<Vec<Point>>,
+    /// What should be known before it is measured.
+    pub warnings: Vec<String>,
     /// What is measured.
     pub measure: Measure,
 }
 
 impl Experiment {
-    /// All points: each value of each factor with each of the others; the last factor changes first.
+    /// All points: those that the file lists, or each value of each factor with each of the others; the last
+    /// factor changes first.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {
+        if let Some(points) = &self.listed {
+            return points.clone();
+        }
         self.factors.iter().fold(vec![Point::default()], |points, factor| {
             let with = |point: &Point, value: &String| {
                 let mut point = point.clone();

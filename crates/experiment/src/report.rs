@@ -314,6 +314,7 @@ impl<'a> Report<'a> {
         text += &self.lost_text();
         text += &self.bursts_text();
         text += &self.costs_text();
+        self.experiment.warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
         let mut told = BTreeSet::new();
         for row in &self.rows {
             for reason in row.failed.iter().filter(|reason| told.insert((&row.point, *reason))) {
@@ -434,7 +435,7 @@ impl<'a> Report<'a> {
             .collect::<Vec<_>>();
         json!({
             "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
-            "rounds": self.experiment.rounds,
+            "rounds": self.experiment.rounds, "warnings": self.experiment.warnings,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
