@@ -392,6 +392,19 @@ mod tests {
     }
 
     #[test]
+    fn a_range_with_a_step_stands_for_its_values() {
+        let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\n";
+        let e = read(&format!("{head}size = [\"60-300/64\", 1514, \"60-1514\"]\nflows = \"1-3/1\"\n")).unwrap();
+        assert_eq!(e.factors[0].values, ["60", "124", "188", "252", "1514", "60-1514"]);
+        assert_eq!((e.factors[1].values.len(), e.points().len()), (3, 18));
+        for bad in ["60-300/0", "300-60/8", "60-1514/64,1", "1-2000000/1"] {
+            assert!(read(&format!("{head}size = \"{bad}\"\n")).is_err(), "{bad}");
+        }
+        let e = read(&format!("{head}dst = [\"10.0.0.0-10.0.0.9/32\"]\n"));
+        assert!(e.unwrap_err()[0].starts_with("dst: "), "only numbers have steps");
+    }
+
+    #[test]
     fn all_errors_are_found() {
         let errors = read(
             "[experiment]\nname = \"a b\"\nrounds = 0\n[device]\nthreads = 2\n[device.variables]\nX = 1\n[traffic]\n\

@@ -37,6 +37,7 @@ pub(crate) fn fault(name: &str, value: &str, dir: &Path) -> Option<String> {
             .parse::<EtherAddr>()
             .err()
             .map(|_| format!("'{value}' is no Ethernet address such as 02:00:00:00:00:02")),
+        "skew" => measure::zipf::skew(value).err().map(|bad| bad.0),
         "flows" => number(1, MAX_FLOWS.into()),
         "ttl" => number(1, 255),
         "seed" => number(0, u64::MAX),
@@ -98,6 +99,7 @@ mod tests {
             ("dst", "2001:db8::/64", "nowhere"),
             ("dst", "@list", "@none"),
             ("sport", "1024-2047", "70000"),
+            ("skew", "1.2", "-1"),
             ("flows", "1000", "0"),
             ("flows", "1", "2000000"),
             ("ttl", "255", "256"),

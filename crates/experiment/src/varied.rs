@@ -10,15 +10,31 @@ use toml::{Spanned, Value};
 
 /// Points whose traffic cannot be sent are told for so many reasons.
 const MOST_FAULTS: usize = 10;
+/// What may be varied by a range with a step, and the most values of one.
+const STEPPED: [&str; 6] = ["size", "flows", "rate", "ttl", "threads", "burst"];
+const MOST_STEPS: usize = 10_000;
 /// The most points of an experiment.
 const MOST_POINTS: usize = 100_000;
 /// What a trial's traffic is made of: the options of `valiant gen`.
-pub(crate) const TRAFFIC: [&str; 13] = [
-    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
+pub(crate) const TRAFFIC: [&str; 14] = [
+    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random", "skew",
     "rate",
 ];
 /// How a program is run: the options of `valiant run`.
 pub(crate) const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
+
+/// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers have
+/// such ranges; a step of 0 gives nothing.
+fn range(name: &str, value: &str) -> Option<std::iter::StepBy<std::ops::RangeInclusive<u64>>> {
+    if !STEPPED.contains(&name) {
+        return None;
+    }
+    let (ends, step) = value.split_once('/')?;
+    let (first, last) = ends.split_once('-')?;
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (first, last, step) = (number(first)?, number(last)?, usize::try_from(number(step)?).ok()?);
+    Some(if step == 0 { (1..=0).step_by(1) } else { (first..=last).step_by(step) })
+}
 
 /// What differs between points.
 pub(crate) fn factors_of(points: &[Point]) -> Vec<Factor> {
@@ -94,6 +110,24 @@ impl Reader<'_> {
         (!raw.is_empty()).then_some(points)
     }
 
+    /// The values of a factor; a range with a step stands for its values.
+    fn steps(&mut self, name: &str, values: &Spanned<Value>) -> Vec<String> {
+        let mut all = Vec::new();
+        for value in self.words(name, values) {
+            match range(name, &value) {
+                None => all.push(value),
+                Some(range) if (1..=MOST_STEPS).contains(&range.clone().count()) => {
+                    all.extend(range.map(|n| n.to_string()));
+                }
+                Some(_) => {
+                    let help = "FIRST-LAST/STEP: FIRST is not more than LAST, and STEP not 0";
+                    self.wrong(values, format!("{name}: '{value}' has no value, or more than {MOST_STEPS}"), help);
+                }
+            }
+        }
+        all
+    }
+
     /// What is varied.
     pub(crate) fn factors(
         &mut self,
@@ -132,7 +166,7 @@ impl Reader<'_> {
                     "remove it from [traffic] or [device]",
                 );
             }
-            let values_of = self.words(text, values);
+            let values_of = self.steps(text, values);
             if let Some(twice) = (1..values_of.len()).find(|at| values_of[..*at].contains(&values_of[*at])) {
                 self.wrong(values, format!("{text} has {} twice", values_of[twice]), "each value once");
             }

@@ -17,6 +17,7 @@
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
+//! | [`zipf`] | elephants and mice: the flow of the next frame |
 //! | [`frame`] | frames from a template, with flow, sequence number and time, for the cost of a few additions |
 //! | [`tag`] | the flow, sequence number and time in a frame |
 //! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
@@ -51,6 +52,7 @@ pub mod sink;
 pub mod sizes;
 pub mod tag;
 pub mod timeline;
+pub mod zipf;
 
 pub use wire::EtherAddr;
 

@@ -225,6 +225,24 @@ mod tests {
     }
 
     #[test]
+    fn skewed_flows_are_as_zipfs_law_says() {
+        let config = "s :: MeasureSource(max, FLOWS 4, SKEW 1, LIMIT 12000) -> Unqueue -> e :: MeasureSink -> Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        while bench.read("s.done") != "true" {
+            bench.turns(100);
+        }
+        let flows = bench.read("flows");
+        let received: Vec<f64> =
+            flows.lines().map(|line| line.split(' ').nth(2).unwrap().parse().unwrap()).collect();
+        assert_eq!(received.iter().sum::<f64>(), 12_000.0);
+        for (rank, n) in (1..).zip(&received) {
+            let share = 12_000.0 / f64::from(rank) / (25.0 / 12.0);
+            assert!((n / share - 1.0).abs() < 0.1, "flow {rank}: {n} frames, not {share}");
+        }
+        assert_eq!(numbers(&mut bench, &["lost", "reordered"]), [0; 2], "each flow keeps its numbers");
+    }
+
+    #[test]
     fn flows_beyond_the_limit_are_untracked() {
         let config = "s :: MeasureSource(max, FLOWS 100, LIMIT 400) -> Unqueue -> e :: MeasureSink(FLOWS 64) -> Discard;";
         let mut bench = Bench::with_config(config, 0, 0);
