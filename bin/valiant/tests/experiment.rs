@@ -44,7 +44,11 @@ fn the_plan_warns_of_factors_that_cannot_be_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("e.toml");
     let ports = "[traffic]\nto = \"a\"\nsink = \"b\"\n";
-    std::fs::write(&file, format!("{ports}[[point]]\nsize = 60\nflows = 1\n[[point]]\nsize = 508\nflows = 9\n")).unwrap();
+    std::fs::write(
+        &file,
+        format!("{ports}[[point]]\nsize = 60\nflows = 1\n[[point]]\nsize = 508\nflows = 9\n"),
+    )
+    .unwrap();
     let done = bench(&[file.to_str().unwrap(), "--plan"]);
     let told = text(&done.stdout);
     assert!(told.contains("  size 508, flows 9\nwarning: size and flows change together"), "{told}");
@@ -56,7 +60,12 @@ fn the_plan_warns_of_factors_that_cannot_be_told_apart() {
     let done = bench(&[file.to_str().unwrap(), "--plan"]);
     let told = text(&done.stderr);
     assert_eq!(done.status.code(), Some(1), "{told}");
-    assert!(told.contains("e.toml:4:7") && told.contains("src: '10.0.0'") && told.contains("size: frames of 20 bytes"), "{told}");
+    assert!(
+        told.contains("e.toml:4:7")
+            && told.contains("src: '10.0.0'")
+            && told.contains("size: frames of 20 bytes"),
+        "{told}"
+    );
 }
 
 #[test]

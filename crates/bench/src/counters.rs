@@ -73,14 +73,14 @@ fn open(kind: u32, config: u64, thread: i32) -> std::io::Result<File> {
 fn read(mut counter: &File) -> std::io::Result<u64> {
     let mut bytes = [0; 24];
     counter.read_exact(&mut bytes)?;
-    let [count, wanted, counted] = [0, 8, 16].map(|at| {
-        bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes)
-    });
+    let [count, wanted, counted] = [0, 8, 16]
+        .map(|at| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_ne_bytes));
     Ok(if counted == 0 { 0 } else { (u128::from(count) * u128::from(wanted) / u128::from(counted)) as u64 })
 }
 
 impl Counters {
-    /// Begins to count for these threads, and for those that they start. Threads that have ended are left out.
+    /// Begins to count for these threads, and for those that they start. Threads that have ended are left
+    /// out.
     ///
     /// # Errors
     /// Why nothing can be counted here.
@@ -95,7 +95,11 @@ impl Counters {
                 }
             }
         }
-        if all.0.iter().all(Vec::is_empty) { Err("there is no thread to count for".to_owned()) } else { Ok(all) }
+        if all.0.iter().all(Vec::is_empty) {
+            Err("there is no thread to count for".to_owned())
+        } else {
+            Ok(all)
+        }
     }
 
     /// What was counted since the beginning.
@@ -106,7 +110,11 @@ impl Counters {
         let sum = |counters: &Vec<File>| counters.iter().map(read).sum::<std::io::Result<u64>>();
         let [instructions, cycles, llc_misses] = &self.0;
         let all = (|| {
-            Ok(Counts { instructions: sum(instructions)?, cycles: sum(cycles)?, llc_misses: sum(llc_misses)? })
+            Ok(Counts {
+                instructions: sum(instructions)?,
+                cycles: sum(cycles)?,
+                llc_misses: sum(llc_misses)?,
+            })
         })();
         all.map_err(|e: std::io::Error| reason(&e))
     }

@@ -41,7 +41,8 @@ impl Energy {
             let of = |name: &str| domain.path().join(name);
             // Parts of a package, such as its cores, are in it; the same domain may be there once more, by
             // another interface.
-            let is_package = std::fs::read_to_string(of("name")).is_ok_and(|name| name.starts_with("package"));
+            let is_package =
+                std::fs::read_to_string(of("name")).is_ok_and(|name| name.starts_with("package"));
             let second = domain.file_name().to_string_lossy().contains("mmio");
             if is_package && !second {
                 let counter = of("energy_uj");

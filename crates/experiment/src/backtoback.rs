@@ -101,7 +101,8 @@ pub(crate) fn text(mut head: Vec<String>, rows: &[(Vec<String>, &BackToBack)]) -
     }
     let words = head.len();
     head.extend(
-        ["frames", "least", "most", "stdev", "step", "tests", "buffer implied", "corrected"].map(str::to_owned),
+        ["frames", "least", "most", "stdev", "step", "tests", "buffer implied", "corrected"]
+            .map(str::to_owned),
     );
     let mut lines = vec![head];
     let (mut open, mut late) = (false, 0);
@@ -125,15 +126,19 @@ pub(crate) fn text(mut head: Vec<String>, rows: &[(Vec<String>, &BackToBack)]) -
         lines.push(line);
         (open, late) = (open || one.open(), late + one.late);
     }
-    let mut text = format!("longest burst without loss, mean of the tests (RFC 9004):\n{}", table(&lines, words));
+    let mut text =
+        format!("longest burst without loss, mean of the tests (RFC 9004):\n{}", table(&lines, words));
     if rows.iter().any(|(_, one)| one.lengths.is_empty()) {
-        text += "-: not measured, or the throughput is the highest rate (`most`), at which no buffer fills.\n";
+        text +=
+            "-: not measured, or the throughput is the highest rate (`most`), at which no buffer fills.\n";
     }
     if open {
         text += "The longest bursts that were tried lost nothing: the buffer may be larger (`longest`).\n";
     }
     if late > 0 {
-        text += &format!("{late} bursts were not sent at the rate that was wanted: less `most`, or more cores for the generator.\n");
+        text += &format!(
+            "{late} bursts were not sent at the rate that was wanted: less `most`, or more cores for the generator.\n"
+        );
     }
     text
 }
@@ -165,7 +170,10 @@ mod tests {
         all.add(&bursts, &late, 500.0);
         let shown = all.json();
         assert_eq!(shown["lengths"], json!([100, 110, 90, 100]));
-        assert_eq!((shown["frames"]["mean"].as_f64(), shown["frames"]["least"].as_u64()), (Some(100.0), Some(90)));
+        assert_eq!(
+            (shown["frames"]["mean"].as_f64(), shown["frames"]["least"].as_u64()),
+            (Some(100.0), Some(90))
+        );
         assert!((shown["frames"]["stdev"].as_f64().unwrap() - (200.0f64 / 3.0).sqrt()).abs() < 1e-9);
         assert_eq!((&shown["implied_buffer_s"], &shown["corrected_buffer_s"]), (&json!(0.1), &json!(0.05)));
         assert_eq!((&shown["late_bursts"], &shown["at_longest"]), (&json!(1), &json!(false)));

@@ -170,9 +170,9 @@ impl RouterCost {
         per(self.cycles(), packets)
     }
 
-    /// The load without empty polls: the part of the cycles that its workers had while traffic was sent for so
-    /// many seconds. RouteBricks (section 5.3) takes the cycles of empty polls, c_e E_r, from all cycles; here
-    /// what is left is counted, element by element.
+    /// The load without empty polls: the part of the cycles that its workers had while traffic was sent for
+    /// so many seconds. RouteBricks (section 5.3) takes the cycles of empty polls, c_e E_r, from all cycles;
+    /// here what is left is counted, element by element.
     #[must_use]
     pub fn load(&self, seconds: f64) -> f64 {
         self.cycles() as f64 / (self.tsc_hz * self.workers as f64 * seconds).max(1.0)

@@ -40,9 +40,7 @@ impl Spent {
             "load" => self.router(|router| router.load(self.seconds)),
             "batch" => self.router(RouterCost::batch),
             "processors" => Some(self.cost.processors()),
-            "processor_ns_per_packet" => {
-                Some(self.cost.processor_seconds * 1e9 / self.packets.max(1) as f64)
-            }
+            "processor_ns_per_packet" => Some(self.cost.processor_seconds * 1e9 / self.packets.max(1) as f64),
             "memory_bytes" => self.cost.memory_bytes.map(|bytes| bytes as f64),
             "instructions_per_packet" => self.counted(|counted| counted.instructions),
             "core_cycles_per_packet" => self.counted(|counted| counted.cycles),
@@ -131,7 +129,10 @@ pub(crate) fn text(mut head: Vec<String>, rows: Vec<(Vec<String>, Vec<&Spent>)>)
         let figures = columns.iter().map(|(name, _, show)| median(all, name).map_or("-".to_owned(), show));
         lines.push(cells.iter().cloned().chain(figures).collect());
     }
-    let mut text = format!("cost to the device at this rate, medians of the rounds:\n{}", table(&lines, names.len() - 1));
+    let mut text = format!(
+        "cost to the device at this rate, medians of the rounds:\n{}",
+        table(&lines, names.len() - 1)
+    );
     for (what, why) in reasons(&rows) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{what}: not available: {why}");
@@ -159,7 +160,8 @@ fn reasons(rows: &[(Vec<String>, Vec<&Spent>)]) -> BTreeSet<(&'static str, Strin
 fn elements(names: &[String], cells: &[String], last: Option<&Spent>) -> String {
     let Some(router) = last.and_then(|spent| spent.cost.router.as_ref()) else { return String::new() };
     let what: Vec<String> = names.iter().zip(cells).map(|(name, value)| format!("{name} {value}")).collect();
-    let mut lines = vec![["element", "class", "packets", "cycles/packet", "share", "batch"].map(str::to_owned).to_vec()];
+    let mut lines =
+        vec![["element", "class", "packets", "cycles/packet", "share", "batch"].map(str::to_owned).to_vec()];
     let cycles = router.cycles().max(1) as f64;
     lines.extend(router.elements.iter().filter(|one| one.packets > 0).map(|one| {
         vec![
@@ -220,7 +222,10 @@ mod tests {
         assert_eq!((summary["llc_misses_per_packet"].as_f64(), &summary["watts"]), (Some(0.5), &Value::Null));
         let one = all[0].json();
         assert_eq!(one["joules"]["not_available"], "no RAPL");
-        assert_eq!((one["counted"]["instructions"].as_u64(), one["elements"][0]["share"].as_f64()), (Some(5000), Some(1.0)));
+        assert_eq!(
+            (one["counted"]["instructions"].as_u64(), one["elements"][0]["share"].as_f64()),
+            (Some(5000), Some(1.0))
+        );
         assert_eq!(super::summary(&[]), Value::Null);
     }
 

@@ -194,7 +194,8 @@ impl Device {
         device.log = Some(log);
         // One that was killed may have left it.
         let _ = std::fs::remove_file(&socket);
-        device.child = Some(Child::start(command, &words, &experiment.dir, &environment, (output.into(), errors))?);
+        device.child =
+            Some(Child::start(command, &words, &experiment.dir, &environment, (output.into(), errors))?);
         let began = Instant::now();
         while !stop() {
             if let Some(end) = device.ended() {

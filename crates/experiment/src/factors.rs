@@ -4,12 +4,15 @@ use crate::model::{Device, Experiment, Point};
 use std::collections::BTreeMap;
 
 /// The parts of the points that two factors divide them into: values of one belong to the same part when they
-/// occur with the same value of the other. Within a part, the effect of each can be seen while the other stays;
-/// between parts both change at once.
+/// occur with the same value of the other. Within a part, the effect of each can be seen while the other
+/// stays; between parts both change at once.
 fn parts(points: &[Point], one: usize, two: usize) -> usize {
     // Each value, with a value of the same part, or itself.
     let mut part_of: BTreeMap<(bool, &str), (bool, &str)> = BTreeMap::new();
-    fn root<'p>(part_of: &BTreeMap<(bool, &'p str), (bool, &'p str)>, mut of: (bool, &'p str)) -> (bool, &'p str) {
+    fn root<'p>(
+        part_of: &BTreeMap<(bool, &'p str), (bool, &'p str)>,
+        mut of: (bool, &'p str),
+    ) -> (bool, &'p str) {
         while let Some(next) = part_of.get(&of).filter(|next| **next != of) {
             of = *next;
         }
@@ -65,7 +68,9 @@ pub(crate) fn warnings(experiment: &Experiment) -> Vec<String> {
         let name = &factor.name;
         let used = |text: &String| !name.starts_with('$') || mentions(text, name.trim_start_matches('$'));
         if program.as_ref().is_some_and(|text| !used(text)) {
-            all.push(format!("the program has no {name}: varying it changes nothing, unless a file that it includes has it"));
+            all.push(format!(
+                "the program has no {name}: varying it changes nothing, unless a file that it includes has it"
+            ));
         }
     }
     all

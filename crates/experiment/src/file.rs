@@ -241,7 +241,6 @@ impl Reader<'_> {
         let to = need("to", to, "the port that the traffic is sent to");
         (to, need("sink", sink, "the port where it returns from the device under test"))
     }
-
 }
 
 #[cfg(test)]
@@ -261,7 +260,9 @@ mod tests {
         let e = read("[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
         assert_eq!((e.name.as_str(), e.rounds, &e.device), ("e", 1, &Device::Between));
         assert_eq!((e.to.as_slice(), e.sink.as_slice()), (&["a".to_owned()][..], &["b".to_owned()][..]));
-        let Measure::Search { method, goals, least, most, latency, bursts } = &e.measure else { panic!("{e:?}") };
+        let Measure::Search { method, goals, least, most, latency, bursts } = &e.measure else {
+            panic!("{e:?}")
+        };
         assert_eq!(
             (*method, goals.len(), goals[0].loss, *least, *most),
             (Method::MlrSearch, 1, 0.0, LEAST, MOST)
@@ -330,14 +331,19 @@ mod tests {
              width = \"1%\"\nwait = 3\n",
         )
         .unwrap();
-        let Measure::Search { method: Method::MlrSearch, bursts, .. } = e.measure else { panic!("{:?}", e.measure) };
+        let Measure::Search { method: Method::MlrSearch, bursts, .. } = e.measure else {
+            panic!("{:?}", e.measure)
+        };
         assert_eq!(bursts, Some(Bursts { tests: 50, longest: 0.5, width: 0.01 }));
         assert_eq!(e.wait, Duration::from_secs(3));
         let errors = read(
             "[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\nsearch = \"back-to-back\"\ntests = 0\nlongest = 31\nloss = 0\n",
         );
         assert_eq!(errors.unwrap_err().len(), 3);
-        assert_eq!(read("[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\ntests = 3\n").unwrap_err(), ["tests is for bursts"]);
+        assert_eq!(
+            read("[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\ntests = 3\n").unwrap_err(),
+            ["tests is for bursts"]
+        );
     }
 
     #[test]
@@ -354,14 +360,18 @@ mod tests {
         )
         .unwrap_err();
         assert_eq!(errors.len(), 2, "{errors:#?}");
-        assert!(errors.iter().any(|error| error.contains("ipv6 true, size 60") && error.contains("too short")), "{errors:#?}");
+        assert!(
+            errors.iter().any(|error| error.contains("ipv6 true, size 60") && error.contains("too short")),
+            "{errors:#?}"
+        );
         assert!(errors.iter().any(|error| error.contains("flows 2: flows: only 1 different")), "{errors:#?}");
     }
 
     #[test]
     fn points_may_be_listed() {
         let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n";
-        let e = read(&format!("{head}[[point]]\nsize = 60\nflows = 1\n[[point]]\nflows = 10\nsize = 508\n")).unwrap();
+        let e = read(&format!("{head}[[point]]\nsize = 60\nflows = 1\n[[point]]\nflows = 10\nsize = 508\n"))
+            .unwrap();
         let points: Vec<String> = e.points().iter().map(ToString::to_string).collect();
         assert_eq!(points, ["size 60, flows 1", "size 508, flows 10"]);
         assert_eq!(e.factors[1].values, ["1", "10"]);
@@ -381,12 +391,22 @@ mod tests {
         .unwrap();
         let e = Experiment::load(&dir.path().join("e.toml")).unwrap();
         assert_eq!(e.warnings.len(), 2, "{:?}", e.warnings);
-        assert!(e.warnings[0].starts_with("3 threads") && e.warnings[1].contains("no $B"), "{:?}", e.warnings);
+        assert!(
+            e.warnings[0].starts_with("3 threads") && e.warnings[1].contains("no $B"),
+            "{:?}",
+            e.warnings
+        );
         let errors = read(&format!(
             "{head}[vary]\nttl = 5\n[[point]]\nsize = 60\n[[point]]\nflows = 1\n[[point]]\nsize = 60\n[[point]]\nsize = [60, 61]\n[[point]]\n"
         ))
         .unwrap_err();
-        for part in ["4 points and [vary]", "set the same", "size 60 is there twice", "one value of size, not 2", "sets nothing"] {
+        for part in [
+            "4 points and [vary]",
+            "set the same",
+            "size 60 is there twice",
+            "one value of size, not 2",
+            "sets nothing",
+        ] {
             assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
         }
     }
@@ -394,7 +414,8 @@ mod tests {
     #[test]
     fn a_range_with_a_step_stands_for_its_values() {
         let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\n";
-        let e = read(&format!("{head}size = [\"60-300/64\", 1514, \"60-1514\"]\nflows = \"1-3/1\"\n")).unwrap();
+        let e =
+            read(&format!("{head}size = [\"60-300/64\", 1514, \"60-1514\"]\nflows = \"1-3/1\"\n")).unwrap();
         assert_eq!(e.factors[0].values, ["60", "124", "188", "252", "1514", "60-1514"]);
         assert_eq!((e.factors[1].values.len(), e.points().len()), (3, 18));
         for bad in ["60-300/0", "300-60/8", "60-1514/64,1", "1-2000000/1"] {

@@ -6,11 +6,11 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`, `cost`, `log`: an experiment; which processors are used; what a trial costs the device;
-//!    the messages of a process.
-//! 2. `values`, `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment: its
-//!    values, what the generator can do, whether effects can be told apart, the points, what is measured, all
-//!    of it.
+//! 1. `model`, `place`, `cost`, `log`: an experiment; which processors are used; what a trial costs the
+//!    device; the messages of a process.
+//! 2. `values`, `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment:
+//!    its values, what the generator can do, whether effects can be told apart, the points, what is measured,
+//!    all of it.
 //! 3. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
 //!    file of results.
 //! 4. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest

@@ -85,7 +85,8 @@ impl Log {
     pub(crate) fn last_words(&self) -> String {
         // What it has started may still have the pipe open.
         let began = Instant::now();
-        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && began.elapsed() < LAST_WORDS {
+        while self.writer.as_ref().is_some_and(|writer| !writer.is_finished()) && began.elapsed() < LAST_WORDS
+        {
             std::thread::sleep(POLL);
         }
         tail(&self.path)

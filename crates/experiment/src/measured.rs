@@ -46,9 +46,12 @@ pub(crate) struct RawMeasure {
 impl Reader<'_> {
     /// How long nothing must come after a trial until nothing is expected any more, in seconds.
     pub(crate) fn wait(&mut self, raw: &RawMeasure, measure: &Measure) -> f64 {
-        let given = self.value("wait", raw.wait.as_ref(), time, "a time of 10 ms and more, such as 2 or \"500ms\"");
+        let given =
+            self.value("wait", raw.wait.as_ref(), time, "a time of 10 ms and more, such as 2 or \"500ms\"");
         let usual = match measure {
-            Measure::Search { method: Method::Binary, .. } | Measure::Search { bursts: Some(_), .. } => WAIT_RFC2544,
+            Measure::Search { method: Method::Binary, .. } | Measure::Search { bursts: Some(_), .. } => {
+                WAIT_RFC2544
+            }
             _ => WAIT,
         };
         given.unwrap_or(usual)
@@ -88,7 +91,11 @@ impl Reader<'_> {
             None | Some((_, "mlrsearch" | BACK_TO_BACK)) => Method::MlrSearch,
             Some((_, "rfc2544")) => Method::Binary,
             Some((word, other)) => {
-                self.wrong(word, format!("'{other}' is no search"), "use \"mlrsearch\", \"rfc2544\" or \"back-to-back\"");
+                self.wrong(
+                    word,
+                    format!("'{other}' is no search"),
+                    "use \"mlrsearch\", \"rfc2544\" or \"back-to-back\"",
+                );
                 Method::MlrSearch
             }
         };

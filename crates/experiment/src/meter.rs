@@ -16,7 +16,8 @@ pub(crate) struct Meter {
 
 /// The threads of some processes.
 fn threads(processes: &[u32]) -> Vec<i32> {
-    let of = |process: &u32| std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let of =
+        |process: &u32| std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let all = processes.iter().flat_map(of);
     all.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
 }

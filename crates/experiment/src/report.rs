@@ -415,7 +415,8 @@ impl<'a> Report<'a> {
 
     /// What it has cost the device.
     fn costs_text(&self) -> String {
-        let mut head: Vec<String> = self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
+        let mut head: Vec<String> =
+            self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
         head.push("loss up to".to_owned());
         let rows = self.rows.iter().map(|row| {
             let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();

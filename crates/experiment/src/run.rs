@@ -4,8 +4,8 @@ use crate::device::Device;
 use crate::model::{Experiment, Measure, Point};
 use crate::results::Results;
 use crate::trial::{Failed, Traffic, Trial, make};
-use measure::rate::short;
 use measure::burst;
+use measure::rate::short;
 use measure::search::{Goal, Search, Wanted};
 use std::path::PathBuf;
 
@@ -210,7 +210,11 @@ struct Next {
 /// The trials that are still to be made.
 enum Rest {
     /// Those of a search, then those of latency at parts of its result, then bursts at the highest rate.
-    Search { search: Box<Search>, latency: Vec<f64>, bursts: Option<(u64, burst::Search)> },
+    Search {
+        search: Box<Search>,
+        latency: Vec<f64>,
+        bursts: Option<(u64, burst::Search)>,
+    },
     Once(Traffic),
 }
 
@@ -234,7 +238,8 @@ impl Rest {
             ),
         };
         let mut rest = Self::Search { search: Box::new(search), latency, bursts };
-        for trial in before.iter().filter(|trial| trial.counts() || trial.burst.is_some() && !trial.disturbed) {
+        for trial in before.iter().filter(|trial| trial.counts() || trial.burst.is_some() && !trial.disturbed)
+        {
             if !rest.expects(trial) {
                 let reason = "the results have other trials than this version of Valiant would make: start again \
                               (--restart)";
@@ -271,7 +276,10 @@ impl Rest {
         let measured = |share: f64| trials.iter().any(|trial| !trial.disturbed && trial.share == Some(share));
         if let Some(share) = latency.iter().copied().find(|share| !measured(*share)) {
             let rate = ((result * share) as u64).max(1);
-            return Some(Next { traffic: Traffic { rate, seconds: goal.last, burst: None }, share: Some(share) });
+            return Some(Next {
+                traffic: Traffic { rate, seconds: goal.last, burst: None },
+                share: Some(share),
+            });
         }
         // What forwards at the highest rate does not fill its buffer (RFC 9004, section 6.1).
         let (rate, bursts) = bursts.as_ref().filter(|_| outcome.bounds.upper.is_some())?;
@@ -294,7 +302,8 @@ impl Rest {
         let Self::Search { search, .. } = self else { return String::new() };
         let of = |goal: &Goal| {
             let bounds = search.outcome(goal).bounds;
-            let rate = |load: Option<u64>| load.map_or("?".to_owned(), |load| format!("{}pps", short(load as f64)));
+            let rate =
+                |load: Option<u64>| load.map_or("?".to_owned(), |load| format!("{}pps", short(load as f64)));
             (bounds.lower.or(bounds.upper)).map(|_| {
                 format!("{} to {} with {} % lost", rate(bounds.lower), rate(bounds.upper), goal.loss * 100.0)
             })
@@ -324,7 +333,8 @@ mod tests {
         let goals = vec![Goal::simple(0.0, 1.0, 0.01)];
         let latency = vec![0.5, 1.0];
         let bursts = Some(Bursts { tests: 2, longest: 1.0, width: 0.0 });
-        let measure = Measure::Search { method: Method::Binary, goals, least: 10, most: 1000, latency, bursts };
+        let measure =
+            Measure::Search { method: Method::Binary, goals, least: 10, most: 1000, latency, bursts };
         let mut trials: Vec<Trial> = Vec::new();
         let mut rest = Rest::new(&measure, &trials).unwrap();
         while let Some(Next { traffic, share }) = rest.next(&trials) {
@@ -334,7 +344,8 @@ mod tests {
             // The first of those of latency has to be made again.
             let disturbed = share.is_some() && trials.iter().all(|trial| trial.share.is_none());
             let seconds = traffic.seconds;
-            let trial = Trial { rate, seconds, share, burst, intended, arrived, disturbed, ..Trial::default() };
+            let trial =
+                Trial { rate, seconds, share, burst, intended, arrived, disturbed, ..Trial::default() };
             rest.add(&trial);
             trials.push(trial);
             // Whoever goes on later makes the same.

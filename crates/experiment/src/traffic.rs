@@ -29,7 +29,8 @@ pub(crate) fn fault(name: &str, value: &str, dir: &Path) -> Option<String> {
         "sport" | "dport" => Set::ports(value).err().map(|bad| bad.0),
         "src" | "dst" => listed(value, dir)
             .and_then(|text| {
-                let (of_four, of_six) = (Set::addresses::<Ipv4Addr>(&text), Set::addresses::<Ipv6Addr>(&text));
+                let (of_four, of_six) =
+                    (Set::addresses::<Ipv4Addr>(&text), Set::addresses::<Ipv6Addr>(&text));
                 of_six.or(of_four).map_err(|bad| bad.0)
             })
             .err(),
@@ -59,11 +60,15 @@ pub(crate) fn fault_together(settings: &Settings, dir: &Path) -> Option<String> 
     };
     let default = default_addresses(six);
     let named = |name: &str, bad: measure::Bad| {
-        let bad = bad.0.replace("with IPV6 true", "with ipv6 = true").replace("without IPV6 true", "without ipv6 = true");
+        let bad = bad
+            .0
+            .replace("with IPV6 true", "with ipv6 = true")
+            .replace("without IPV6 true", "without ipv6 = true");
         format!("{name}: {bad}")
     };
     let check = || {
-        let sizes = Sizes::parse(of("size").unwrap_or(usual)).and_then(|sizes| sizes.at_least(shortest, version));
+        let sizes =
+            Sizes::parse(of("size").unwrap_or(usual)).and_then(|sizes| sizes.at_least(shortest, version));
         sizes.map_err(|bad| named("size", bad))?;
         let set = |name: &str, default: &str| {
             let text = listed(of(name).unwrap_or(default), dir).map_err(|bad| format!("{name}: {bad}"))?;
@@ -116,13 +121,17 @@ mod tests {
     #[test]
     fn values_that_do_not_go_together_are_refused() {
         let together = |all: &[(&str, &str)]| {
-            let settings = all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let settings =
+                all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             fault_together(&settings, Path::new("/")).unwrap_or_default()
         };
         assert_eq!(together(&[]), "");
         assert_eq!(together(&[("ipv6", "true"), ("size", "80"), ("dst", "2001:db8::/64")]), "");
         assert!(together(&[("ipv6", "true"), ("size", "imix")]).contains("at least 80"));
-        assert_eq!(together(&[("ipv6", "true"), ("src", "10.0.0.1")]), "src: an IPv4 address with ipv6 = true");
+        assert_eq!(
+            together(&[("ipv6", "true"), ("src", "10.0.0.1")]),
+            "src: an IPv4 address with ipv6 = true"
+        );
         assert_eq!(together(&[("dst", "::1")]), "dst: an IPv6 address without ipv6 = true");
         assert!(together(&[("flows", "3"), ("sport", "5-6")]).starts_with("flows: only 2 different flows"));
     }

@@ -221,7 +221,9 @@ impl Trial {
             share: None,
             burst: match burst {
                 None => None,
-                Some(frames) => Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? }),
+                Some(frames) => {
+                    Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? })
+                }
             },
             // All frames of a burst are sent, though some may be late.
             intended: if burst.is_some() { made } else { made + missed },

@@ -17,14 +17,14 @@ const MOST_STEPS: usize = 10_000;
 const MOST_POINTS: usize = 100_000;
 /// What a trial's traffic is made of: the options of `valiant gen`.
 pub(crate) const TRAFFIC: [&str; 14] = [
-    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random", "skew",
-    "rate",
+    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
+    "skew", "rate",
 ];
 /// How a program is run: the options of `valiant run`.
 pub(crate) const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
 
-/// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers have
-/// such ranges; a step of 0 gives nothing.
+/// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers
+/// have such ranges; a step of 0 gives nothing.
 fn range(name: &str, value: &str) -> Option<std::iter::StepBy<std::ops::RangeInclusive<u64>>> {
     if !STEPPED.contains(&name) {
         return None;
@@ -62,7 +62,8 @@ impl Reader<'_> {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
             let fault = fault_together(&experiment.settings(&point), self.dir);
-            if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone())) {
+            if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
+            {
                 let message = format!("{}{fault}", point.prefix());
                 let help = "`valiant gen` would refuse this";
                 self.diags.push(Diagnostic::error(None, message).with_help(help));
@@ -81,15 +82,24 @@ impl Reader<'_> {
         for table in raw {
             let Some(place) = settings::in_order(table).into_iter().next().map(|(name, _)| name) else {
                 let message = "a point sets nothing".to_owned();
-                self.diags.push(Diagnostic::error(None, message).with_help("[[point]] has keys as [vary] has, each with a value"));
+                self.diags.push(
+                    Diagnostic::error(None, message)
+                        .with_help("[[point]] has keys as [vary] has, each with a value"),
+                );
                 continue;
             };
             let factors = self.factors(table, device, held);
-            let mut settings: Vec<(String, String)> =
-                factors.iter().filter_map(|one| Some((one.name.clone(), one.values.first()?.clone()))).collect();
+            let mut settings: Vec<(String, String)> = factors
+                .iter()
+                .filter_map(|one| Some((one.name.clone(), one.values.first()?.clone())))
+                .collect();
             if let Some(many) = factors.iter().find(|one| one.values.len() > 1) {
                 let help = "a list of values is for [vary]";
-                self.wrong(place, format!("a point has one value of {}, not {}", many.name, many.values.len()), help);
+                self.wrong(
+                    place,
+                    format!("a point has one value of {}, not {}", many.name, many.values.len()),
+                    help,
+                );
             }
             if let Some(first) = points.first() {
                 let at = |name: &String| first.0.iter().position(|(other, _)| other == name);
@@ -103,7 +113,11 @@ impl Reader<'_> {
             }
             let point = Point(settings);
             if points.contains(&point) {
-                self.wrong(place, format!("the point {point} is there twice"), "each point once; `rounds` repeats all");
+                self.wrong(
+                    place,
+                    format!("the point {point} is there twice"),
+                    "each point once; `rounds` repeats all",
+                );
             }
             points.push(point);
         }
@@ -121,7 +135,11 @@ impl Reader<'_> {
                 }
                 Some(_) => {
                     let help = "FIRST-LAST/STEP: FIRST is not more than LAST, and STEP not 0";
-                    self.wrong(values, format!("{name}: '{value}' has no value, or more than {MOST_STEPS}"), help);
+                    self.wrong(
+                        values,
+                        format!("{name}: '{value}' has no value, or more than {MOST_STEPS}"),
+                        help,
+                    );
                 }
             }
         }

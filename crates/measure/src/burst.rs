@@ -1,8 +1,9 @@
-//! Back-to-back frames: the longest burst at a rate of which a device loses nothing (RFC 2544, section 26.4, as
-//! RFC 9004 has updated it). A test is a binary search over the lengths of bursts, and it is made several times.
+//! Back-to-back frames: the longest burst at a rate of which a device loses nothing (RFC 2544, section 26.4,
+//! as RFC 9004 has updated it). A test is a binary search over the lengths of bursts, and it is made several
+//! times.
 //!
-//! As [`crate::search::Search`], a [`Search`] says which burst is next and is told how it went; what comes next
-//! depends on that alone.
+//! As [`crate::search::Search`], a [`Search`] says which burst is next and is told how it went; what comes
+//! next depends on that alone.
 
 /// Tests, one after the other.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// `tests` of them, with bursts of up to `longest` frames. A test ends when the shortest burst with loss is
-    /// longer than the longest one without by one frame, or by the part `width` of itself.
+    /// `tests` of them, with bursts of up to `longest` frames. A test ends when the shortest burst with loss
+    /// is longer than the longest one without by one frame, or by the part `width` of itself.
     #[must_use]
     pub fn new(longest: u64, width: f64, tests: usize) -> Self {
         Self { longest: longest.max(1), width, tests, lengths: Vec::new(), lower: 0, upper: None }
@@ -72,8 +73,8 @@ impl Search {
 }
 
 /// The time for which a device can buffer frames that come at `most` frames a second, in seconds (RFC 9004,
-/// section 6.4): implied by the mean length of bursts, and corrected by what the device has forwarded while the
-/// burst came, at its throughput.
+/// section 6.4): implied by the mean length of bursts, and corrected by what the device has forwarded while
+/// the burst came, at its throughput.
 #[must_use]
 pub fn buffer_seconds(frames: f64, most: f64, throughput: f64) -> (f64, f64) {
     let implied = frames / most;
@@ -120,6 +121,10 @@ mod tests {
         // 26,000 frames of 64 bytes at 14,880,952 a second, of which the device forwards a half at once.
         let (implied, corrected) = buffer_seconds(26_000.0, 14_880_952.0, 7_440_476.0);
         assert!((implied - 0.001_747).abs() < 1e-6 && (corrected - implied / 2.0).abs() < 1e-12);
-        assert_eq!(buffer_seconds(100.0, 1000.0, 1000.0).1, 0.0, "what forwards at this rate buffers nothing");
+        assert_eq!(
+            buffer_seconds(100.0, 1000.0, 1000.0).1,
+            0.0,
+            "what forwards at this rate buffers nothing"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Jitter: how latency differs from a frame to the next.
 //!
 //! IPDV (RFC 3393) is the difference of the one-way delays of two frames. The pairs here are a frame and the
-//! measured frame that arrived just before it at the same thread of the sink, whatever its flow. From the same
-//! differences RFC 3550 (section 6.4.1) makes its interarrival jitter: J += (|D| - J) / 16 with each frame.
+//! measured frame that arrived just before it at the same thread of the sink, whatever its flow. From the
+//! same differences RFC 3550 (section 6.4.1) makes its interarrival jitter: J += (|D| - J) / 16 with each
+//! frame.
 
 use crate::{Bad, bad};
 
@@ -64,7 +65,8 @@ impl Jitter {
         self.max_ns
     }
 
-    /// The interarrival jitter of RFC 3550 after the last frame, in nanoseconds; of several sinks the largest.
+    /// The interarrival jitter of RFC 3550 after the last frame, in nanoseconds; of several sinks the
+    /// largest.
     #[must_use]
     pub fn smoothed_ns(&self) -> f64 {
         self.smoothed_ns
@@ -126,7 +128,10 @@ mod tests {
             together.record(latency, n);
             (0..n).for_each(|_| alone.record(latency, 1));
         }
-        assert_eq!((together.pairs(), together.max_ns(), together.sum_ns), (alone.pairs(), alone.max_ns(), alone.sum_ns));
+        assert_eq!(
+            (together.pairs(), together.max_ns(), together.sum_ns),
+            (alone.pairs(), alone.max_ns(), alone.sum_ns)
+        );
         assert!((together.smoothed_ns() - alone.smoothed_ns()).abs() < 1e-6);
         together.record(1, u64::MAX / 2);
         assert!(together.smoothed_ns() < 1e-6);

@@ -23,12 +23,13 @@ pub enum Sizes {
 /// The simple mix of Internet packet sizes: 40, 576 and 1500 bytes of IP in proportions of 7 to 4 to 1, as
 /// frames.
 pub const IMIX: [(usize, u32); 3] = [(60, 7), (590, 4), (1514, 1)];
-/// The mix of the project FD.io CSIT, `IMIX_v4_1`: frames of 64, 570 and 1518 bytes with their check sequences.
+/// The mix of the project FD.io CSIT, `IMIX_v4_1`: frames of 64, 570 and 1518 bytes with their check
+/// sequences.
 pub const IMIX_CSIT: [(usize, u32); 3] = [(60, 7), (566, 4), (1514, 1)];
 
 impl Sizes {
-    /// Reads `60`, `60-1514`, `imix` (or `imix-trex`), `imix-csit`, or sizes with weights: `60:7,590:4,1514:1`. Commas and spaces separate
-    /// alike.
+    /// Reads `60`, `60-1514`, `imix` (or `imix-trex`), `imix-csit`, or sizes with weights:
+    /// `60:7,590:4,1514:1`. Commas and spaces separate alike.
     ///
     /// # Errors
     /// Anything else, sizes below 60 or above [`LONGEST`].

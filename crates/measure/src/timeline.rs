@@ -1,5 +1,5 @@
-//! What happens over time: frames sent and arrived, and the longest latency, in spans of 100 ms; of longer ones
-//! when there would be too many.
+//! What happens over time: frames sent and arrived, and the longest latency, in spans of 100 ms; of longer
+//! ones when there would be too many.
 
 use crate::{Bad, bad};
 use std::fmt::Write;
@@ -49,15 +49,18 @@ const NAMED: usize = 3;
 #[must_use]
 pub fn when_lost(width_ns: u64, spans: &[Span]) -> Option<String> {
     let at = |index: usize| (index as u64 * width_ns) as f64 / 1e9;
-    let mut worst: Vec<(usize, &Span)> = spans.iter().enumerate().filter(|(_, span)| span.lost() > 0).collect();
+    let mut worst: Vec<(usize, &Span)> =
+        spans.iter().enumerate().filter(|(_, span)| span.lost() > 0).collect();
     let all = worst.len();
     worst.sort_by_key(|(_, span)| std::cmp::Reverse(span.lost()));
     worst.truncate(NAMED);
-    let words = worst.iter().map(|(index, span)| format!("{} of {} at {:.1} s", span.lost(), span.sent, at(*index)));
+    let words =
+        worst.iter().map(|(index, span)| format!("{} of {} at {:.1} s", span.lost(), span.sent, at(*index)));
     let mut text = words.collect::<Vec<_>>().join(", ");
     if let Some((index, span)) = spans.iter().enumerate().max_by_key(|(_, span)| span.latency_ns) {
         // Writing to a string does not fail.
-        let _ = write!(text, "; longest latency {:.2} ms at {:.1} s", span.latency_ns as f64 / 1e6, at(index));
+        let _ =
+            write!(text, "; longest latency {:.2} ms at {:.1} s", span.latency_ns as f64 / 1e6, at(index));
     }
     let (spans, ms) = (spans.len(), width_ns / 1_000_000);
     (all > 0).then(|| format!("in {all} of {spans} spans of {ms} ms, most {text}"))
@@ -82,7 +85,8 @@ impl Timeline {
     /// The span of a time in nanoseconds.
     #[inline]
     pub fn at(&mut self, ns: u64) -> Option<&mut Span> {
-        let index = (ns / self.width).checked_sub(self.first).filter(|index| *index < self.spans.len() as u64);
+        let index =
+            (ns / self.width).checked_sub(self.first).filter(|index| *index < self.spans.len() as u64);
         match index {
             Some(index) => self.spans.get_mut(index as usize),
             None => self.reach(ns),
@@ -210,7 +214,13 @@ mod tests {
     #[test]
     fn the_worst_spans_are_named() {
         let span = |sent, arrived, latency_ns| Span { sent, arrived, came: arrived, latency_ns };
-        let spans = [span(100, 100, 50_000), span(100, 60, 20_300_000), span(100, 99, 9), span(90, 80, 9), span(100, 97, 9)];
+        let spans = [
+            span(100, 100, 50_000),
+            span(100, 60, 20_300_000),
+            span(100, 99, 9),
+            span(90, 80, 9),
+            span(100, 97, 9),
+        ];
         assert_eq!(
             when_lost(WIDTH_NS, &spans).unwrap(),
             "in 4 of 5 spans of 100 ms, most 40 of 100 at 0.1 s, 10 of 90 at 0.3 s, 3 of 100 at 0.4 s; longest latency 20.30 ms at 0.1 s"

@@ -35,13 +35,15 @@ pub fn skew(text: &str) -> Result<f64, Bad> {
 }
 
 impl Zipf {
-    /// Draws among flows of these ranks, which begin at 1, with an exponent. The same seed makes the same draws.
+    /// Draws among flows of these ranks, which begin at 1, with an exponent. The same seed makes the same
+    /// draws.
     #[must_use]
     pub fn new(ranks: impl Iterator<Item = u32>, exponent: f64, seed: u64) -> Self {
         let mut shares: Vec<f64> = ranks.map(|rank| f64::from(rank.max(1)).powf(-exponent)).collect();
         let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         shares.iter_mut().for_each(|share| *share /= mean);
-        let mut places: Vec<Place> = (0..shares.len()).map(|n| Place { own: u32::MAX, other: n as u32 }).collect();
+        let mut places: Vec<Place> =
+            (0..shares.len()).map(|n| Place { own: u32::MAX, other: n as u32 }).collect();
         // What a flow has below one place is filled up by one that has more.
         let (mut small, mut large): (Vec<usize>, Vec<usize>) =
             (0..shares.len()).partition(|n| shares.get(*n).is_some_and(|share| *share < 1.0));
@@ -79,8 +81,8 @@ mod tests {
         counts
     }
 
-    /// Pearson's chi-squared statistic, as multiples of its standard deviation from its mean. With a fixed seed
-    /// the draws are always the same.
+    /// Pearson's chi-squared statistic, as multiples of its standard deviation from its mean. With a fixed
+    /// seed the draws are always the same.
     fn deviation(flows: u32, exponent: f64) -> f64 {
         let draws = 200_000 * flows as usize / 10;
         let shares: Vec<f64> = (1..=flows).map(|rank| f64::from(rank).powf(-exponent)).collect();
@@ -102,7 +104,10 @@ mod tests {
         // The test can tell exponents apart.
         let found = counts(100, 1.0, 100_000);
         let share = |rank: f64| 100_000.0 / rank / (1..=100).map(|k| 1.0 / f64::from(k)).sum::<f64>();
-        assert!((found[0] as f64 / share(1.0) - 1.0).abs() < 0.03 && (found[9] as f64 / share(10.0) - 1.0).abs() < 0.1);
+        assert!(
+            (found[0] as f64 / share(1.0) - 1.0).abs() < 0.03
+                && (found[9] as f64 / share(10.0) - 1.0).abs() < 0.1
+        );
         assert!(found[0] > 9 * found[9], "{found:?}");
     }
 

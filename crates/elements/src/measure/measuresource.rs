@@ -16,7 +16,8 @@
 //!   counting the frames' own bytes), `10Gbps-l1` (bits per second, counting also Ethernet's overhead of 24
 //!   bytes per frame), or `max`. This is the rate of all workers together.
 //! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): one size (`60`), a range (`60-1514`, uniform at
-//!   random), `imix` (the same as 60:7,590:4,1514:1), `imix-csit` (60:7,566:4,1514:1), or other sizes with weights in this form.
+//!   random), `imix` (the same as 60:7,590:4,1514:1), `imix-csit` (60:7,566:4,1514:1), or other sizes with
+//!   weights in this form.
 //! - `LIMIT` (*int*): the total number of frames. A negative number means no limit, which is the default
 //!   unless `PCAP` is given.
 //! - `DURATION` (*time*): for how long to send, from the first frame; 0, the default, means no limit.
@@ -27,8 +28,9 @@
 //! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024, as many
 //!   ports as there are flows, and the destination port is 9.
 //! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
-//! - `SKEW` (*real number*, 0 to 10, default 0): flows are drawn by Zipf's law with this exponent, rather than sent in turn:
-//!   the k-th flow has a share of the frames in proportion to 1/k^SKEW. Each worker draws among its own flows.
+//! - `SKEW` (*real number*, 0 to 10, default 0): flows are drawn by Zipf's law with this exponent, rather
+//!   than sent in turn: the k-th flow has a share of the frames in proportion to 1/k^SKEW. Each worker draws
+//!   among its own flows.
 //! - `IPV6` (*bool*, default false): IPv6 rather than IPv4.
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
@@ -191,7 +193,8 @@ impl Element for MeasureSource {
         let dst = addresses(args, "DST", six, default.1)?;
         let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
-        let skew = args.k::<String>("SKEW")?.map_or(Ok(0.0), |text| named("SKEW", measure::zipf::skew(&text)))?;
+        let skew =
+            args.k::<String>("SKEW")?.map_or(Ok(0.0), |text| named("SKEW", measure::zipf::skew(&text)))?;
         let mac = |m: EtherAddr| wire::EtherAddr(m.0);
         let src_eth = args.k::<EtherAddr>("SRCETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 1]), mac);
         let dst_eth = args.k::<EtherAddr>("DSTETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 2]), mac);
@@ -226,7 +229,8 @@ impl Element for MeasureSource {
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
         );
         let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
-        let contents = FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run };
+        let contents =
+            FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run };
         let mut frames = match pcap {
             Some(path) => {
                 let frames =

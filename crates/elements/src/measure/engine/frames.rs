@@ -103,8 +103,11 @@ fn maker<A: Family>(
     share: (usize, usize),
 ) -> Result<Box<FlowFrames<A>>, ArgError> {
     let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
-    let sizes =
-        contents.sizes.clone().at_least(A::SHORTEST, version).map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
+    let sizes = contents
+        .sizes
+        .clone()
+        .at_least(A::SHORTEST, version)
+        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
     let longest = sizes.bounds().1;
     // Each worker needs a flow of its own.
     let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
