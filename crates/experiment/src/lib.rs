@@ -15,7 +15,7 @@
 //!    file of results.
 //! 4. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
 //!    bursts without loss, as text and as JSON.
-//! 5. `report`: the results as a table, as JSON, as CSV.
+//! 5. `rows`, `report`: the results at a point; all of them as a table, as JSON, as CSV.
 //! 6. `run`, `compare`: the whole of it; what two reports have in common.
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ mod model;
 mod place;
 mod report;
 mod results;
+mod rows;
 mod run;
 mod traffic;
 mod trial;

@@ -62,7 +62,7 @@ impl Zipf {
     #[inline]
     pub fn draw(&mut self) -> usize {
         let number = self.rng.number();
-        let at = ((number >> 32) * self.places.len() as u64 >> 32) as usize;
+        let at = (((number >> 32) * self.places.len() as u64) >> 32) as usize;
         match self.places.get(at) {
             Some(place) if number as u32 > place.own => place.other as usize,
             _ => at,

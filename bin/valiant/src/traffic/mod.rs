@@ -4,6 +4,7 @@
 pub(crate) mod args;
 mod config;
 mod report;
+mod words;
 
 use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;

@@ -1,8 +1,9 @@
 //! The reports of `valiant gen` and `valiant sink`, as text and as JSON.
 
 use super::args::{Limits, Output};
+use super::words::{asked, percent, rate_json, rate_words, seconds, span};
 use measure::order::DEPTH;
-use measure::rate::{Achieved, OVERHEAD, Rate, short};
+use measure::rate::{Achieved, OVERHEAD, Rate};
 use measure::sink::Snapshot;
 use measure::timeline::{Span, Timeline, when_lost};
 use serde_json::{Value, json};
@@ -53,49 +54,6 @@ pub(crate) struct Report {
 const SHORT_OF: f64 = 0.99;
 /// Workers that waited longer for a processor are reported.
 const LONG_WAIT: Duration = Duration::from_millis(1);
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-/// A time, with the unit chosen by its size.
-fn span(ns: f64) -> String {
-    match ns {
-        n if n >= 1e9 => format!("{:.2} s", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} ms", n / 1e6),
-        n if n >= 1e3 => format!("{:.2} us", n / 1e3),
-        n => format!("{n:.0} ns"),
-    }
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
-}
-
-/// A rate in all three units.
-fn rate_words(rate: &Achieved) -> String {
-    format!(
-        "{}pps, {}bit/s, {}bit/s with Ethernet overhead",
-        short(rate.pps()),
-        short(rate.l2_bps()),
-        short(rate.l1_bps())
-    )
-}
-
-/// The requested rate, in its own unit.
-fn asked(rate: Rate) -> String {
-    match rate {
-        Rate::Unlimited => "as fast as possible".to_owned(),
-        Rate::Packets(n) => format!("{}pps", short(n as f64)),
-        Rate::Bits { per_s, overhead } => {
-            format!("{}bit/s{}", short(per_s as f64), if overhead { " with Ethernet overhead" } else { "" })
-        }
-    }
-}
-
-fn rate_json(rate: &Achieved) -> Value {
-    json!({"pps": rate.pps(), "l2_gbps": rate.l2_bps() / 1e9, "l1_gbps": rate.l1_bps() / 1e9})
-}
 
 /// Measured frames that arrived, without known duplicates.
 fn came(totals: &measure::sink::Totals) -> u64 {
