@@ -10,6 +10,9 @@ use std::fmt::Write;
 /// Tables of elements in a text are at most so many.
 const MOST_TABLES: usize = 6;
 
+/// A column of the table: the figure, its title, how it is written.
+type Column = (&'static str, &'static str, fn(f64) -> String);
+
 /// What a trial has cost, and for what.
 #[derive(Clone, Debug)]
 pub(crate) struct Spent {
@@ -110,7 +113,7 @@ pub(crate) fn text(mut head: Vec<String>, rows: Vec<(Vec<String>, Vec<&Spent>)>)
     }
     let names = head.clone();
     // A column that is empty for all points is left out.
-    let columns: [(&str, &str, fn(f64) -> String); 9] = [
+    let columns: [Column; 9] = [
         ("cycles_per_packet", "cycles/packet", |n| format!("{n:.0}")),
         ("load", "load", |n| format!("{:.1} %", n * 100.0)),
         ("batch", "batch", |n| format!("{n:.1}")),

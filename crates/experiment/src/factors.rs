@@ -52,7 +52,7 @@ pub(crate) fn warnings(experiment: &Experiment) -> Vec<String> {
         let settings = experiment.settings(point);
         let cpus = settings.get("cpus").and_then(|list| launch::cpu_list(list).ok())?;
         let threads: usize = settings.get("threads")?.parse().ok()?;
-        (threads > cpus.len()).then(|| (threads, cpus.len()))
+        (threads > cpus.len()).then_some((threads, cpus.len()))
     };
     if let Some((threads, cpus)) = points.iter().find_map(too_few) {
         all.push(format!(

@@ -24,7 +24,7 @@ pub(crate) const TRAFFIC: [&str; 14] = [
 pub(crate) const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
 
 /// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers
-/// have such ranges; a step of 0 gives nothing.
+/// have such ranges.
 fn range(name: &str, value: &str) -> Option<std::iter::StepBy<std::ops::RangeInclusive<u64>>> {
     if !STEPPED.contains(&name) {
         return None;
@@ -33,7 +33,7 @@ fn range(name: &str, value: &str) -> Option<std::iter::StepBy<std::ops::RangeInc
     let (first, last) = ends.split_once('-')?;
     let number = |text: &str| text.trim().parse::<u64>().ok();
     let (first, last, step) = (number(first)?, number(last)?, usize::try_from(number(step)?).ok()?);
-    Some(if step == 0 { (1..=0).step_by(1) } else { (first..=last).step_by(step) })
+    (step > 0).then(|| (first..=last).step_by(step))
 }
 
 /// What differs between points.
@@ -134,7 +134,7 @@ impl Reader<'_> {
                     all.extend(range.map(|n| n.to_string()));
                 }
                 Some(_) => {
-                    let help = "FIRST-LAST/STEP: FIRST is not more than LAST, and STEP not 0";
+                    let help = "FIRST-LAST/STEP: FIRST is not more than LAST";
                     self.wrong(
                         values,
                         format!("{name}: '{value}' has no value, or more than {MOST_STEPS}"),
