@@ -31,7 +31,10 @@ An experiment file says what is varied, what is measured, and with which device 
   [vary]
   size = [60, 508, 1514]
   [measure]                           # the highest rates without loss, and with 0.5 % (RFC 9971)
-  loss = [0, \"0.5%\"]
+  loss = [0, \"0.5%\"]                  # or search = \"rfc2544\", or \"back-to-back\" for bursts (RFC 9004)
+
+The report has rates, latency, jitter, order, when frames were lost, and what it cost the device: cycles of each element of a program, processor time
+of any process.
 
 conf/experiment.toml is an example with a device; doc/experiments.md has all keys. What is measured is kept at once: after Ctrl-C, a crash or a power
 failure the same command goes on where it was, and when all is measured it prints the report again.

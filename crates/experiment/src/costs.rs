@@ -105,8 +105,9 @@ pub(crate) fn summary(all: &[&Spent]) -> Value {
     if all.is_empty() { Value::Null } else { figures(|name| median(all, name)) }
 }
 
-/// A line for each point, and the elements in the last round of each.
-pub(crate) fn text(mut head: Vec<String>, rows: Vec<(Vec<String>, Vec<&Spent>)>) -> String {
+/// A line for each point, and the elements in the last round of each. The first columns of `head` are
+/// `words`.
+pub(crate) fn text(mut head: Vec<String>, words: usize, rows: Vec<(Vec<String>, Vec<&Spent>)>) -> String {
     let rows: Vec<_> = rows.into_iter().filter(|(_, all)| !all.is_empty()).collect();
     if rows.is_empty() {
         return String::new();
@@ -132,10 +133,8 @@ pub(crate) fn text(mut head: Vec<String>, rows: Vec<(Vec<String>, Vec<&Spent>)>)
         let figures = columns.iter().map(|(name, _, show)| median(all, name).map_or("-".to_owned(), show));
         lines.push(cells.iter().cloned().chain(figures).collect());
     }
-    let mut text = format!(
-        "cost to the device at this rate, medians of the rounds:\n{}",
-        table(&lines, names.len() - 1)
-    );
+    let mut text =
+        format!("cost to the device at this rate, medians of the rounds:\n{}", table(&lines, words));
     for (what, why) in reasons(&rows) {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{what}: not available: {why}");
@@ -162,7 +161,7 @@ fn reasons(rows: &[(Vec<String>, Vec<&Spent>)]) -> BTreeSet<(&'static str, Strin
 /// The elements of one trial.
 fn elements(names: &[String], cells: &[String], last: Option<&Spent>) -> String {
     let Some(router) = last.and_then(|spent| spent.cost.router.as_ref()) else { return String::new() };
-    let what: Vec<String> = names.iter().zip(cells).map(|(name, value)| format!("{name} {value}")).collect();
+    let what = names.iter().zip(cells).map(|(name, value)| format!("{name} {value}, "));
     let mut lines =
         vec![["element", "class", "packets", "cycles/packet", "share", "batch"].map(str::to_owned).to_vec()];
     let cycles = router.cycles().max(1) as f64;
@@ -176,7 +175,7 @@ fn elements(names: &[String], cells: &[String], last: Option<&Spent>) -> String 
             format!("{:.1}", one.batch()),
         ]
     }));
-    let mut text = format!("elements, {}, last round:\n{}", what.join(", "), table(&lines, 2));
+    let mut text = format!("elements, {}last round:\n{}", what.collect::<String>(), table(&lines, 2));
     for (element, reason, n) in router.drops() {
         let _ = writeln!(text, "dropped: {n} by {element}: {reason}");
     }
@@ -237,11 +236,11 @@ mod tests {
         let one = spent(100_000, 1.0);
         let head = vec!["size".to_owned(), "loss up to".to_owned()];
         let none: (Vec<String>, Vec<&Spent>) = (vec!["64".into(), "0 %".into()], Vec::new());
-        let told = text(head.clone(), vec![(vec!["60".into(), "0 %".into()], vec![&one]), none.clone()]);
+        let told = text(head.clone(), 1, vec![(vec!["60".into(), "0 %".into()], vec![&one]), none.clone()]);
         assert!(told.contains("power: not available: no RAPL") && !told.contains(" W"), "{told}");
         assert!(told.contains("elements, size 60, loss up to 0 %, last round:"), "{told}");
         assert!(told.contains("dropped: 3 by in: queue full"), "{told}");
         assert!(!told.contains("64"), "{told}");
-        assert_eq!(text(head, vec![none]), "");
+        assert_eq!(text(head, 1, vec![none]), "");
     }
 }

@@ -340,10 +340,10 @@ mod tests {
             "[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\nsearch = \"back-to-back\"\ntests = 0\nlongest = 31\nloss = 0\n",
         );
         assert_eq!(errors.unwrap_err().len(), 3);
-        assert_eq!(
-            read("[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\ntests = 3\n").unwrap_err(),
-            ["tests is for bursts"]
-        );
+        for rate in ["", "rate = 5\n"] {
+            let text = format!("[traffic]\nto = \"a\"\nsink = \"b\"\n{rate}[measure]\ntests = 3\n");
+            assert_eq!(read(&text).unwrap_err(), ["tests is for bursts"]);
+        }
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl Reader<'_> {
                         self.wrong(value, format!("{key} is for a search"), help);
                     }
                 }
+                self.bursts(raw, 0.0);
                 return Measure::Rate { rate: packets.unwrap_or(1), seconds: last.unwrap_or(1.0) };
             }
             None | Some((_, "mlrsearch" | BACK_TO_BACK)) => Method::MlrSearch,

@@ -192,15 +192,16 @@ impl<'a> Report<'a> {
 
     /// What it has cost the device.
     fn costs_text(&self) -> String {
-        let mut head: Vec<String> =
-            self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
-        head.push("loss up to".to_owned());
+        let searched = matches!(self.experiment.measure, Measure::Search { .. });
+        let factors = &self.experiment.factors;
+        let mut head: Vec<String> = factors.iter().map(|factor| factor.name.clone()).collect();
+        head.extend(searched.then(|| "loss up to".to_owned()));
         let rows = self.rows.iter().map(|row| {
             let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
-            cells.push(row.loss.map_or("-".to_owned(), |loss| format!("{} %", loss * 100.0)));
+            cells.extend(row.loss.map(|loss| format!("{} %", loss * 100.0)));
             (cells, row.spent())
         });
-        costs::text(head, rows.collect())
+        costs::text(head, factors.len(), rows.collect())
     }
 
     /// As JSON.
