@@ -115,6 +115,82 @@ def what_a_device_drops_is_counted_to_the_packet(lab: Lab) -> None:
 
 
 @case(Plain, seconds=90)
+def an_experiment_says_what_the_device_has_spent(lab: Lab) -> None:
+    space = laboratory(lab)
+    # A third of what comes finds the queue full.
+    slow = "FromDevice(in0) -> c :: Counter -> q :: Queue(10) -> RatedUnqueue(200) -> ToDevice(in1);\n"
+    path = experiment(lab, slow, "[vary]\nrate = [300, 3000]\n[measure]\nlast = 0.5\n")
+    report = outcome(space, path)
+    for row, trial in zip(report["results"], [t for t in trials(path) if not t["disturbed"]], strict=True):
+        cost = row["rounds"][0]["cost"]
+        elements = {element["name"]: element for element in cost["elements"]}
+        # The kernel sends packets of its own too.
+        check(elements["c"]["packets"] >= trial["sent"], f"{elements['c']} of {trial}")
+        drops = sum(elements["q"]["drops"].values())
+        check(drops >= trial["sent"] - trial["arrived"] > 0, f"{elements['q']} of {trial}")
+        cycles = sum(element["cycles"] for element in elements.values())
+        check(abs(row["cost"]["cycles_per_packet"] - cycles / trial["sent"]) < 1e-6, f"{row['cost']}, {cycles} cycles")
+        check(abs(sum(element["share"] for element in elements.values()) - 1) < 1e-6, elements)
+        check(row["cost"]["load"] > 0 and row["cost"]["batch"] >= 1 and row["cost"]["memory_bytes"] > 1 << 20, row["cost"])
+        check(0 < cost["processor_seconds"] < cost["seconds"] * 64, cost)
+        # Not every machine has these; then it says why.
+        check("not_available" in cost["counted"] or cost["counted"]["instructions"] > 0, cost["counted"])
+        check(isinstance(cost["joules"], float) or cost["joules"]["not_available"], cost["joules"])
+    equal(bench(space, path).wait(30), 0, said(lab))
+    told = said(lab)
+    check("cost to the device" in told and "cycles/packet" in told and "dropped: " in told and " by q: " in told, told)
+
+
+@case(Plain, seconds=90)
+def a_report_says_when_frames_were_lost(lab: Lab) -> None:
+    space = laboratory(lab)
+    # Nothing passes for a moment, again and again.
+    device = ("FromDevice(in0) -> s :: Switch(0) -> ToDevice(in1);\ns [1] -> Discard;\n"
+              "Script(wait 400ms, write s.switch 1, wait 100ms, write s.switch 0, loop);\n")
+    path = experiment(lab, device, "[vary]\nrate = [2000]\n[measure]\nlast = 1\n")
+    row = outcome(space, path)["results"][0]["rounds"][0]
+    [trial] = [t for t in trials(path) if not t["disturbed"]]
+    line = row["timeline"]
+    equal(line, trial["timeline"], "spans of time")
+    equal((line["span_s"], sum(line["sent"])), (0.1, trial["sent"]), "frames that were sent")
+    equal((sum(line["arrived"]), sum(line["came"])), (trial["arrived"], trial["arrived"]), "frames that arrived")
+    lost = [sent - arrived for sent, arrived in zip(line["sent"], line["arrived"], strict=True)]
+    check(max(lost) > 0 and min(lost) == 0, f"lost in each span: {lost}")
+    # A histogram of latencies keeps three digits.
+    longest = trial["latency_ns"]["max"]
+    check(abs(max(line["latency_max_ns"]) / longest - 1) < 0.002, f"{line} and {longest}")
+    check(0 < row["jitter_ns"]["ipdv_mean"] <= row["jitter_ns"]["ipdv_max"] <= longest, row["jitter_ns"])
+    equal(bench(space, path).wait(30), 0, said(lab))
+    check("lost: in " in said(lab) and "IPDV" in said(lab), said(lab))
+
+
+@case(Plain, seconds=120)
+def the_longest_burst_without_loss_is_that_of_the_queue(lab: Lab) -> None:
+    space = laboratory(lab)
+    length, rate, most = 300, 1000, 20_000
+    device = f"FromDevice(in0) -> q :: Queue({length}) -> RatedUnqueue({rate}) -> ToDevice(in1);\n"
+    path = experiment(lab, device, f'[measure]\nsearch = "back-to-back"\nmost = {most}\nleast = 100\nfirst = 0.2\nlast = 1\nsum = 1\n'
+                                   'width = "10%"\ntests = 2\nlongest = "100ms"\nwait = "200ms"\n')
+    report = outcome(space, path)["results"][0]
+    bursts = report["back_to_back"]
+    equal((bursts["tests"], bursts["rate_pps"], bursts["longest_frames"], bursts["at_longest"]), (2, most, most // 10, False), bursts)
+    # As many as fit, less the step; and what has left the queue until all of the burst had come, which may be late.
+    for found in bursts["lengths"]:
+        sent = max(t["burst"]["seconds"] for t in trials(path) if t.get("burst", {}).get("frames") == found)
+        check(length - bursts["step_frames"] <= found <= length + 50 + rate * (sent + 0.1), f"{found} frames in {sent} s: {bursts}")
+    mean, throughput = sum(bursts["lengths"]) / 2, report["pps"]["median"]
+    implied = mean / most
+    check(abs(bursts["implied_buffer_s"] - implied) < 1e-9, bursts)
+    check(abs(bursts["corrected_buffer_s"] - implied * (1 - throughput / most)) < 1e-9, bursts)
+    equal((bursts["frames"]["mean"], bursts["throughput_pps"]), (mean, throughput), bursts)
+    for trial in trials(path):
+        if "burst" in trial:
+            equal((trial["intended"], trial["rate"]), (trial["burst"]["frames"], most), f"frames of {trial}")
+    equal(bench(space, path).wait(30), 0, said(lab))
+    check("longest burst without loss" in said(lab), said(lab))
+
+
+@case(Plain, seconds=90)
 def an_experiment_that_is_killed_goes_on_where_it_was(lab: Lab) -> None:
     space = laboratory(lab)
     path = experiment(lab, FORWARD, "[experiment]\nrounds = 2\n[vary]\nsize = [60, 200]\n"
@@ -167,7 +243,8 @@ def an_experiment_says_what_is_wrong_with_its_device(lab: Lab) -> None:
     # It ends in the middle.
     experiment(lab, "FromDevice(in0) -> c :: Counter -> ToDevice(in1);\nDriverManager(wait 1s, stop);\n", measure)
     report = outcome(space, path, status=3)
-    check("the device has ended" in report["results"][0]["failed"][0], report)
+    failed = report["results"][0]["failed"][0]
+    check("in trial " in failed and "the device has ended" in failed, report)
     # Mended, it is measured.
     experiment(lab, FORWARD, measure)
     report = outcome(space, path, "--restart")
@@ -231,6 +308,8 @@ def what_a_command_starts_ends_with_it(lab: Lab) -> None:
     report = outcome(space, commanded(lab, command, "size = [60, 100]"))
     equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
     equal([row["rounds"][0]["duplicates"] for row in report["results"]], [0, 0], "duplicates")
+    for cost in [row["cost"] for row in report["results"]]:
+        check(cost["processors"] > 0 and cost["memory_bytes"] > 1 << 20 and cost["cycles_per_packet"] is None, cost)
     check(not devices(lab), "a device is still there")
 
 

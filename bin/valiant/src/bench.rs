@@ -31,7 +31,10 @@ An experiment file says what is varied, what is measured, and with which device 
   [vary]
   size = [60, 508, 1514]
   [measure]                           # the highest rates without loss, and with 0.5 % (RFC 9971)
-  loss = [0, \"0.5%\"]
+  loss = [0, \"0.5%\"]                  # or search = \"rfc2544\", or \"back-to-back\" for bursts (RFC 9004)
+
+The report has rates, latency, jitter, order, when frames were lost, and what it cost the device: cycles of each element of a program, processor time
+of any process.
 
 conf/experiment.toml is an example with a device; doc/experiments.md has all keys. What is measured is kept at once: after Ctrl-C, a crash or a power
 failure the same command goes on where it was, and when all is measured it prints the report again.
@@ -227,6 +230,7 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
     let program =
         std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
     let options = experiment::Options { program, results: dir };
+    experiment.warnings.iter().for_each(|warning| error(&format!("warning: {warning}")));
     let stop = StopSignals::watch();
     let mut progress = Progress::new(args.quiet, "", true);
     let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());
@@ -267,7 +271,7 @@ fn plan(experiment: &Experiment, json: bool) -> String {
     let points: Vec<String> = experiment.points().iter().map(ToString::to_string).collect();
     let seconds = experiment.estimate();
     if json {
-        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds});
+        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds, "warnings": experiment.warnings});
         return format!("{plan:#}\n");
     }
     let mut text = format!(
@@ -279,6 +283,7 @@ fn plan(experiment: &Experiment, json: bool) -> String {
         about(seconds)
     );
     points.iter().filter(|point| !point.is_empty()).for_each(|point| text += &format!("  {point}\n"));
+    experiment.warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
     text
 }
 

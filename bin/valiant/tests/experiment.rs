@@ -40,6 +40,35 @@ fn mistakes_in_a_file_are_told_with_their_places() {
 }
 
 #[test]
+fn the_plan_warns_of_factors_that_cannot_be_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("e.toml");
+    let ports = "[traffic]\nto = \"a\"\nsink = \"b\"\n";
+    std::fs::write(
+        &file,
+        format!("{ports}[[point]]\nsize = 60\nflows = 1\n[[point]]\nsize = 508\nflows = 9\n"),
+    )
+    .unwrap();
+    let done = bench(&[file.to_str().unwrap(), "--plan"]);
+    let told = text(&done.stdout);
+    assert!(told.contains("  size 508, flows 9\nwarning: size and flows change together"), "{told}");
+    let done = bench(&[file.to_str().unwrap(), "--plan", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(plan["warnings"].as_array().unwrap().len(), 1, "{plan}");
+    // What the generator would refuse is seen too.
+    std::fs::write(&file, format!("{ports}src = \"10.0.0\"\nsize = 20\n")).unwrap();
+    let done = bench(&[file.to_str().unwrap(), "--plan"]);
+    let told = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("e.toml:4:7")
+            && told.contains("src: '10.0.0'")
+            && told.contains("size: frames of 20 bytes"),
+        "{told}"
+    );
+}
+
+#[test]
 fn reports_are_compared() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();

@@ -6,15 +6,19 @@
 //!
 //! # Layers
 //!
-//! 1. `figure`, `link`: a measured number; what a PCI Express link carries.
+//! 1. `figure`, `link`, `counters`, `energy`: a measured number; what a PCI Express link carries; counters of
+//!    the processor for other processes (`unsafe`), and the energy that it has used.
 //! 2. `machine`: what the system says of processors, caches, memory and NICs. `simulated` is one for tests.
 //! 3. `memory`: lines and streams.
 //! 4. `calls`, `packet`: system calls, other processors; what memory allows for a packet.
 //! 5. `host`: all that is measured.
 //! 6. `report`: that as text and as JSON.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod calls;
+#[allow(unsafe_code, reason = "a system call that no library here wraps")]
+mod counters;
+mod energy;
 mod figure;
 mod host;
 mod link;
@@ -26,6 +30,8 @@ mod report;
 #[path = "../../dpdk/tests/machine/mod.rs"]
 mod simulated;
 
+pub use counters::{Counters, Counts};
+pub use energy::Energy;
 pub use figure::Figure;
 pub use host::{Host, Options};
 pub use link::Link;

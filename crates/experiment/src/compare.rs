@@ -1,6 +1,6 @@
 //! What has changed from one report to another, and whether it is more than noise.
 
-use crate::report::table;
+use crate::layout::{quantile, table};
 use measure::ranks::{Difference, difference};
 use measure::rate::short;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn rates(report: &Value) -> Option<Rates> {
 }
 
 fn median(values: &[f64]) -> f64 {
-    crate::report::quantile(values, 0.5)
+    quantile(values, 0.5)
 }
 
 impl Comparison {

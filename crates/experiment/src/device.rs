@@ -1,5 +1,7 @@
 //! The device under test, and other processes that end with this one.
 
+use crate::cost::Stats;
+use crate::log::{Log, tail};
 use crate::model::{self, Experiment, Settings};
 use crate::place::{Places, places};
 use launch::Client;
@@ -7,8 +9,6 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
@@ -19,8 +19,6 @@ const GRACE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 /// Names of sockets are shorter.
 const LONGEST_SOCKET: usize = 100;
-/// The end of a process's messages is at most so long.
-const TAIL: u64 = 2000;
 
 /// Runs a command, and ends it and all that it has started when standard input ends: with whoever has the
 /// other end. Nothing is ever written there.
@@ -50,7 +48,7 @@ impl Child {
         words: &[OsString],
         dir: &Path,
         environment: &[(String, String)],
-        (output, errors): (Stdio, File),
+        (output, errors): (Stdio, Stdio),
     ) -> Result<Self, String> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", WITH_PARENT, "sh"]).arg(program).args(words);
@@ -80,8 +78,8 @@ impl Child {
         Pid::from_raw(self.process.id().cast_signed())
     }
 
-    /// How long its threads, and those of its children, have waited for a processor.
-    fn kept_waiting(&self) -> Duration {
+    /// It, what it has started, and what those have.
+    fn processes(&self) -> Vec<u32> {
         let own = self.process.id().to_string();
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -90,7 +88,7 @@ impl Child {
             // The name may have any character: behind it are state, parent and group.
             stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(2)) == Some(own.as_str())
         });
-        of_group.map(launch::kept_waiting).sum()
+        of_group.collect()
     }
 
     /// What it has written, to be read once it has ended.
@@ -130,22 +128,6 @@ impl Drop for Child {
     }
 }
 
-/// The end of a file of messages.
-pub(crate) fn tail(log: &Path) -> String {
-    let mut bytes = Vec::new();
-    if let Ok(mut file) = File::open(log) {
-        let long = file.metadata().map_or(0, |found| found.len());
-        let read = file
-            .seek(SeekFrom::Start(long.saturating_sub(TAIL)))
-            .and_then(|_| file.take(TAIL).read_to_end(&mut bytes));
-        // What cannot be read says nothing.
-        read.unwrap_or_default();
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let text = text.trim();
-    if text.is_empty() { "it has said nothing".to_owned() } else { text.to_owned() }
-}
-
 /// Where the generator and the device run: as the file says, or on different processors.
 pub(crate) fn places_of(experiment: &Experiment, settings: &Settings) -> Places {
     let device = match &experiment.device {
@@ -173,7 +155,9 @@ fn socket_of(log: &Path) -> PathBuf {
 /// The device under test.
 pub(crate) struct Device {
     child: Option<Child>,
-    log: PathBuf,
+    log: Option<Log>,
+    /// The control socket of a program.
+    client: Option<Client>,
 }
 
 impl Device {
@@ -184,8 +168,8 @@ impl Device {
         (program, log): (&Path, &Path),
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
-        let mut device = Self { child: None, log: log.to_owned() };
-        let socket = socket_of(log);
+        let mut device = Self { child: None, log: None, client: None };
+        let (socket, path) = (socket_of(log), log.to_owned());
         let variables = settings.iter().filter_map(|(name, value)| Some((name.strip_prefix('$')?, value)));
         let (command, words, environment) = match &experiment.device {
             model::Device::Between => return Ok(device),
@@ -205,12 +189,13 @@ impl Device {
                 (OsStr::new("/bin/sh"), vec!["-c".into(), text.into()], environment)
             }
         };
-        let errors = File::create(log)
-            .map_err(|e| format!("cannot write {}: {}", log.display(), launch::reason(&e)))?;
-        let output = errors.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+        let (log, output) = Log::create(log)?;
+        let errors = output.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
+        device.log = Some(log);
         // One that was killed may have left it.
         let _ = std::fs::remove_file(&socket);
-        device.child = Some(Child::start(command, &words, &experiment.dir, &environment, (output, errors))?);
+        device.child =
+            Some(Child::start(command, &words, &experiment.dir, &environment, (output.into(), errors))?);
         let began = Instant::now();
         while !stop() {
             if let Some(end) = device.ended() {
@@ -220,11 +205,12 @@ impl Device {
             match &experiment.device {
                 model::Device::Program(_) => {
                     let socket = socket.to_string_lossy();
-                    if Client::connect_within(&socket, experiment.ready).is_ok() {
+                    if let Ok(client) = Client::connect_within(&socket, experiment.ready) {
+                        device.client = Some(client);
                         return Ok(device);
                     }
                     if waited {
-                        let log = tail(log);
+                        let log = tail(&path);
                         let seconds = experiment.ready.as_secs_f64();
                         return Err(format!(
                             "the device is not ready after {seconds} s (`ready` in [device]): {log}"
@@ -241,19 +227,32 @@ impl Device {
 
     /// How long its threads have waited for a processor since they began.
     pub(crate) fn kept_waiting(&self) -> Duration {
-        self.child.as_ref().map_or(Duration::ZERO, Child::kept_waiting)
+        self.processes().unwrap_or_default().into_iter().map(launch::kept_waiting).sum()
+    }
+
+    /// Its processes; none: it is what is between the ports.
+    pub(crate) fn processes(&self) -> Option<Vec<u32>> {
+        self.child.as_ref().map(Child::processes)
+    }
+
+    /// What its router has counted, if it is a program of Valiant's.
+    pub(crate) fn stats(&mut self) -> Option<Stats> {
+        // A router that does not answer has no cost; whether it has ended is asked anyway.
+        self.client.as_mut()?.read("stats.json", "").ok().and_then(|text| Stats::read(&text))
     }
 
     /// That it has ended, and its last words, if it has.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let status = self.child.as_mut()?.ended()?;
-        Some(format!("the device has ended ({status}): {}", tail(&self.log)))
+        let words = self.log.as_ref().map_or_else(String::new, Log::last_words);
+        Some(format!("the device has ended ({status}): {words}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     fn start(dir: &Path, text: &str) -> Child {
         let errors = File::create(dir.join("errors")).unwrap();
@@ -263,7 +262,7 @@ mod tests {
             &words,
             dir,
             &[("A".into(), "b c".into())],
-            (Stdio::piped(), errors),
+            (Stdio::piped(), errors.into()),
         )
         .unwrap()
     }
@@ -285,7 +284,6 @@ mod tests {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut child.output().unwrap(), &mut text).unwrap();
         assert_eq!((text.as_str(), tail(&dir.path().join("errors")).as_str()), ("b c\n", "bad"));
-        assert_eq!(tail(&dir.path().join("none")), "it has said nothing");
     }
 
     #[test]
@@ -315,11 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_has_a_short_end() {
+    fn the_name_of_a_socket_is_short() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        std::fs::write(&log, format!("{}\nlast words\n", "x".repeat(1 << 20))).unwrap();
-        assert!(tail(&log).ends_with("x\nlast words") && tail(&log).len() as u64 <= TAIL);
         assert_eq!(socket_of(&log), dir.path().join("log.sock"));
         let deep = dir.path().join("d".repeat(120)).join("log");
         assert!(socket_of(&deep).as_os_str().len() < LONGEST_SOCKET);

@@ -1,9 +1,12 @@
 //! From the text of an experiment file to an experiment. All errors are collected, with their places.
 
-use crate::model::{Device, Experiment, Factor, Measure, Settings, packets};
+use crate::factors::warnings;
+use crate::measured::RawMeasure;
+use crate::model::{Device, Experiment, Measure, Settings};
+use crate::values::{Reader, time, word};
+use crate::varied::{DEVICE, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
-use launch::settings::{self, at, is_name};
-use measure::search::{Goal, Method};
+use launch::settings::{self, is_name};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,24 +17,8 @@ use toml::{Spanned, Value};
 const HELP: &str = "conf/experiment.toml is an example, doc/experiments.md has all keys";
 /// The most rounds, and values of a factor.
 const MOST_ROUNDS: i64 = 10_000;
-/// The shortest trial, in seconds.
-const LEAST_SECONDS: f64 = 0.01;
-/// The most trials that one rate may need.
-const MOST_TRIALS_OF_RATE: f64 = 200.0;
 /// The most threads of the generator.
 const MOST_THREADS: usize = 64;
-/// The most points of an experiment.
-const MOST_POINTS: usize = 100_000;
-/// What a trial's traffic is made of: the options of `valiant gen`.
-const TRAFFIC: [&str; 13] = [
-    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
-    "rate",
-];
-/// How a program is run: the options of `valiant run`.
-const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
-/// The highest rate of a search, unless the file says otherwise: 10 Gb/s of the shortest frames.
-const MOST: u64 = 14_880_952;
-const LEAST: u64 = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +34,8 @@ struct RawFile {
     measure: RawMeasure,
     #[serde(default)]
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
+    #[serde(default)]
+    point: Vec<BTreeMap<Spanned<String>, Spanned<Value>>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -78,21 +67,6 @@ struct RawGenerator {
     threads: Option<Spanned<i64>>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct RawMeasure {
-    search: Option<Spanned<String>>,
-    loss: Option<Spanned<Value>>,
-    exceed: Option<Spanned<Value>>,
-    width: Option<Spanned<Value>>,
-    first: Option<Spanned<Value>>,
-    last: Option<Spanned<Value>>,
-    sum: Option<Spanned<Value>>,
-    least: Option<Spanned<Value>>,
-    most: Option<Spanned<Value>>,
-    latency: Option<Spanned<Value>>,
-}
-
 impl Experiment {
     /// Reads an experiment file.
     ///
@@ -107,91 +81,22 @@ impl Experiment {
         let mut reader = Reader { diags: Diagnostics::new(), dir: &dir };
         let raw: Option<RawFile> = settings::read(&source.text, HELP, &mut reader.diags);
         let experiment = raw.map(|raw| reader.experiment(&raw, source, path));
+        if let Some(experiment) = experiment.as_ref().filter(|_| !reader.diags.has_errors()) {
+            reader.points_can_be_sent(experiment);
+        }
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);
         match experiment {
-            Some(experiment) if !diags.has_errors() => Ok(Self { dir, ..experiment }),
+            Some(experiment) if !diags.has_errors() => {
+                let warnings = warnings(&experiment);
+                Ok(Self { dir, warnings, ..experiment })
+            }
             _ => Err(diags),
         }
     }
 }
 
-struct Reader<'a> {
-    diags: Diagnostics,
-    dir: &'a Path,
-}
-
-/// A value as a word of a command line.
-fn word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Integer(n) => Some(n.to_string()),
-        Value::Float(n) => Some(n.to_string()),
-        Value::Boolean(b) => Some(b.to_string()),
-        Value::Datetime(_) | Value::Array(_) | Value::Table(_) => None,
-    }
-}
-
-/// A part of the whole, as 0.005 or "0.5%".
-fn part(value: &Value) -> Option<f64> {
-    let text = word(value)?;
-    let part = match text.trim().strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.trim().parse().ok()?,
-    };
-    (0.0..1.0).contains(&part).then_some(part)
-}
-
-/// A part of a rate: all of it too.
-fn part_of_rate(value: &Value) -> Option<f64> {
-    match word(value)?.trim() {
-        "1" | "100%" => Some(1.0),
-        _ => part(value),
-    }
-}
-
-/// A time longer than 0, in seconds: 0.5 or "500ms".
-fn time(value: &Value) -> Option<f64> {
-    let seconds = launch::live::time(&word(value)?).ok()?.as_secs_f64();
-    (LEAST_SECONDS..=1e6).contains(&seconds).then_some(seconds)
-}
-
 impl Reader<'_> {
-    fn wrong(&mut self, place: &Spanned<impl Sized>, message: String, help: &str) {
-        self.diags.error_with_help(at(place), message, help);
-    }
-
-    /// The meaning of a value, or what it should be like.
-    fn value<T>(
-        &mut self,
-        key: &str,
-        value: Option<&Spanned<Value>>,
-        meaning: impl Fn(&Value) -> Option<T>,
-        like: &str,
-    ) -> Option<T> {
-        let value = value?;
-        let meant = meaning(value.get_ref());
-        if meant.is_none() {
-            let text = word(value.get_ref()).unwrap_or_else(|| "a list or table".to_owned());
-            self.wrong(value, format!("{key} = {text} cannot be used"), like);
-        }
-        meant
-    }
-
-    /// One or several words.
-    fn words(&mut self, key: &str, value: &Spanned<Value>) -> Vec<String> {
-        let all: Option<Vec<String>> = match value.get_ref() {
-            Value::Array(values) => values.iter().map(word).collect(),
-            one => word(one).map(|word| vec![word]),
-        };
-        let good = all.filter(|all| !all.is_empty() && all.iter().all(|word| !word.is_empty()));
-        if good.is_none() {
-            let help = format!("{key} = \"VALUE\", or {key} = [\"VALUE\", ...]");
-            self.wrong(value, format!("{key} has no value that can be used"), &help);
-        }
-        good.unwrap_or_default()
-    }
-
     fn experiment(&mut self, raw: &RawFile, source: &Source, path: &Path) -> Experiment {
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("experiment");
         let name = raw.experiment.name.as_ref();
@@ -230,7 +135,15 @@ impl Reader<'_> {
             }
             good.unwrap_or(1)
         });
-        let factors = self.factors(&raw.vary, &device, &held);
+        let mut factors = self.factors(&raw.vary, &device, &held);
+        let listed = self.listed(&raw.point, &device, &held);
+        if let (Some(points), Some(varied)) = (&listed, raw.vary.keys().next()) {
+            let help = "[vary] tries each value with each of the others, [[point]] the points that it lists";
+            self.wrong(varied, format!("there are {} points and [vary]", points.len()), help);
+        }
+        if let Some(points) = &listed {
+            factors = factors_of(points);
+        }
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
         let measure = self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"));
         if !matches!(measure, Measure::Rate { .. }) {
@@ -249,6 +162,9 @@ impl Reader<'_> {
             generator_cpus,
             generator_threads,
             factors,
+            listed,
+            warnings: Vec::new(),
+            wait: Duration::from_secs_f64(self.wait(&raw.measure, &measure)),
             measure,
         }
     }
@@ -304,10 +220,9 @@ impl Reader<'_> {
                 "to" => to = Some(self.words("to", value)),
                 "sink" => sink = Some(self.words("sink", value)),
                 name if TRAFFIC.contains(&name) => {
-                    held.extend(
-                        self.value(name, Some(value), word, "a word or a number")
-                            .map(|v| (name.to_owned(), v)),
-                    );
+                    let one = self.value(name, Some(value), word, "a word or a number");
+                    self.can_be_sent(name, one.as_slice(), value);
+                    held.extend(one.map(|one| (name.to_owned(), one)));
                 }
                 name => {
                     let help = format!("traffic has to, sink, {}", TRAFFIC.join(", "));
@@ -326,182 +241,14 @@ impl Reader<'_> {
         let to = need("to", to, "the port that the traffic is sent to");
         (to, need("sink", sink, "the port where it returns from the device under test"))
     }
-
-    fn factors(
-        &mut self,
-        raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
-        device: &Device,
-        held: &Settings,
-    ) -> Vec<Factor> {
-        let mut factors: Vec<Factor> = Vec::new();
-        for (name, values) in settings::in_order(raw) {
-            let text = name.get_ref().as_str();
-            let known = match text.strip_prefix('$') {
-                Some(variable) => !variable.is_empty() && *device != Device::Between,
-                None => {
-                    TRAFFIC.contains(&text)
-                        || (DEVICE.contains(&text) && matches!(device, Device::Program(_)))
-                }
-            };
-            if !known {
-                let help = match device {
-                    Device::Program(_) => format!(
-                        "vary has {}, {}, and variables of the program as \"$NAME\"",
-                        TRAFFIC.join(", "),
-                        DEVICE.join(", ")
-                    ),
-                    Device::Command(_) => {
-                        format!("vary has {}, and words of the command as \"$NAME\"", TRAFFIC.join(", "))
-                    }
-                    Device::Between => format!("vary has {}", TRAFFIC.join(", ")),
-                };
-                self.wrong(name, format!("'{text}' cannot be varied"), &help);
-            }
-            if held.contains_key(text) {
-                self.wrong(
-                    name,
-                    format!("{text} is varied and held"),
-                    "remove it from [traffic] or [device]",
-                );
-            }
-            let values_of = self.words(text, values);
-            if let Some(twice) = (1..values_of.len()).find(|at| values_of[..*at].contains(&values_of[*at])) {
-                self.wrong(values, format!("{text} has {} twice", values_of[twice]), "each value once");
-            }
-            if text == "rate"
-                && let Some(bad) = values_of.iter().find(|rate| packets(rate).is_none())
-            {
-                self.wrong(
-                    values,
-                    format!("'{bad}' is no rate in packets"),
-                    "rates such as 1M or \"14.88Mpps\"",
-                );
-            }
-            factors.push(Factor { name: text.to_owned(), values: values_of });
-        }
-        let points =
-            factors.iter().try_fold(1usize, |all, factor| all.checked_mul(factor.values.len().max(1)));
-        if points.is_none_or(|points| points > MOST_POINTS) {
-            let message = format!("more than {MOST_POINTS} points");
-            self.diags.push(Diagnostic::error(None, message).with_help("vary less in one experiment"));
-        }
-        factors
-    }
-
-    fn measure(&mut self, raw: &RawMeasure, rate: Option<&str>, varied: bool) -> Measure {
-        let seconds = "a time of 10 ms and more, such as 2 or \"500ms\"";
-        let first = self.value("first", raw.first.as_ref(), time, seconds);
-        let last = self.value("last", raw.last.as_ref(), time, seconds);
-        let sum = self.value("sum", raw.sum.as_ref(), time, seconds);
-        let method = match raw.search.as_ref().map(|word| (word, word.get_ref().as_str())) {
-            None if rate.is_some() || varied => {
-                let packets = rate.and_then(packets);
-                if let (Some(rate), None) = (rate, packets) {
-                    let message = format!("rate = {rate}: this is no rate in packets");
-                    let help = "a rate such as 1M or \"14.88Mpps\"";
-                    self.diags.push(Diagnostic::error(None, message).with_help(help));
-                }
-                let others = [
-                    ("loss", &raw.loss),
-                    ("exceed", &raw.exceed),
-                    ("width", &raw.width),
-                    ("first", &raw.first),
-                    ("sum", &raw.sum),
-                    ("least", &raw.least),
-                    ("most", &raw.most),
-                    ("latency", &raw.latency),
-                ];
-                for (key, value) in others {
-                    if let Some(value) = value {
-                        let help = "a rate is given, so none is searched for";
-                        self.wrong(value, format!("{key} is for a search"), help);
-                    }
-                }
-                return Measure::Rate { rate: packets.unwrap_or(1), seconds: last.unwrap_or(1.0) };
-            }
-            None | Some((_, "mlrsearch")) => Method::MlrSearch,
-            Some((_, "rfc2544")) => Method::Binary,
-            Some((word, other)) => {
-                self.wrong(word, format!("'{other}' is no search"), "use \"mlrsearch\" or \"rfc2544\"");
-                Method::MlrSearch
-            }
-        };
-        if let Some(search) = raw.search.as_ref().filter(|_| rate.is_some() || varied) {
-            let help = "without `rate`, rates are searched for; without `search`, the given one is measured";
-            self.wrong(search, "there is a search and a rate".to_owned(), help);
-        }
-        let percent = "a part such as 0.005 or \"0.5%\", less than 1";
-        let exceed = self.value("exceed", raw.exceed.as_ref(), part, percent);
-        let width = self.value("width", raw.width.as_ref(), |v| part(v).filter(|w| *w > 0.0), percent);
-        let losses = self.parts("loss", raw.loss.as_ref(), part, "loss = 0, or loss = [0, \"0.5%\"]");
-        let load = |value: &Value| part_of_rate(value).filter(|share| *share > 0.0);
-        let latency =
-            self.parts("latency", raw.latency.as_ref(), load, "latency = [\"10%\", \"50%\", \"90%\"]");
-        let standard = match method {
-            Method::MlrSearch => {
-                Goal { loss: 0.0, exceed: 0.5, first: 0.3, last: 1.0, sum: 3.0, width: 0.005 }
-            }
-            // Section 24 of RFC 2544.
-            Method::Binary => Goal::simple(0.0, 60.0, 0.005),
-        };
-        let last = last.unwrap_or(standard.last);
-        let standard_sum = if method == Method::Binary { last } else { standard.sum.max(last) };
-        let goal = Goal {
-            loss: 0.0,
-            exceed: exceed.unwrap_or(standard.exceed),
-            first: first.unwrap_or(standard.first.min(last)),
-            last,
-            sum: sum.unwrap_or(standard_sum),
-            width: width.unwrap_or(standard.width),
-        };
-        let all = [
-            (&raw.first, goal.first > last, "first is longer than last"),
-            (&raw.sum, goal.sum < last, "sum is shorter than last"),
-            (&raw.sum, goal.sum / last > MOST_TRIALS_OF_RATE, "sum needs more than 200 trials of a rate"),
-        ];
-        for (place, bad, message) in all {
-            if let (Some(place), true) = (place, bad) {
-                self.wrong(place, message.to_owned(), "first <= last <= sum <= 200 * last");
-            }
-        }
-        let rate = |v: &Value| packets(&word(v)?).filter(|n| *n > 0);
-        let like = "a rate in packets such as 1M or \"14.88Mpps\"";
-        let least = self.value("least", raw.least.as_ref(), rate, like).unwrap_or(LEAST);
-        let most = self.value("most", raw.most.as_ref(), rate, like).unwrap_or(MOST.max(least));
-        if let Some(place) = raw.least.as_ref().or(raw.most.as_ref()).filter(|_| least > most) {
-            self.wrong(place, format!("least = {least} is more than most = {most}"), like);
-        }
-        let losses = losses.unwrap_or_else(|| vec![0.0]);
-        let goals = losses.into_iter().map(|loss| Goal { loss, ..goal }).collect();
-        Measure::Search { method, goals, least, most, latency: latency.unwrap_or_default() }
-    }
-
-    /// One or several different parts of something.
-    fn parts(
-        &mut self,
-        key: &str,
-        value: Option<&Spanned<Value>>,
-        meaning: impl Fn(&Value) -> Option<f64>,
-        like: &str,
-    ) -> Option<Vec<f64>> {
-        let value = value?;
-        let all: Option<Vec<f64>> = match value.get_ref() {
-            Value::Array(all) => all.iter().map(meaning).collect(),
-            one => meaning(one).map(|one| vec![one]),
-        };
-        let different = |all: &Vec<f64>| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
-        let good = all.filter(|all| !all.is_empty() && different(all));
-        if good.is_none() {
-            self.wrong(value, format!("{key} has no value that can be used"), like);
-        }
-        good
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Point;
+    use crate::measured::{LEAST, MOST};
+    use crate::model::{Bursts, Point};
+    use measure::search::{Goal, Method};
 
     fn read(text: &str) -> Result<Experiment, Vec<String>> {
         let read = Experiment::read(&Source::new("e.toml", text), Path::new("e.toml"), PathBuf::from("/"));
@@ -513,12 +260,15 @@ mod tests {
         let e = read("[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
         assert_eq!((e.name.as_str(), e.rounds, &e.device), ("e", 1, &Device::Between));
         assert_eq!((e.to.as_slice(), e.sink.as_slice()), (&["a".to_owned()][..], &["b".to_owned()][..]));
-        let Measure::Search { method, goals, least, most, latency } = &e.measure else { panic!("{e:?}") };
+        let Measure::Search { method, goals, least, most, latency, bursts } = &e.measure else {
+            panic!("{e:?}")
+        };
         assert_eq!(
             (*method, goals.len(), goals[0].loss, *least, *most),
             (Method::MlrSearch, 1, 0.0, LEAST, MOST)
         );
-        assert!(latency.is_empty());
+        assert!(latency.is_empty() && bursts.is_none());
+        assert_eq!(e.wait, Duration::from_millis(300));
         assert_eq!(e.points(), [Point::default()]);
     }
 
@@ -571,9 +321,108 @@ mod tests {
                 goals,
                 least: 10,
                 most: 2_000_000,
-                latency: vec![0.5, 1.0]
+                latency: vec![0.5, 1.0],
+                bursts: None
             }
         );
+        assert_eq!(e.wait, Duration::from_secs(2));
+        let e = read(
+            "[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\nsearch = \"back-to-back\"\ntests = 50\nlongest = \"500ms\"\n\
+             width = \"1%\"\nwait = 3\n",
+        )
+        .unwrap();
+        let Measure::Search { method: Method::MlrSearch, bursts, .. } = e.measure else {
+            panic!("{:?}", e.measure)
+        };
+        assert_eq!(bursts, Some(Bursts { tests: 50, longest: 0.5, width: 0.01 }));
+        assert_eq!(e.wait, Duration::from_secs(3));
+        let errors = read(
+            "[traffic]\nto = \"a\"\nsink = \"b\"\n[measure]\nsearch = \"back-to-back\"\ntests = 0\nlongest = 31\nloss = 0\n",
+        );
+        assert_eq!(errors.unwrap_err().len(), 3);
+        for rate in ["", "rate = 5\n"] {
+            let text = format!("[traffic]\nto = \"a\"\nsink = \"b\"\n{rate}[measure]\ntests = 3\n");
+            assert_eq!(read(&text).unwrap_err(), ["tests is for bursts"]);
+        }
+    }
+
+    #[test]
+    fn what_the_generator_would_refuse_is_found_at_once() {
+        let errors = read(
+            "[traffic]\nto = \"a\"\nsink = \"b\"\nsrc = \"10.0.0.300\"\n[vary]\nsize = [10, 60, 99999]\n",
+        )
+        .unwrap_err();
+        assert_eq!(errors.len(), 3, "{errors:#?}");
+        assert!(errors.iter().any(|error| error.starts_with("src: '10.0.0.300'")), "{errors:#?}");
+        // Each is right by itself; two reasons, of eight points.
+        let errors = read(
+            "[traffic]\nto = \"a\"\nsink = \"b\"\nsport = 7\n[vary]\nipv6 = [false, true]\nsize = [60, 80]\nflows = [1, 2]\n",
+        )
+        .unwrap_err();
+        assert_eq!(errors.len(), 2, "{errors:#?}");
+        assert!(
+            errors.iter().any(|error| error.contains("ipv6 true, size 60") && error.contains("too short")),
+            "{errors:#?}"
+        );
+        assert!(errors.iter().any(|error| error.contains("flows 2: flows: only 1 different")), "{errors:#?}");
+    }
+
+    #[test]
+    fn points_may_be_listed() {
+        let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n";
+        let e = read(&format!("{head}[[point]]\nsize = 60\nflows = 1\n[[point]]\nflows = 10\nsize = 508\n"))
+            .unwrap();
+        let points: Vec<String> = e.points().iter().map(ToString::to_string).collect();
+        assert_eq!(points, ["size 60, flows 1", "size 508, flows 10"]);
+        assert_eq!(e.factors[1].values, ["1", "10"]);
+        assert!(e.warnings[0].starts_with("size and flows change together"), "{:?}", e.warnings);
+        let e = read(&format!("{head}[[point]]\nrate = 60\n[[point]]\nrate = 70\n")).unwrap();
+        assert!(e.warnings.is_empty(), "{:?}", e.warnings);
+        assert!(matches!(e.measure_at(&e.points()[1]), Measure::Rate { rate: 70, .. }));
+        let e = read(&format!("{head}[vary]\nsize = [60, 508]\nflows = [1, 10]\n")).unwrap();
+        assert!(e.warnings.is_empty(), "{:?}", e.warnings);
+        // What is varied must reach the device.
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("d.click"), "FromDevice($A) -> Queue($BC) -> ToDevice(b);\n").unwrap();
+        std::fs::write(
+            dir.path().join("e.toml"),
+            format!("{head}[device]\nprogram = \"d.click\"\ncpus = \"1,2\"\n[vary]\n\"$A\" = [1, 2]\n\"$B\" = [1, 2]\nthreads = [1, 3]\n"),
+        )
+        .unwrap();
+        let e = Experiment::load(&dir.path().join("e.toml")).unwrap();
+        assert_eq!(e.warnings.len(), 2, "{:?}", e.warnings);
+        assert!(
+            e.warnings[0].starts_with("3 threads") && e.warnings[1].contains("no $B"),
+            "{:?}",
+            e.warnings
+        );
+        let errors = read(&format!(
+            "{head}[vary]\nttl = 5\n[[point]]\nsize = 60\n[[point]]\nflows = 1\n[[point]]\nsize = 60\n[[point]]\nsize = [60, 61]\n[[point]]\n"
+        ))
+        .unwrap_err();
+        for part in [
+            "4 points and [vary]",
+            "set the same",
+            "size 60 is there twice",
+            "one value of size, not 2",
+            "sets nothing",
+        ] {
+            assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
+        }
+    }
+
+    #[test]
+    fn a_range_with_a_step_stands_for_its_values() {
+        let head = "[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\n";
+        let e =
+            read(&format!("{head}size = [\"60-300/64\", 1514, \"60-1514\"]\nflows = \"1-3/1\"\n")).unwrap();
+        assert_eq!(e.factors[0].values, ["60", "124", "188", "252", "1514", "60-1514"]);
+        assert_eq!((e.factors[1].values.len(), e.points().len()), (3, 18));
+        for bad in ["60-300/0", "300-60/8", "60-1514/64,1", "1-2000000/1"] {
+            assert!(read(&format!("{head}size = \"{bad}\"\n")).is_err(), "{bad}");
+        }
+        let e = read(&format!("{head}dst = [\"10.0.0.0-10.0.0.9/32\"]\n"));
+        assert!(e.unwrap_err()[0].starts_with("dst: "), "only numbers have steps");
     }
 
     #[test]

@@ -6,26 +6,45 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`: an experiment; which processors are used.
-//! 2. `file`: from the text of a file to an experiment.
-//! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
-//! 4. `report`: the results as a table, as JSON, as CSV.
-//! 5. `run`, `compare`: the whole of it; what two reports have in common.
+//! 1. `model`, `place`, `cost`, `log`: an experiment; which processors are used; what a trial costs the
+//!    device; the messages of a process.
+//! 2. `values`, `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment:
+//!    its values, what the generator can do, whether effects can be told apart, the points, what is measured,
+//!    all of it.
+//! 3. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
+//!    file of results.
+//! 4. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
+//!    bursts without loss, as text and as JSON.
+//! 5. `rows`, `report`: the results at a point; all of them as a table, as JSON, as CSV.
+//! 6. `run`, `compare`: the whole of it; what two reports have in common.
 #![forbid(unsafe_code)]
 
+mod backtoback;
 mod compare;
+mod cost;
+mod costs;
 mod device;
+mod factors;
 mod file;
+mod layout;
+mod log;
+mod measured;
+mod meter;
 mod model;
 mod place;
 mod report;
 mod results;
+mod rows;
 mod run;
+mod traffic;
 mod trial;
+mod values;
+mod varied;
 
 pub use compare::Comparison;
-pub use model::{Device, Experiment, Factor, Measure, Point};
+pub use cost::{Cost, Counted, ElementCost, Known, RouterCost};
+pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
-pub use trial::Trial;
+pub use trial::{Burst, Jitter, Timeline, Trial};

@@ -62,6 +62,8 @@ pub enum Measure {
         most: u64,
         /// At which parts of the first goal's result latency is measured afterwards.
         latency: Vec<f64>,
+        /// Bursts of back-to-back frames at the highest rate afterwards.
+        bursts: Option<Bursts>,
     },
     /// What arrives of a rate, in packets a second, in trials of so many seconds.
     Rate {
@@ -70,6 +72,31 @@ pub enum Measure {
         /// Seconds.
         seconds: f64,
     },
+}
+
+/// Which bursts of back-to-back frames are sent (RFC 9004).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bursts {
+    /// How often the longest one without loss is searched for.
+    pub tests: usize,
+    /// How long the longest one takes, in seconds.
+    pub longest: f64,
+    /// How far apart the bounds of a length may be, as a part of the upper one.
+    pub width: f64,
+}
+
+impl Bursts {
+    /// The search for the longest, at a rate in packets a second.
+    #[must_use]
+    pub fn search(&self, rate: u64) -> measure::burst::Search {
+        measure::burst::Search::new((rate as f64 * self.longest) as u64, self.width, self.tests)
+    }
+
+    /// About how many bursts it takes.
+    fn trials(&self, rate: u64) -> f64 {
+        let steps = (rate as f64 * self.longest).max(2.0).ln() / self.width.max(1e-4);
+        self.tests as f64 * (1.0 + steps.log2().max(1.0))
+    }
 }
 
 /// An experiment.
@@ -97,16 +124,26 @@ pub struct Experiment {
     pub generator_cpus: Option<String>,
     /// How many threads the generator has.
     pub generator_threads: usize,
+    /// After a trial, nothing is expected any more when nothing has come for so long.
+    pub wait: Duration,
     /// What is varied, in the order of the file.
     pub factors: Vec<Factor>,
+    /// The points, if the file lists them.
+    pub listed: Option<Vec<Point>>,
+    /// What should be known before it is measured.
+    pub warnings: Vec<String>,
     /// What is measured.
     pub measure: Measure,
 }
 
 impl Experiment {
-    /// All points: each value of each factor with each of the others; the last factor changes first.
+    /// All points: those that the file lists, or each value of each factor with each of the others; the last
+    /// factor changes first.
     #[must_use]
     pub fn points(&self) -> Vec<Point> {
+        if let Some(points) = &self.listed {
+            return points.clone();
+        }
         self.factors.iter().fold(vec![Point::default()], |points, factor| {
             let with = |point: &Point, value: &String| {
                 let mut point = point.clone();
@@ -142,7 +179,7 @@ impl Experiment {
     pub fn estimate(&self) -> f64 {
         let each = match &self.measure {
             Measure::Rate { seconds, .. } => seconds + AROUND,
-            Measure::Search { method, goals, least, most, latency } => {
+            Measure::Search { method, goals, least, most, latency, bursts } => {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
                     // Each trial halves the interval.
@@ -154,7 +191,9 @@ impl Experiment {
                     }
                 };
                 let last = goals.first().map_or(0.0, |goal| goal.last);
-                goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + AROUND)
+                let each = AROUND + self.wait.as_secs_f64() / 2.0;
+                let of_bursts = bursts.as_ref().map_or(0.0, |bursts| bursts.trials(*most) * each);
+                goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + AROUND) + of_bursts
             }
         };
         each * self.points().len() as f64 * f64::from(self.rounds)

@@ -1,10 +1,13 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
-use crate::model::{Experiment, Measure, Point};
+use crate::backtoback;
+use crate::costs;
+use crate::layout::{csv_cell, quantile, table};
+use crate::model::{Experiment, Measure};
 use crate::results::{Results, Shown};
-use crate::trial::{Latency, Limit, Trial};
+use crate::rows::{OfRound, Row, latency_median};
+use crate::trial::{Jitter, Latency, Limit, Timeline};
 use measure::rate::{OVERHEAD, short};
-use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,231 +19,6 @@ pub struct Report<'a> {
     version: String,
     machine: Value,
     rows: Vec<Row>,
-}
-
-/// A goal, or the given rate, at a point.
-#[derive(Debug)]
-struct Row {
-    point: Point,
-    /// The loss that is allowed; none: a rate was given.
-    loss: Option<f64>,
-    /// Of each round that has a result.
-    of_rounds: Vec<OfRound>,
-    /// At parts of the result: the part, and latencies of all rounds.
-    latency: Vec<(f64, Vec<Latency>)>,
-    /// Trials that count for nothing.
-    disturbed: usize,
-    /// Rounds that have not ended.
-    open: usize,
-    failed: Vec<String>,
-}
-
-#[derive(Clone, Debug)]
-struct OfRound {
-    /// Packets a second.
-    pps: f64,
-    lower: Option<u64>,
-    upper: Option<u64>,
-    /// Mean bytes of a frame.
-    bytes: f64,
-    loss: f64,
-    reordered: u64,
-    duplicates: u64,
-    damaged: u64,
-    limit: Option<Limit>,
-    trials: usize,
-    seconds: f64,
-    latency_p50_ns: Option<f64>,
-    latency_p99_ns: Option<f64>,
-}
-
-/// A quantile of values, between the two nearest.
-pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = share * (sorted.len().saturating_sub(1)) as f64;
-    let (below, above) = (at.floor() as usize, at.ceil() as usize);
-    match (sorted.get(below), sorted.get(above)) {
-        (Some(low), Some(high)) => low + (high - low) * (at - at.floor()),
-        _ => f64::NAN,
-    }
-}
-
-fn result_of(trial: &Trial) -> OfRound {
-    OfRound {
-        pps: trial.arrived as f64 / trial.seconds,
-        lower: None,
-        upper: None,
-        bytes: trial.bytes as f64 / trial.sent.max(1) as f64,
-        loss: trial.loss(),
-        reordered: trial.reordered,
-        duplicates: trial.duplicates,
-        damaged: trial.damaged,
-        limit: trial.limit(),
-        trials: 1,
-        seconds: trial.seconds,
-        latency_p50_ns: trial.latency_ns.as_ref().map(|latency| latency.p50),
-        latency_p99_ns: trial.latency_ns.as_ref().map(|latency| latency.p99),
-    }
-}
-
-/// The result of a goal; none: no load is low enough.
-fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRound> {
-    let Outcome { bounds, throughput } = search.outcome(goal);
-    let throughput = throughput?;
-    let at = |load: Option<u64>| trials.iter().filter(move |trial| Some(trial.rate) == load);
-    // The trial whose loss makes the throughput.
-    let off = |trial: &Trial| (trial.rate as f64 * (1.0 - trial.loss()) - throughput).abs();
-    let its = at(bounds.lower).filter(|t| t.seconds >= goal.last).min_by(|a, b| off(a).total_cmp(&off(b)))?;
-    Some(OfRound {
-        pps: throughput,
-        lower: bounds.lower,
-        upper: bounds.upper,
-        reordered: at(bounds.lower).map(|trial| trial.reordered).sum(),
-        duplicates: at(bounds.lower).map(|trial| trial.duplicates).sum(),
-        damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
-        limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
-        trials: trials.len(),
-        seconds: trials.iter().map(|trial| trial.seconds).sum(),
-        ..result_of(its)
-    })
-}
-
-impl Row {
-    fn new(point: &Point, measure: &Measure, goal: Option<&Goal>, shown: &[Shown], ports: u64) -> Self {
-        let mut row = Self {
-            point: point.clone(),
-            loss: goal.map(|goal| goal.loss),
-            of_rounds: Vec::new(),
-            latency: Vec::new(),
-            disturbed: 0,
-            open: shown.iter().filter(|shown| !shown.ended).count(),
-            failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
-        };
-        for shown in shown.iter().filter(|shown| shown.ended && shown.failed.is_none()) {
-            row.disturbed += shown.trials.iter().filter(|trial| trial.disturbed).count();
-            row.add_latency(shown.trials.iter().filter(|trial| !trial.disturbed));
-            let trials: Vec<Trial> = shown.trials.iter().filter(|trial| trial.counts()).cloned().collect();
-            let result = match (measure, goal) {
-                (Measure::Search { method, goals, least, most, .. }, Some(goal)) => {
-                    let mut search = Search::new(*method, goals.clone(), *least, *most);
-                    trials.iter().for_each(|trial| search.add(trial.for_search()));
-                    search_result(goal, &search, &trials)
-                }
-                _ => trials.first().map(result_of),
-            };
-            match (result, measure) {
-                (Some(result), Measure::Search { .. }) => row.of_rounds.push(OfRound {
-                    pps: result.pps * ports as f64,
-                    lower: result.lower.map(|load| load * ports),
-                    upper: result.upper.map(|load| load * ports),
-                    ..result
-                }),
-                (Some(result), Measure::Rate { .. }) => row.of_rounds.push(result),
-                (None, Measure::Search { least, .. }) => {
-                    row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
-                }
-                (None, Measure::Rate { .. }) => {}
-            }
-        }
-        row
-    }
-
-    fn add_latency<'t>(&mut self, trials: impl Iterator<Item = &'t Trial>) {
-        for trial in trials {
-            let (Some(share), Some(latency)) = (trial.share, &trial.latency_ns) else { continue };
-            match self.latency.iter_mut().find(|(other, _)| *other == share) {
-                Some((_, all)) => all.push(latency.clone()),
-                None => self.latency.push((share, vec![latency.clone()])),
-            }
-        }
-    }
-
-    fn values(&self, of: impl Fn(&OfRound) -> f64) -> Vec<f64> {
-        self.of_rounds.iter().map(of).collect()
-    }
-
-    fn median(&self, of: impl Fn(&OfRound) -> f64) -> f64 {
-        quantile(&self.values(of), 0.5)
-    }
-
-    /// Gigabits a second of frames with so many bytes more.
-    fn gbps(&self, more: usize) -> f64 {
-        self.median(|one| one.pps * (one.bytes + more as f64) * 8.0 / 1e9)
-    }
-
-    /// Who limits it, of most rounds.
-    fn limit(&self) -> Option<Limit> {
-        let limits: Vec<Limit> = self.of_rounds.iter().filter_map(|one| one.limit).collect();
-        let count = |limit: &Limit| limits.iter().filter(|other| *other == limit).count();
-        limits.iter().copied().max_by_key(count)
-    }
-
-    fn latency_json(&self) -> Vec<Value> {
-        let of = |(share, all): &(f64, Vec<Latency>)| {
-            json!({
-                "share": share, "rounds": all,
-                "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99),
-                "max": all.iter().map(|one| one.max).fold(0.0, f64::max),
-            })
-        };
-        self.latency.iter().map(of).collect()
-    }
-
-    fn json(&self, measure: &Measure, ports: u64) -> Value {
-        let pps = self.values(|one| one.pps);
-        let rounds: Vec<Value> = (self.of_rounds.iter())
-            .map(|one| {
-                json!({
-                    "pps": one.pps, "lower_pps": one.lower, "upper_pps": one.upper, "loss": one.loss,
-                    "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
-                    "trials": one.trials, "traffic_seconds": one.seconds,
-                    "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
-                })
-            })
-            .collect();
-        let known = !pps.is_empty();
-        let number = |value: f64| if known { json!(value) } else { Value::Null };
-        let offered = match measure {
-            Measure::Rate { rate, .. } => Some(*rate * ports),
-            Measure::Search { .. } => None,
-        };
-        json!({
-            "point": self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
-            "loss_allowed": self.loss, "offered_pps": offered,
-            "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
-            "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
-        })
-    }
-}
-
-/// Columns of a table, as wide as they must be; the first `left` are words.
-pub(crate) fn table(rows: &[Vec<String>], left: usize) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    rows.iter().fold(String::new(), |text, row| {
-        let cells: Vec<String> = (row.iter().zip(&widths).enumerate())
-            .map(
-                |(at, (cell, width))| {
-                    if at < left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-                },
-            )
-            .collect();
-        text + cells.join("  ").trim_end() + "\n"
-    })
-}
-
-/// A cell of a line of CSV.
-fn csv_cell(text: &str) -> String {
-    if text.contains([',', '"', '\n']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 impl<'a> Report<'a> {
@@ -309,6 +87,11 @@ impl<'a> Report<'a> {
         text += &table(&rows, words);
         // Writing to a string does not fail.
         text += &self.latency_text();
+        text += &self.jitter_text();
+        text += &self.lost_text();
+        text += &self.bursts_text();
+        text += &self.costs_text();
+        self.experiment.warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
         let mut told = BTreeSet::new();
         for row in &self.rows {
             for reason in row.failed.iter().filter(|reason| told.insert((&row.point, *reason))) {
@@ -358,6 +141,69 @@ impl<'a> Report<'a> {
         format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
     }
 
+    /// Jitter at the result: a line for each point.
+    fn jitter_text(&self) -> String {
+        self.rows.iter().fold(String::new(), |mut text, row| {
+            let of = |figure: fn(&Jitter) -> f64| -> Vec<f64> {
+                row.of_rounds.iter().filter_map(|one| one.jitter_ns.as_ref()).map(figure).collect()
+            };
+            let figures = [of(|one| one.ipdv_mean), of(|one| one.ipdv_max), of(|one| one.rfc3550)];
+            let [mean, most, smoothed] = figures.map(|all| quantile(&all, 0.5) / 1e3);
+            if !mean.is_nan() {
+                let _ = writeln!(
+                    text,
+                    "{}jitter: IPDV mean {mean:.1} us, most {most:.1} us; RFC 3550 {smoothed:.1} us",
+                    row.prefix()
+                );
+            }
+            text
+        })
+    }
+
+    /// When frames were lost, in the last round: at the result, or else at the upper bound.
+    fn lost_text(&self) -> String {
+        self.rows.iter().fold(String::new(), |mut text, row| {
+            let Some(one) = row.of_rounds.last() else { return text };
+            let words = |line: &Option<Timeline>| line.as_ref().and_then(Timeline::when_lost);
+            let (words, at) = match words(&one.timeline) {
+                Some(words) => (words, String::new()),
+                None => (
+                    words(&one.upper_timeline).unwrap_or_default(),
+                    one.upper.map_or_else(String::new, |upper| format!(" at {}pps", short(upper as f64))),
+                ),
+            };
+            if !words.is_empty() {
+                let _ = writeln!(text, "{}lost{at}: {words}", row.prefix());
+            }
+            text
+        })
+    }
+
+    /// The longest bursts without loss.
+    fn bursts_text(&self) -> String {
+        let head = self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+            rows.extend(row.bursts.as_ref().map(|bursts| (cells, bursts)));
+        }
+        backtoback::text(head, &rows)
+    }
+
+    /// What it has cost the device.
+    fn costs_text(&self) -> String {
+        let searched = matches!(self.experiment.measure, Measure::Search { .. });
+        let factors = &self.experiment.factors;
+        let mut head: Vec<String> = factors.iter().map(|factor| factor.name.clone()).collect();
+        head.extend(searched.then(|| "loss up to".to_owned()));
+        let rows = self.rows.iter().map(|row| {
+            let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+            cells.extend(row.loss.map(|loss| format!("{} %", loss * 100.0)));
+            (cells, row.spent())
+        });
+        costs::text(head, factors.len(), rows.collect())
+    }
+
     /// As JSON.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -368,7 +214,7 @@ impl<'a> Report<'a> {
             .collect::<Vec<_>>();
         json!({
             "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
-            "rounds": self.experiment.rounds,
+            "rounds": self.experiment.rounds, "warnings": self.experiment.warnings,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
@@ -396,10 +242,6 @@ impl<'a> Report<'a> {
         }
         text
     }
-}
-
-fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f64 {
-    quantile(&all.iter().map(of).collect::<Vec<_>>(), 0.5)
 }
 
 fn rounds_text(rounds: u32) -> String {

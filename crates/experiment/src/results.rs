@@ -30,7 +30,7 @@ enum Line {
         machine: Value,
     },
     /// A trial.
-    Trial { point: Vec<(String, String)>, round: u32, trial: Trial },
+    Trial { point: Vec<(String, String)>, round: u32, trial: Box<Trial> },
     /// All trials of a point in a round are there; or why there are no more.
     Ended { point: Vec<(String, String)>, round: u32, failed: Option<String> },
 }
@@ -157,7 +157,7 @@ impl Results {
             _ if first => Err(self.strange("there is something else")),
             Line::Experiment { .. } => Err(self.strange("it has two beginnings")),
             Line::Trial { point, round, trial } => {
-                self.entry(&Point(point), round).trials.push(trial);
+                self.entry(&Point(point), round).trials.push(*trial);
                 Ok(())
             }
             Line::Ended { point, round, failed } => {
@@ -206,7 +206,7 @@ impl Results {
     /// # Errors
     /// It cannot be written.
     pub fn add(&mut self, point: &Point, round: u32, trial: &Trial) -> Result<(), String> {
-        self.write(&Line::Trial { point: point.0.clone(), round, trial: trial.clone() })?;
+        self.write(&Line::Trial { point: point.0.clone(), round, trial: Box::new(trial.clone()) })?;
         self.entry(point, round).trials.push(trial.clone());
         Ok(())
     }

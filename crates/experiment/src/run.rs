@@ -3,8 +3,10 @@
 use crate::device::Device;
 use crate::model::{Experiment, Measure, Point};
 use crate::results::Results;
-use crate::trial::{Failed, Trial, make};
-use measure::search::{Search, Wanted};
+use crate::trial::{Failed, Traffic, Trial, make};
+use measure::burst;
+use measure::rate::short;
+use measure::search::{Goal, Search, Wanted};
 use std::path::PathBuf;
 
 /// A trial before all others: tables and neighbors are learned, and it is seen whether anything comes back.
@@ -124,23 +126,31 @@ impl One<'_> {
         }
         self.warm_up(&measure, &mut device)?;
         let (mut trials, mut rest) = (before, rest);
-        while let Some(Next { wanted, share }) = rest.next(&trials) {
+        while let Some(Next { traffic, share }) = rest.next(&trials) {
             if trials.len() >= MOST_TRIALS {
                 let reason = format!(
                     "no result after {MOST_TRIALS} trials: the device is not the same for long enough"
                 );
                 return Err(Failed::Because(reason).into());
             }
-            let rate = measure::rate::short(wanted.load as f64);
-            tell(
-                rest.part(&trials),
-                &format!("trial {}, {rate}pps for {} s", trials.len() + 1, rounded(wanted.seconds)),
-            );
-            let mut trial = Trial { share, ..self.trial(wanted, &mut device)? };
+            let rate = short(traffic.rate as f64);
+            let what = match traffic.burst {
+                None => format!("for {} s", rounded(traffic.seconds)),
+                Some(frames) => format!("burst of {frames}"),
+            };
+            tell(rest.part(&trials), &format!("trial {}, {rate}pps {what}", trials.len() + 1));
+            let made = self.trial(traffic, &mut device).map_err(|failed| match failed {
+                Failed::Because(reason) => {
+                    let (number, found) = (trials.len() + 1, rest.found());
+                    Failed::Because(format!("in trial {number}, at {rate}pps{found}: {reason}"))
+                }
+                Failed::Stopped => Failed::Stopped,
+            });
+            let mut trial = Trial { share, ..made? };
             let repeats = trials.iter().rev().take_while(|trial| trial.disturbed).count();
             let before = trials.iter().filter(|trial| trial.disturbed).count();
-            trial.disturbed = (trial.loss() > 0.0 || share.is_some())
-                && trial.waited > LONG_WAIT
+            let waited = (trial.loss() > 0.0 || share.is_some()) && trial.waited > LONG_WAIT;
+            trial.disturbed = (waited || trial.burst.is_some() && !trial.at_rate())
                 && repeats < MOST_REPEATS
                 && before < MOST_DISTURBED;
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
@@ -148,7 +158,7 @@ impl One<'_> {
             trials.push(trial);
         }
         match rest {
-            Rest::Search(search, _)
+            Rest::Search { search, .. }
                 if search.goals().iter().all(|goal| search.outcome(goal).throughput.is_none()) =>
             {
                 Err(Failed::Because("more is lost at the lowest rate (`least`)".to_owned()).into())
@@ -157,23 +167,23 @@ impl One<'_> {
         }
     }
 
-    fn trial(&self, wanted: Wanted, device: &mut Device) -> Result<Trial, Failed> {
+    fn trial(&self, traffic: Traffic, device: &mut Device) -> Result<Trial, Failed> {
         let settings = self.experiment.settings(self.point);
         let log = self.options.results.join("generator.log");
         let files = (self.options.program.as_path(), log.as_path());
-        make(self.experiment, &settings, (wanted.load, wanted.seconds), device, files, self.stop)
+        make(self.experiment, &settings, traffic, device, files, self.stop)
     }
 
     fn warm_up(&self, measure: &Measure, device: &mut Device) -> Result<(), Failed> {
-        let load = match measure {
+        let rate = match measure {
             Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
             Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
         };
         // At least a few frames.
-        let seconds = WARM_UP_SECONDS.max(20.0 / load as f64);
+        let seconds = WARM_UP_SECONDS.max(20.0 / rate as f64);
         // The first frames may be lost while addresses are resolved.
         for _ in 0..2 {
-            if self.trial(Wanted { load, seconds }, device)?.arrived > 0 {
+            if self.trial(Traffic { rate, seconds, burst: None }, device)?.arrived > 0 {
                 return Ok(());
             }
         }
@@ -193,71 +203,119 @@ fn rounded(seconds: f64) -> f64 {
 /// A trial that is to be made; for latency, with the part of the result that its rate is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Next {
-    wanted: Wanted,
+    traffic: Traffic,
     share: Option<f64>,
 }
 
 /// The trials that are still to be made.
 enum Rest {
-    /// Those of a search, and then those of latency at parts of its result.
-    Search(Box<Search>, Vec<f64>),
-    Once(Wanted),
+    /// Those of a search, then those of latency at parts of its result, then bursts at the highest rate.
+    Search {
+        search: Box<Search>,
+        latency: Vec<f64>,
+        bursts: Option<(u64, burst::Search)>,
+    },
+    Once(Traffic),
+}
+
+impl From<Wanted> for Traffic {
+    fn from(wanted: Wanted) -> Self {
+        Self { rate: wanted.load, seconds: wanted.seconds, burst: None }
+    }
 }
 
 impl Rest {
     /// After these trials.
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
-        let (method, goals, least, most, latency) = match measure {
+        let (search, latency, bursts) = match measure {
             Measure::Rate { rate, seconds } => {
-                return Ok(Self::Once(Wanted { load: *rate, seconds: *seconds }));
+                return Ok(Self::Once(Traffic { rate: *rate, seconds: *seconds, burst: None }));
             }
-            Measure::Search { method, goals, least, most, latency } => {
-                (*method, goals.clone(), *least, *most, latency.clone())
-            }
+            Measure::Search { method, goals, least, most, latency, bursts } => (
+                Search::new(*method, goals.clone(), *least, *most),
+                latency.clone(),
+                bursts.as_ref().map(|bursts| (*most, bursts.search(*most))),
+            ),
         };
-        let mut search = Search::new(method, goals, least, most);
-        for trial in before.iter().filter(|trial| trial.counts()) {
-            if search.next().is_none_or(|wanted| wanted.load != trial.rate) {
+        let mut rest = Self::Search { search: Box::new(search), latency, bursts };
+        for trial in before.iter().filter(|trial| trial.counts() || trial.burst.is_some() && !trial.disturbed)
+        {
+            if !rest.expects(trial) {
                 let reason = "the results have other trials than this version of Valiant would make: start again \
                               (--restart)";
                 return Err(Failed::Because(reason.to_owned()));
             }
-            search.add(trial.for_search());
+            rest.add(trial);
         }
-        Ok(Self::Search(Box::new(search), latency))
+        Ok(rest)
+    }
+
+    /// Whether a trial of the search, or a burst, is the next.
+    fn expects(&self, trial: &Trial) -> bool {
+        let Self::Search { search, bursts, .. } = self else { return true };
+        match trial.burst {
+            None => search.next().is_some_and(|wanted| wanted.load == trial.rate),
+            Some(burst) => bursts.as_ref().and_then(|(_, bursts)| bursts.next()) == Some(burst.frames),
+        }
     }
 
     fn next(&self, trials: &[Trial]) -> Option<Next> {
-        let (search, latency) = match self {
-            Self::Search(search, latency) => (search, latency),
-            Self::Once(wanted) => {
+        let (search, latency, bursts) = match self {
+            Self::Search { search, latency, bursts } => (search, latency, bursts),
+            Self::Once(traffic) => {
                 let open = trials.iter().all(|trial| trial.disturbed);
-                return Some(Next { wanted: *wanted, share: None }).filter(|_| open);
+                return Some(Next { traffic: *traffic, share: None }).filter(|_| open);
             }
         };
         if let Some(wanted) = search.next() {
-            return Some(Next { wanted, share: None });
+            return Some(Next { traffic: wanted.into(), share: None });
         }
         let goal = search.goals().first()?;
-        let result = search.outcome(goal).throughput?;
+        let outcome = search.outcome(goal);
+        let result = outcome.throughput?;
         let measured = |share: f64| trials.iter().any(|trial| !trial.disturbed && trial.share == Some(share));
-        let share = latency.iter().copied().find(|share| !measured(*share))?;
-        let load = ((result * share) as u64).max(1);
-        Some(Next { wanted: Wanted { load, seconds: goal.last }, share: Some(share) })
+        if let Some(share) = latency.iter().copied().find(|share| !measured(*share)) {
+            let rate = ((result * share) as u64).max(1);
+            return Some(Next {
+                traffic: Traffic { rate, seconds: goal.last, burst: None },
+                share: Some(share),
+            });
+        }
+        // What forwards at the highest rate does not fill its buffer (RFC 9004, section 6.1).
+        let (rate, bursts) = bursts.as_ref().filter(|_| outcome.bounds.upper.is_some())?;
+        let frames = bursts.next()?;
+        let traffic = Traffic { rate: *rate, seconds: frames as f64 / *rate as f64, burst: Some(frames) };
+        Some(Next { traffic, share: None })
     }
 
     fn add(&mut self, trial: &Trial) {
-        if let Self::Search(search, _) = self
-            && trial.counts()
-        {
-            search.add(trial.for_search());
+        let Self::Search { search, bursts, .. } = self else { return };
+        match bursts {
+            _ if trial.counts() => search.add(trial.for_search()),
+            Some((_, bursts)) if trial.burst.is_some() && !trial.disturbed => bursts.add(trial.loss() > 0.0),
+            _ => {}
         }
+    }
+
+    /// What a search that cannot go on has found so far.
+    fn found(&self) -> String {
+        let Self::Search { search, .. } = self else { return String::new() };
+        let of = |goal: &Goal| {
+            let bounds = search.outcome(goal).bounds;
+            let rate =
+                |load: Option<u64>| load.map_or("?".to_owned(), |load| format!("{}pps", short(load as f64)));
+            (bounds.lower.or(bounds.upper)).map(|_| {
+                format!("{} to {} with {} % lost", rate(bounds.lower), rate(bounds.upper), goal.loss * 100.0)
+            })
+        };
+        let all: Vec<String> = search.goals().iter().filter_map(of).collect();
+        if all.is_empty() { all.concat() } else { format!(" (found until then: {})", all.join("; ")) }
     }
 
     /// How much is done, by a guess.
     fn part(&self, trials: &[Trial]) -> f64 {
         match self {
-            Self::Search(..) => trials.len() as f64 / (trials.len() as f64 + 12.0),
+            Self::Search { .. } => trials.len() as f64 / (trials.len() as f64 + 12.0),
             Self::Once(_) => 0.0,
         }
     }
@@ -266,32 +324,41 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::search::{Goal, Method};
+    use crate::model::Bursts;
+    use crate::trial::Burst;
+    use measure::search::Method;
 
     #[test]
     fn latency_is_measured_at_parts_of_the_result() {
         let goals = vec![Goal::simple(0.0, 1.0, 0.01)];
         let latency = vec![0.5, 1.0];
-        let measure = Measure::Search { method: Method::Binary, goals, least: 10, most: 1000, latency };
+        let bursts = Some(Bursts { tests: 2, longest: 1.0, width: 0.0 });
+        let measure =
+            Measure::Search { method: Method::Binary, goals, least: 10, most: 1000, latency, bursts };
         let mut trials: Vec<Trial> = Vec::new();
         let mut rest = Rest::new(&measure, &trials).unwrap();
-        while let Some(Next { wanted, share }) = rest.next(&trials) {
-            let (rate, intended) = (wanted.load, wanted.load);
-            let arrived = intended.min(400);
+        while let Some(Next { traffic, share }) = rest.next(&trials) {
+            let (rate, intended) = (traffic.rate, traffic.burst.unwrap_or(traffic.rate));
+            let arrived = intended.min(if traffic.burst.is_some() { 70 } else { 400 });
+            let burst = traffic.burst.map(|frames| Burst { frames, seconds: traffic.seconds });
             // The first of those of latency has to be made again.
             let disturbed = share.is_some() && trials.iter().all(|trial| trial.share.is_none());
-            let trial = Trial { rate, seconds: 1.0, share, intended, arrived, disturbed, ..Trial::default() };
+            let seconds = traffic.seconds;
+            let trial =
+                Trial { rate, seconds, share, burst, intended, arrived, disturbed, ..Trial::default() };
             rest.add(&trial);
             trials.push(trial);
             // Whoever goes on later makes the same.
             assert_eq!(Rest::new(&measure, &trials).unwrap().next(&trials), rest.next(&trials));
-            assert!(trials.len() < 50, "{trials:?}");
+            assert!(trials.len() < 70, "{trials:?}");
         }
         let good = trials.iter().filter(|trial| trial.counts() && trial.loss() == 0.0);
         let result = good.map(|trial| trial.rate).max().unwrap();
         assert!((396..=400).contains(&result), "{result}");
         let of_latency: Vec<_> = trials.iter().filter_map(|trial| Some((trial.share?, trial.rate))).collect();
         assert_eq!(of_latency, [(0.5, result / 2), (0.5, result / 2), (1.0, result)]);
+        let Rest::Search { bursts: Some((_, bursts)), .. } = rest else { panic!("no bursts") };
+        assert_eq!(bursts.lengths(), [70, 70]);
         assert!(
             Rest::new(&measure, &[Trial { rate: 7, ..Trial::default() }]).is_err(),
             "nobody asked for it"

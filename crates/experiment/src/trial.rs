@@ -1,6 +1,9 @@
 //! One trial: so much traffic for so long, and what came of it.
 
-use crate::device::{Child, Device, End, places_of, tail};
+use crate::cost::Cost;
+use crate::device::{Child, Device, End, places_of};
+use crate::log::tail;
+use crate::meter::Meter;
 use crate::model::{Experiment, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,6 +27,9 @@ pub struct Trial {
     /// For latency: which part of the result the rate is; none: a trial of the search, or of a given rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+    /// For back-to-back frames: the burst, at this rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
     /// Frames that were to be sent.
     pub intended: u64,
     /// Frames that the generator did not make in time.
@@ -49,7 +55,28 @@ pub struct Trial {
     pub disturbed: bool,
     /// Latency in nanoseconds, if any frame had one.
     pub latency_ns: Option<Latency>,
+    /// Jitter in nanoseconds, if there was any pair of frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_ns: Option<Jitter>,
+    /// What was sent and what arrived, over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+    /// What it has cost the device, if that is a process of this machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
+
+/// A burst of back-to-back frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// Its length, for each port.
+    pub frames: u64,
+    /// From its first frame to its last, in seconds, as the generator has sent it.
+    pub seconds: f64,
+}
+
+/// A burst that takes longer than it should by this part and this time, in seconds, is not at its rate.
+const LATE: (f64, f64) = (0.1, 0.001);
 
 /// Latency in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +95,48 @@ pub struct Latency {
     pub p99_9: f64,
     /// The most.
     pub max: f64,
+}
+
+/// How latency differs from a frame to the next ([`measure::jitter`]), in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Jitter {
+    /// Mean of the absolute values of IPDV (RFC 3393).
+    pub ipdv_mean: f64,
+    /// The largest of them.
+    pub ipdv_max: f64,
+    /// Interarrival jitter after the last frame (RFC 3550).
+    pub rfc3550: f64,
+}
+
+/// Frames over time, in spans one after the other ([`measure::timeline`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// How long a span is, in seconds.
+    pub span_s: f64,
+    /// Frames that were sent in each.
+    pub sent: Vec<u64>,
+    /// Of these, what has arrived at any time.
+    pub arrived: Vec<u64>,
+    /// What came in each, whenever it was sent.
+    pub came: Vec<u64>,
+    /// The longest latency of the frames that were sent in each, in nanoseconds.
+    pub latency_max_ns: Vec<u64>,
+}
+
+impl Timeline {
+    /// When frames were lost, in words; none: nothing was lost.
+    #[must_use]
+    pub fn when_lost(&self) -> Option<String> {
+        let of = |column: &[u64], at: usize| column.get(at).copied().unwrap_or(0);
+        let span = |at: usize| measure::timeline::Span {
+            sent: of(&self.sent, at),
+            arrived: of(&self.arrived, at),
+            came: of(&self.came, at),
+            latency_ns: of(&self.latency_max_ns, at),
+        };
+        let spans: Vec<_> = (0..self.sent.len()).map(span).collect();
+        measure::timeline::when_lost((self.span_s * 1e9).round() as u64, &spans)
+    }
 }
 
 /// Who lost most of the frames.
@@ -125,7 +194,14 @@ impl Trial {
     /// Whether the search is to be told of it.
     #[must_use]
     pub fn counts(&self) -> bool {
-        !self.disturbed && self.share.is_none()
+        !self.disturbed && self.share.is_none() && self.burst.is_none()
+    }
+
+    /// Whether the generator has sent a burst as fast as it should.
+    #[must_use]
+    pub fn at_rate(&self) -> bool {
+        let soon = |burst: Burst| burst.seconds <= self.seconds * (1.0 + LATE.0) + LATE.1;
+        self.missed == 0 && self.burst.is_none_or(soon)
     }
 
     /// The same as the search wants it.
@@ -135,7 +211,7 @@ impl Trial {
     }
 
     /// From the generator's report.
-    fn read(rate: u64, seconds: f64, report: &Value) -> Option<Self> {
+    fn read(Traffic { rate, seconds, burst }: Traffic, report: &Value) -> Option<Self> {
         let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
         let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
@@ -143,7 +219,14 @@ impl Trial {
             rate,
             seconds,
             share: None,
-            intended: made + missed,
+            burst: match burst {
+                None => None,
+                Some(frames) => {
+                    Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? })
+                }
+            },
+            // All frames of a burst are sent, though some may be late.
+            intended: if burst.is_some() { made } else { made + missed },
             missed,
             refused: number("sent", "dropped")?,
             sent: number("sent", "frames")?,
@@ -165,12 +248,26 @@ impl Trial {
                     max: latency("max")?,
                 })
             }),
+            jitter_ns: report.get("jitter_ns").and_then(|jitter| Jitter::deserialize(jitter).ok()),
+            timeline: report.get("timeline").and_then(|line| Timeline::deserialize(line).ok()),
+            cost: None,
         })
     }
 }
 
+/// The traffic of a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Traffic {
+    /// Packets a second, for each port.
+    pub(crate) rate: u64,
+    /// For so long.
+    pub(crate) seconds: f64,
+    /// Exactly so many frames for each port.
+    pub(crate) burst: Option<u64>,
+}
+
 /// The command line of the generator.
-fn arguments(experiment: &Experiment, settings: &Settings, rate: u64, seconds: f64) -> Vec<OsString> {
+fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["gen", "--json", "--quiet"].map(OsString::from).to_vec();
     let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
     all.extend(experiment.to.iter().map(|port| option("to", port)));
@@ -178,7 +275,12 @@ fn arguments(experiment: &Experiment, settings: &Settings, rate: u64, seconds: f
     let places = places_of(experiment, settings);
     all.extend(places.generator.map(|cpus| option("cpus", &cpus)));
     all.push(option("threads", &experiment.generator_threads.to_string()));
-    all.extend([option("rate", &format!("{rate}pps")), option("time", &format!("{seconds}s"))]);
+    all.push(option("rate", &format!("{}pps", traffic.rate)));
+    all.push(match traffic.burst {
+        None => option("time", &format!("{}s", traffic.seconds)),
+        Some(frames) => option("count", &(frames * experiment.to.len() as u64).to_string()),
+    });
+    all.push(option("wait", &format!("{}s", experiment.wait.as_secs_f64())));
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
             ("rate" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
@@ -204,20 +306,22 @@ pub(crate) enum Failed {
 pub(crate) fn make(
     experiment: &Experiment,
     settings: &Settings,
-    (rate, seconds): (u64, f64),
+    traffic: Traffic,
     device: &mut Device,
     (program, log): (&Path, &Path),
     stop: &dyn Fn() -> bool,
 ) -> Result<Trial, Failed> {
     let because = |text: String| Failed::Because(text);
-    let words = arguments(experiment, settings, rate, seconds);
+    let words = arguments(experiment, settings, traffic);
     let errors = std::fs::File::create(log)
         .map_err(|e| because(format!("cannot write {}: {}", log.display(), launch::reason(&e))))?;
+    let meter = Meter::begin(device);
     let mut generator =
-        Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors))
+        Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors.into()))
             .map_err(because)?;
     let (began, waited) = (Instant::now(), device.kept_waiting());
-    let limit = Duration::from_secs_f64(seconds) + PATIENCE;
+    // The generator waits at most ten times as long.
+    let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
     let status = loop {
         if let Some(status) = generator.ended() {
             break status;
@@ -248,11 +352,16 @@ pub(crate) fn make(
     if stop() {
         return Err(Failed::Stopped);
     }
+    // One that has ended in the last moments has lost what was on the way.
+    if let Some(end) = device.ended() {
+        return Err(because(end));
+    }
     let trial = report.filter(|_| status == End::Code(0) && interrupted == Some(false));
     let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
+    let cost = meter.and_then(|meter| meter.end(device));
     trial
-        .and_then(|report| Trial::read(rate, seconds, &report))
-        .map(|trial| Trial { waited: trial.waited + waited, ..trial })
+        .and_then(|report| Trial::read(traffic, &report))
+        .map(|trial| Trial { waited: trial.waited + waited, cost, ..trial })
         .ok_or_else(|| because(format!("the generator has failed ({status}): {}", tail(log))))
 }
 

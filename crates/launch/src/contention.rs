@@ -1,5 +1,7 @@
-//! How long threads have waited for a processor although they had work: what others have used.
+//! How long threads have used a processor, and how long they have waited for one although they had work: what
+//! others have used.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The names of threads that process packets begin so; DPDK's programs have the second.
@@ -9,14 +11,10 @@ const WORKERS: [&str; 2] = ["worker-", "dpdk-worker"];
 /// processor since they began. Of what is not known, nothing.
 #[must_use]
 pub fn kept_waiting(process: u32) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let (mut of_workers, mut of_all, mut any) = (0, 0, false);
-    for task in tasks {
-        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        // Time on a processor, time waiting for one, turns.
-        let waited: u64 =
-            read("schedstat").split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0);
-        let name = read("comm");
+    for task in tasks(process) {
+        let waited = scheduled(&task, 1);
+        let name = std::fs::read_to_string(task.join("comm")).unwrap_or_default();
         if WORKERS.iter().any(|worker| name.starts_with(worker)) {
             (of_workers, any) = (of_workers + waited, true);
         }
@@ -25,13 +23,41 @@ pub fn kept_waiting(process: u32) -> Duration {
     Duration::from_nanos(if any { of_workers } else { of_all })
 }
 
+/// How long the threads that a process has now have used a processor since they began.
+#[must_use]
+pub fn processor_time(process: u32) -> Duration {
+    Duration::from_nanos(tasks(process).map(|task| scheduled(&task, 0)).sum())
+}
+
+/// The directories of a process's threads.
+fn tasks(process: u32) -> impl Iterator<Item = PathBuf> {
+    let all = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    all.map(|task| task.path())
+}
+
+/// A field of what the scheduler says of a thread: nanoseconds on a processor, nanoseconds waiting for one,
+/// turns.
+fn scheduled(task: &Path, field: usize) -> u64 {
+    let text = std::fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+    text.split_whitespace().nth(field).and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_process_that_is_not_there_has_not_waited() {
-        assert_eq!(kept_waiting(u32::MAX), Duration::ZERO);
+        assert_eq!((kept_waiting(u32::MAX), processor_time(u32::MAX)), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn what_a_process_has_used_grows_as_it_works() {
+        let before = processor_time(std::process::id());
+        // Without a bound: it gets a processor in the end.
+        while processor_time(std::process::id()) < before + Duration::from_millis(2) {
+            std::hint::spin_loop();
+        }
     }
 
     #[test]

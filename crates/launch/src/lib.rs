@@ -39,7 +39,7 @@ mod signals;
 
 pub use background::Background;
 pub use client::Client;
-pub use contention::kept_waiting;
+pub use contention::{kept_waiting, processor_time};
 pub use failure::{Failure, shortest};
 pub use library::library;
 pub use machine::Machine;

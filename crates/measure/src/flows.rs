@@ -125,6 +125,25 @@ impl Set {
     }
 }
 
+/// Reads source or destination addresses of one IP version.
+///
+/// # Errors
+/// As [`Set::addresses`]; they are of the other version.
+pub fn addresses(text: &str, six: bool) -> Result<Set, Bad> {
+    match (six, Set::addresses::<Ipv4Addr>(text), Set::addresses::<Ipv6Addr>(text)) {
+        (true, Ok(_), _) => bad("an IPv4 address with IPV6 true"),
+        (false, _, Ok(_)) => bad("an IPv6 address without IPV6 true"),
+        (true, _, of_six) => of_six,
+        (false, of_four, _) => of_four,
+    }
+}
+
+/// The source address and the destination address if none are given (RFC 2544, RFC 5180).
+#[must_use]
+pub fn default_addresses(six: bool) -> (&'static str, &'static str) {
+    if six { ("2001:2::1", "2001:2:0:1::1") } else { ("198.18.0.1", "198.19.0.1") }
+}
+
 /// The flows to generate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {

@@ -17,24 +17,30 @@
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
+//! | [`zipf`] | elephants and mice: the flow of the next frame |
 //! | [`frame`] | frames from a template, with flow, sequence number and time, for the cost of a few additions |
 //! | [`tag`] | the flow, sequence number and time in a frame |
 //! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
+//! | [`jitter`] | jitter, as RFC 3393 and RFC 3550 count it |
+//! | [`timeline`] | frames and latency over time |
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
 //! | [`ranks`] | whether two sets of measurements differ by more than noise |
+//! | [`burst`] | back-to-back frames: which burst is next |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
 pub mod bps;
+pub mod burst;
 pub mod classify;
 pub mod fairness;
 pub mod flows;
 pub mod frame;
 pub mod hop;
+pub mod jitter;
 pub mod latency;
 pub mod order;
 pub mod pace;
@@ -45,6 +51,8 @@ pub mod search;
 pub mod sink;
 pub mod sizes;
 pub mod tag;
+pub mod timeline;
+pub mod zipf;
 
 pub use wire::EtherAddr;
 

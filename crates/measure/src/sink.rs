@@ -1,10 +1,12 @@
 //! Results about the frames that arrive: not measured frames, damaged, lost, duplicate, reordered, latency.
 
 use crate::classify::{Frame, classify};
+use crate::jitter::Jitter;
 use crate::latency::Latency;
 use crate::order::{Arrival, FlowOrder, Reordering};
 use crate::rate::Achieved;
 use crate::tag::{self, Tag};
+use crate::timeline::Timeline;
 use crate::{Bad, bad};
 
 macro_rules! totals {
@@ -99,6 +101,8 @@ impl Totals {
     }
 }
 
+/// Frames that were sent longer ago are left out of the timeline, which would become coarse.
+const OLDEST_NS: u64 = 10_000_000_000;
 /// Flows in a page, which is made when the first of them arrives.
 const PAGE: usize = 64;
 /// Pages in a folder, which is made when the first of them is.
@@ -172,6 +176,10 @@ pub struct Sink {
     pub totals: Totals,
     /// Latencies of measured frames.
     pub latency: Latency,
+    /// How latency differs from a frame to the next.
+    pub jitter: Jitter,
+    /// Arrivals over time.
+    pub timeline: Timeline,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
     flows: Flows,
@@ -190,6 +198,8 @@ impl Sink {
         Self {
             totals: Totals::default(),
             latency: Latency::default(),
+            jitter: Jitter::default(),
+            timeline: Timeline::default(),
             reordering: Reordering::default(),
             flows: Flows::default(),
             most: flows.div_ceil(PAGE),
@@ -201,6 +211,8 @@ impl Sink {
     pub fn clear(&mut self) {
         self.totals = Totals::default();
         self.latency.clear();
+        self.jitter = Jitter::default();
+        self.timeline = Timeline::default();
         self.reordering = Reordering::default();
         self.flows = Flows::default();
         self.pending = (0, 0);
@@ -230,9 +242,12 @@ impl Sink {
                 Frame::Ours(tag) => self.take(&tag, frame.len(), now_ns),
             }
         }
-        self.flush();
+        self.flush(now_ns);
         if self.totals.ours != before {
             self.totals.last_ns = now_ns;
+            if let Some(span) = self.timeline.at(now_ns) {
+                span.came += self.totals.ours - before;
+            }
             if self.totals.first_ns == 0 {
                 self.totals.first_ns = now_ns;
             }
@@ -246,7 +261,7 @@ impl Sink {
         match tag.age_ns(now_ns) {
             Some(age) if age == self.pending.0 => self.pending.1 += 1,
             Some(age) => {
-                self.flush();
+                self.flush(now_ns);
                 self.pending = (age, 1);
             }
             None => self.totals.early += 1,
@@ -281,10 +296,17 @@ impl Sink {
     }
 
     #[inline]
-    fn flush(&mut self) {
+    fn flush(&mut self, now_ns: u64) {
         let (age, n) = self.pending;
         if n > 0 {
             self.latency.record(age, n);
+            self.jitter.record(age, n);
+            if age <= OLDEST_NS
+                && let Some(span) = self.timeline.at(now_ns.saturating_sub(age))
+            {
+                span.arrived += n;
+                span.latency_ns = span.latency_ns.max(age);
+            }
             self.pending.1 = 0;
         }
     }
@@ -299,7 +321,8 @@ impl Sink {
     pub fn snapshot(&self) -> String {
         let mut line: String = self.totals.fields().map(|(name, n)| format!("{name}={n} ")).collect();
         let (extents, degrees) = self.reordering.texts();
-        line += &format!("extents={extents} degrees={degrees} latency={}", self.latency.text());
+        line += &format!("extents={extents} degrees={degrees} latency={} ", self.latency.text());
+        line += &format!("jitter={} timeline={}", self.jitter.text(), self.timeline.text());
         line
     }
 }
@@ -311,6 +334,10 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Latencies.
     pub latency: Latency,
+    /// How latency differs from a frame to the next.
+    pub jitter: Jitter,
+    /// Arrivals over time.
+    pub timeline: Timeline,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
 }
@@ -326,6 +353,8 @@ impl Snapshot {
             for word in line.split_whitespace() {
                 match word.split_once('=') {
                     Some(("latency", buckets)) => self.latency.add_text(buckets)?,
+                    Some(("jitter", text)) => self.jitter.add_text(text)?,
+                    Some(("timeline", text)) => self.timeline.add_text(text)?,
                     Some(("extents", counts)) => self.reordering.add_extents(counts)?,
                     Some(("degrees", counts)) => self.reordering.add_degrees(counts)?,
                     Some((name, n)) => match (totals.field(name), n.parse()) {
@@ -461,6 +490,11 @@ mod tests {
         assert_eq!(snapshot.totals, sink.totals);
         assert_eq!(snapshot.latency.text(), sink.latency.text());
         assert_eq!(snapshot.reordering, sink.reordering);
+        assert_eq!(snapshot.timeline, sink.timeline);
+        // Latencies 4000, 4000, 4000, 3000, and 6000 of the second batch.
+        assert_eq!((sink.jitter.pairs(), sink.jitter.max_ns()), (4, 3000));
+        assert_eq!((sink.timeline.spans()[0].came, sink.timeline.spans()[0].arrived), (6, 5), "one is early");
+        assert_eq!((sink.timeline.spans()[0].latency_ns, snapshot.jitter.pairs()), (6000, 4));
         assert!(snapshot.read("x=1").is_err() && snapshot.read("frames").is_err());
         sink.clear();
         assert_eq!((sink.totals, sink.latency.count()), (Totals::default(), 0));

@@ -23,10 +23,13 @@ pub enum Sizes {
 /// The simple mix of Internet packet sizes: 40, 576 and 1500 bytes of IP in proportions of 7 to 4 to 1, as
 /// frames.
 pub const IMIX: [(usize, u32); 3] = [(60, 7), (590, 4), (1514, 1)];
+/// The mix of the project FD.io CSIT, `IMIX_v4_1`: frames of 64, 570 and 1518 bytes with their check
+/// sequences.
+pub const IMIX_CSIT: [(usize, u32); 3] = [(60, 7), (566, 4), (1514, 1)];
 
 impl Sizes {
-    /// Reads `60`, `60-1514`, `imix`, or sizes with weights: `60:7,590:4,1514:1`. Commas and spaces separate
-    /// alike.
+    /// Reads `60`, `60-1514`, `imix` (or `imix-trex`), `imix-csit`, or sizes with weights:
+    /// `60:7,590:4,1514:1`. Commas and spaces separate alike.
     ///
     /// # Errors
     /// Anything else, sizes below 60 or above [`LONGEST`].
@@ -34,7 +37,7 @@ impl Sizes {
         let text = text.trim();
         let size = |text: &str| -> Result<usize, Bad> {
             let n: usize = text.trim().parse().map_err(|_| {
-                Bad(format!("'{text}' is not a frame size: use bytes (60), a range (60-1514), imix, or a mix (60:7,1514:1)"))
+                Bad(format!("'{text}' is not a frame size: use bytes (60), a range (60-1514), imix, imix-csit, or a mix (60:7,1514:1)"))
             })?;
             if (wire::ethernet::MIN_FRAME_LEN..=LONGEST).contains(&n) {
                 Ok(n)
@@ -44,8 +47,10 @@ impl Sizes {
                 ))
             }
         };
-        if text.eq_ignore_ascii_case("imix") {
-            return Ok(Self::Mix(IMIX.to_vec()));
+        // That of TRex is the same as the simple one.
+        let mixes = [("imix", IMIX), ("imix-trex", IMIX), ("imix-csit", IMIX_CSIT)];
+        if let Some((_, mix)) = mixes.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
+            return Ok(Self::Mix(mix.to_vec()));
         }
         if text.contains([':', ',', ' ']) {
             let mut mix = Vec::new();
@@ -82,6 +87,18 @@ impl Sizes {
                 let sizes = || mix.iter().map(|m| m.0);
                 (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0))
             }
+        }
+    }
+    /// The sizes of frames of one IP version: with a tag to measure by, none may be shorter than `shortest`.
+    ///
+    /// # Errors
+    /// Some are.
+    pub fn at_least(self, shortest: usize, version: &str) -> Result<Self, Bad> {
+        match self.bounds().0 {
+            len if len < shortest => bad(format!(
+                "frames of {len} bytes are too short for {version} and the tag to measure by: at least {shortest}"
+            )),
+            _ => Ok(self),
         }
     }
     /// The mean, in bytes.
@@ -210,6 +227,18 @@ mod tests {
         assert_eq!(round[..12], round[12..]);
         assert!(round.windows(4).all(|w| w.iter().any(|s| *s != 60)), "{round:?}");
         assert_eq!((imix.bounds(), imix.mean().round()), ((60, 1514), 358.0));
+    }
+
+    #[test]
+    fn well_known_mixes_have_their_means() {
+        let of = |name: &str| Sizes::parse(name).unwrap();
+        assert_eq!(of("imix"), of("IMIX-trex"));
+        // CSIT: 353.83 bytes with 4 bytes of check sequence.
+        assert!((of("imix-csit").mean() + 4.0 - 4246.0 / 12.0).abs() < 1e-9);
+        let mut source = of("imix-csit").source(1);
+        let drawn: Vec<usize> = (0..1200).map(|_| source.size()).collect();
+        let count = |size| drawn.iter().filter(|one| **one == size).count();
+        assert_eq!((count(60), count(566), count(1514)), (700, 400, 100));
     }
 
     #[test]

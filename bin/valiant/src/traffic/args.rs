@@ -42,7 +42,7 @@ pub(crate) struct GenArgs {
     /// frame for preamble, FCS and gap), max.
     #[arg(short, long, value_name = "RATE", default_value = "max", value_parser = rate)]
     pub(crate) rate: Rate,
-    /// Frame size in bytes, without FCS: 60, 60-1514 (at random), imix, or sizes and weights as in
+    /// Frame size in bytes, without FCS: 60, 60-1514 (at random), imix, imix-csit, or sizes and weights as in
     /// 60:7,1514:1 [default: the shortest].
     #[arg(short, long, value_name = "SIZE", value_parser = sizes)]
     pub(crate) size: Option<Sizes>,
@@ -71,6 +71,9 @@ pub(crate) struct GenArgs {
     /// Choose addresses and ports of flows at random from those given, not in order.
     #[arg(long)]
     pub(crate) random: bool,
+    /// Draw flows by Zipf's law with this exponent rather than in turn: few large ones, many small ones.
+    #[arg(long, value_name = "EXPONENT", value_parser = skew)]
+    pub(crate) skew: Option<f64>,
     /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -89,12 +92,16 @@ pub(crate) struct GenArgs {
     pub(crate) ttl: u8,
     /// Send the frames of a capture file as they are: once, or over and over for --count frames or --time.
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["size", "flows", "src", "dst", "sport", "dport", "random", "ipv6", "src_mac", "dst_mac", "ttl"])]
+        conflicts_with_all = ["size", "flows", "src", "dst", "sport", "dport", "random", "skew", "ipv6", "src_mac", "dst_mac", "ttl"])]
     pub(crate) pcap: Option<PathBuf>,
     /// If sending falls behind the rate, catch up for this long a delay at most; what is older is counted as
     /// missed.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     pub(crate) catch_up: Duration,
+    /// With --sink, after the last frame: wait until none has come for this long, and ten times this long at
+    /// most.
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = time)]
+    pub(crate) wait: Duration,
     #[command(flatten)]
     pub(crate) limits: Limits,
     #[command(flatten)]
@@ -224,6 +231,10 @@ fn count(text: &str) -> Result<u64, String> {
 
 fn sizes(text: &str) -> Result<Sizes, String> {
     Sizes::parse(text).map_err(|e| e.to_string())
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    measure::zipf::skew(text).map_err(|e| e.to_string())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -38,6 +38,7 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
                 word("SPORT", args.sport.as_deref().map(quote));
                 word("DPORT", args.dport.as_deref().map(quote));
                 word("RANDOM", args.random.then(|| "true".to_owned()));
+                word("SKEW", args.skew.map(|skew| skew.to_string()));
                 word("IPV6", args.ipv6.then(|| "true".to_owned()));
                 word("SRCETH", src_mac);
                 word("DSTETH", Some(args.dst_mac.clone()));

@@ -4,6 +4,7 @@
 pub(crate) mod args;
 mod config;
 mod report;
+mod words;
 
 use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
@@ -14,6 +15,7 @@ use launch::progress::{Progress, waiting};
 use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
+use measure::timeline::Timeline;
 use report::{Report, Sent};
 use runtime::{Registry, Router};
 use std::process::ExitCode;
@@ -26,11 +28,9 @@ const NOT_AS_ASKED: u8 = 3;
 const PROGRESS: Duration = Duration::from_secs(1);
 /// How long ports may take to get a link.
 const LINK_LIMIT: Duration = Duration::from_secs(5);
-/// When the last frame is sent, others may not have arrived yet: the sink ends when none has arrived for this
-/// time,
-const SILENCE: Duration = Duration::from_millis(300);
-/// and after this time at the latest.
-const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+/// When the last frame is sent, others may not have arrived yet: the sink ends when none has arrived for some
+/// time, or after so many times this time.
+const MOST_WAITS: u32 = 10;
 
 /// `valiant gen`.
 pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
@@ -64,7 +64,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
             }
         }
         let waited = bench.kept_waiting();
-        bench.drain()?;
+        bench.drain(args.wait)?;
         let report = Report {
             sent: Some(bench.sent(args.rate, args.pcap.is_some(), waited)?),
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
@@ -349,11 +349,11 @@ impl Bench {
     }
 
     /// Waits for frames that have been sent and have not arrived yet.
-    fn drain(&mut self) -> Result<(), String> {
+    fn drain(&mut self, wait: Duration) -> Result<(), String> {
         let (sources, sinks) = (self.shape.sources, self.shape.sinks);
         let start = Instant::now();
         let (mut last, mut since) = (0, start);
-        while start.elapsed() < DRAIN_LIMIT {
+        while start.elapsed() < wait.saturating_mul(MOST_WAITS) {
             let made = self.total("gen", sources, "count")?;
             let sent = self.total("to", sources, "n_sent")?;
             let dropped = self.total("to", sources, "dropped")?;
@@ -362,7 +362,7 @@ impl Bench {
             if sent + arrived != last {
                 (last, since) = (sent + arrived, Instant::now());
             }
-            if all || since.elapsed() >= SILENCE {
+            if all || since.elapsed() >= wait {
                 break;
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -383,6 +383,7 @@ impl Bench {
             missed: self.total("gen", sources, "missed")?,
             first_ns: 0,
             last_ns: 0,
+            timeline: Timeline::default(),
             replayed,
             waited,
         };
@@ -401,6 +402,9 @@ impl Bench {
                     sent.first_ns = if sent.first_ns == 0 { first } else { sent.first_ns.min(first) };
                 }
                 sent.last_ns = sent.last_ns.max(last);
+                if let Some(text) = line.split_whitespace().find_map(|w| w.strip_prefix("timeline=")) {
+                    sent.timeline.add_text(text).map_err(|e| e.to_string())?;
+                }
             }
         }
         Ok(sent)

@@ -1,9 +1,11 @@
 //! The reports of `valiant gen` and `valiant sink`, as text and as JSON.
 
 use super::args::{Limits, Output};
+use super::words::{asked, percent, rate_json, rate_words, seconds, span};
 use measure::order::DEPTH;
-use measure::rate::{Achieved, OVERHEAD, Rate, short};
+use measure::rate::{Achieved, OVERHEAD, Rate};
 use measure::sink::Snapshot;
+use measure::timeline::{Span, Timeline, when_lost};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::time::Duration;
@@ -20,6 +22,7 @@ pub(crate) struct Sent {
     pub(crate) missed: u64,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
+    pub(crate) timeline: Timeline,
     /// The frames are those of a capture file, which sinks do not recognize.
     pub(crate) replayed: bool,
     /// How long workers waited for a processor meanwhile, because others used it.
@@ -51,49 +54,6 @@ pub(crate) struct Report {
 const SHORT_OF: f64 = 0.99;
 /// Workers that waited longer for a processor are reported.
 const LONG_WAIT: Duration = Duration::from_millis(1);
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-/// A time, with the unit chosen by its size.
-fn span(ns: f64) -> String {
-    match ns {
-        n if n >= 1e9 => format!("{:.2} s", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} ms", n / 1e6),
-        n if n >= 1e3 => format!("{:.2} us", n / 1e3),
-        n => format!("{n:.0} ns"),
-    }
-}
-
-fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
-}
-
-/// A rate in all three units.
-fn rate_words(rate: &Achieved) -> String {
-    format!(
-        "{}pps, {}bit/s, {}bit/s with Ethernet overhead",
-        short(rate.pps()),
-        short(rate.l2_bps()),
-        short(rate.l1_bps())
-    )
-}
-
-/// The requested rate, in its own unit.
-fn asked(rate: Rate) -> String {
-    match rate {
-        Rate::Unlimited => "as fast as possible".to_owned(),
-        Rate::Packets(n) => format!("{}pps", short(n as f64)),
-        Rate::Bits { per_s, overhead } => {
-            format!("{}bit/s{}", short(per_s as f64), if overhead { " with Ethernet overhead" } else { "" })
-        }
-    }
-}
-
-fn rate_json(rate: &Achieved) -> Value {
-    json!({"pps": rate.pps(), "l2_gbps": rate.l2_bps() / 1e9, "l1_gbps": rate.l1_bps() / 1e9})
-}
 
 /// Measured frames that arrived, without known duplicates.
 fn came(totals: &measure::sink::Totals) -> u64 {
@@ -136,6 +96,25 @@ impl Report {
             failures.push(format!("{} packets reordered, {most} allowed", seen.totals.reordered));
         }
         failures
+    }
+
+    /// What was sent and what arrived, over time. Frames of a capture file have no time of sending.
+    fn timeline(&self) -> Timeline {
+        let mut all = Timeline::default();
+        if let Some(sent) = &self.sent {
+            all.merge(&sent.timeline);
+        }
+        if let Some(seen) = &self.seen {
+            all.merge(&seen.timeline);
+        }
+        all
+    }
+
+    /// When most was lost, if this process sends the frames and some were lost.
+    fn when_lost(&self) -> Option<String> {
+        self.sent.as_ref().filter(|sent| !sent.replayed)?;
+        let line = self.timeline();
+        when_lost(line.width_ns(), line.spans())
     }
 
     /// The report as text.
@@ -254,6 +233,18 @@ impl Report {
                     span(l.max_ns() as f64)
                 );
             }
+            if seen.jitter.pairs() > 0 {
+                let _ = writeln!(
+                    t,
+                    "jitter      IPDV mean {}, max {}; RFC 3550 {}",
+                    span(seen.jitter.mean_ns()),
+                    span(seen.jitter.max_ns() as f64),
+                    span(seen.jitter.smoothed_ns())
+                );
+            }
+            if let Some(line) = self.when_lost() {
+                let _ = writeln!(t, "when lost   {line}");
+            }
             if totals.early > 0 {
                 let _ = writeln!(
                     t,
@@ -288,6 +279,8 @@ impl Report {
                 "reordered": "RFC 4737",
                 "extents": format!("RFC 4737 section 4.2, [extent, packets]; {} stands for more than {DEPTH}", DEPTH + 1),
                 "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
+                "jitter_ns": "absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; interarrival jitter (RFC 3550 section 6.4.1)",
+                "timeline": "spans of time; arrived: of the frames that were sent in the span; came: in the span, whenever they were sent",
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
             },
             "seconds": self.seconds,
@@ -346,6 +339,14 @@ impl Report {
                 report["latency_ns"]["histogram"] = l.buckets().map(|(ns, n)| json!([ns, n])).collect();
             }
         }
+        if seen.jitter.pairs() > 0 {
+            report["jitter_ns"] = json!({"pairs": seen.jitter.pairs(), "ipdv_mean": seen.jitter.mean_ns(),
+                "ipdv_max": seen.jitter.max_ns(), "rfc3550": seen.jitter.smoothed_ns()});
+        }
+        let line = self.timeline();
+        let column = |of: fn(&Span) -> u64| line.spans().iter().map(of).collect::<Vec<u64>>();
+        report["timeline"] = json!({"span_s": seconds(line.width_ns()), "sent": column(|s| s.sent), "arrived": column(|s| s.arrived),
+            "came": column(|s| s.came), "latency_max_ns": column(|s| s.latency_ns)});
         if output.per_flow {
             report["flows"] = self.flows.lines().filter_map(flow_json).collect();
         }
@@ -382,6 +383,7 @@ mod tests {
             missed: 3,
             first_ns: 1_000_000_000,
             last_ns: 2_000_000_000,
+            timeline: Timeline::default(),
             replayed: false,
             waited: Duration::ZERO,
         };

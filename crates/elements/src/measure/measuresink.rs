@@ -167,6 +167,8 @@ impl Element for MeasureSink {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         std::mem::swap(&mut self.sink.totals, &mut old.sink.totals);
         std::mem::swap(&mut self.sink.latency, &mut old.sink.latency);
+        std::mem::swap(&mut self.sink.jitter, &mut old.sink.jitter);
+        std::mem::swap(&mut self.sink.timeline, &mut old.sink.timeline);
         std::mem::swap(&mut self.sink.reordering, &mut old.sink.reordering);
         self.sink.take_flows(&mut old.sink);
         for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]
@@ -220,6 +222,24 @@ mod tests {
         assert_eq!(sum, 400);
         bench.write("reset", "");
         assert_eq!(numbers(&mut bench, &["count", "ours", "received", "lost"]), [0; 4]);
+    }
+
+    #[test]
+    fn skewed_flows_are_as_zipfs_law_says() {
+        let config = "s :: MeasureSource(max, FLOWS 4, SKEW 1, LIMIT 12000) -> Unqueue -> e :: MeasureSink -> Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        while bench.read("s.done") != "true" {
+            bench.turns(100);
+        }
+        let flows = bench.read("flows");
+        let received: Vec<f64> =
+            flows.lines().map(|line| line.split(' ').nth(2).unwrap().parse().unwrap()).collect();
+        assert_eq!(received.iter().sum::<f64>(), 12_000.0);
+        for (rank, n) in (1..).zip(&received) {
+            let share = 12_000.0 / f64::from(rank) / (25.0 / 12.0);
+            assert!((n / share - 1.0).abs() < 0.1, "flow {rank}: {n} frames, not {share}");
+        }
+        assert_eq!(numbers(&mut bench, &["lost", "reordered"]), [0; 2], "each flow keeps its numbers");
     }
 
     #[test]

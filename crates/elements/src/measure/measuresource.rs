@@ -8,7 +8,7 @@
 //! A frame's length is what software sees: without the frame check sequence, preamble and gap.
 //!
 //! ## Synopsis
-//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, SEED, CATCHUP, ACTIVE, STOP])`
+//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, SKEW, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, SEED, CATCHUP, ACTIVE, STOP])`
 //!
 //! ## Arguments
 //! `RATE` may be given by position; all others are by keyword.
@@ -16,7 +16,8 @@
 //!   counting the frames' own bytes), `10Gbps-l1` (bits per second, counting also Ethernet's overhead of 24
 //!   bytes per frame), or `max`. This is the rate of all workers together.
 //! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): one size (`60`), a range (`60-1514`, uniform at
-//!   random), `imix` (the same as 60:7,590:4,1514:1), or other sizes with weights in this form.
+//!   random), `imix` (the same as 60:7,590:4,1514:1), `imix-csit` (60:7,566:4,1514:1), or other sizes with
+//!   weights in this form.
 //! - `LIMIT` (*int*): the total number of frames. A negative number means no limit, which is the default
 //!   unless `PCAP` is given.
 //! - `DURATION` (*time*): for how long to send, from the first frame; 0, the default, means no limit.
@@ -27,6 +28,9 @@
 //! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024, as many
 //!   ports as there are flows, and the destination port is 9.
 //! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
+//! - `SKEW` (*real number*, 0 to 10, default 0): flows are drawn by Zipf's law with this exponent, rather
+//!   than sent in turn: the k-th flow has a share of the frames in proportion to 1/k^SKEW. Each worker draws
+//!   among its own flows.
 //! - `IPV6` (*bool*, default false): IPv6 rather than IPv4.
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
@@ -78,7 +82,7 @@ use measure::flows::{FlowSpec, Set};
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use measure::timeline::Timeline;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -105,6 +109,8 @@ pub struct MeasureSource {
     start_ns: u64,
     first_ns: u64,
     last_ns: u64,
+    /// Frames over time.
+    timeline: Timeline,
     shared: Arc<Shared>,
 }
 
@@ -154,23 +160,9 @@ fn listed(name: &str, text: &str) -> Result<String, ArgError> {
 }
 
 /// Reads `SRC` or `DST`: IPv6 addresses or IPv4 addresses.
-fn addresses(
-    args: &mut Args<'_>,
-    name: &'static str,
-    six: bool,
-    default: (&str, &str),
-) -> Result<Set, ArgError> {
-    let text = match args.k::<String>(name)? {
-        Some(text) => listed(name, &text)?,
-        None => if six { default.1 } else { default.0 }.to_owned(),
-    };
-    let (of_four, of_six) = (Set::addresses::<Ipv4Addr>(&text), Set::addresses::<Ipv6Addr>(&text));
-    match (six, of_four, of_six) {
-        (true, Ok(_), _) => Err(ArgError::new(format!("{name}: an IPv4 address with IPV6 true"))),
-        (false, _, Ok(_)) => Err(ArgError::new(format!("{name}: an IPv6 address without IPV6 true"))),
-        (true, _, of_six) => named(name, of_six),
-        (false, of_four, _) => named(name, of_four),
-    }
+fn addresses(args: &mut Args<'_>, name: &'static str, six: bool, default: &str) -> Result<Set, ArgError> {
+    let text = args.k::<String>(name)?.map_or(Ok(default.to_owned()), |text| listed(name, &text))?;
+    named(name, measure::flows::addresses(&text, six))
 }
 
 /// Reads `SPORT` or `DPORT`.
@@ -196,10 +188,13 @@ impl Element for MeasureSource {
         let limit = args.k::<i64>("LIMIT")?;
         let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
         let flows = args.k::<u32>("FLOWS")?;
-        let src = addresses(args, "SRC", six, ("198.18.0.1", "2001:2::1"))?;
-        let dst = addresses(args, "DST", six, ("198.19.0.1", "2001:2:0:1::1"))?;
+        let default = measure::flows::default_addresses(six);
+        let src = addresses(args, "SRC", six, default.0)?;
+        let dst = addresses(args, "DST", six, default.1)?;
         let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
+        let skew =
+            args.k::<String>("SKEW")?.map_or(Ok(0.0), |text| named("SKEW", measure::zipf::skew(&text)))?;
         let mac = |m: EtherAddr| wire::EtherAddr(m.0);
         let src_eth = args.k::<EtherAddr>("SRCETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 1]), mac);
         let dst_eth = args.k::<EtherAddr>("DSTETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 2]), mac);
@@ -234,7 +229,8 @@ impl Element for MeasureSource {
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
         );
         let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
-        let contents = FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, run: shared.run };
+        let contents =
+            FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run };
         let mut frames = match pcap {
             Some(path) => {
                 let frames =
@@ -267,6 +263,7 @@ impl Element for MeasureSource {
             start_ns: 0,
             first_ns: 0,
             last_ns: 0,
+            timeline: Timeline::default(),
             shared,
         })
     }
@@ -292,12 +289,13 @@ impl Element for MeasureSource {
         });
         h.list("snapshot", |e| {
             format!(
-                "frames={} bytes={} first_ns={} last_ns={} missed={}\n",
+                "frames={} bytes={} first_ns={} last_ns={} missed={} timeline={}\n",
                 e.count.get(),
                 e.bytes.get(),
                 e.first_ns,
                 e.last_ns,
-                e.pacing.missed()
+                e.pacing.missed(),
+                e.timeline.text()
             )
         });
         h.write("reset", |e, _, cx| {
@@ -319,6 +317,7 @@ impl Element for MeasureSource {
         self.count.set(old.count.get());
         self.bytes.set(old.bytes.get());
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
+        std::mem::swap(&mut self.timeline, &mut old.timeline);
         self.pacing.inherit(&old.pacing);
         // With the same arguments, and pulled by the same workers, the flows continue. Otherwise a new run
         // begins.
@@ -373,6 +372,9 @@ impl Vector for MeasureSource {
             self.count.add(made.frames as u64);
             self.bytes.add(made.bytes);
             self.last_ns = now;
+            if let Some(span) = self.timeline.at(now) {
+                span.sent += made.frames as u64;
+            }
             if self.first_ns == 0 {
                 self.first_ns = now;
             }
@@ -413,6 +415,7 @@ impl MeasureSource {
         self.count.set(0);
         self.bytes.set(0);
         (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
+        self.timeline = Timeline::default();
         self.pacing.restart(self.len);
         cx.set_nonempty(self.active && !self.done);
     }

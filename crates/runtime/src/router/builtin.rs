@@ -245,8 +245,10 @@ fn json(router: &Router) -> String {
         })
         .collect();
     format!(
-        "{{\"time_ns\":{},\"generation\":{},\"stuck\":[{}],\"elements\":[{}]}}\n",
+        "{{\"time_ns\":{},\"tsc\":{},\"workers\":{},\"generation\":{},\"stuck\":[{}],\"elements\":[{}]}}\n",
         router.now_ns(),
+        dpdk::cycles(),
+        router.options().workers.max(1),
         router.generation(),
         stuck.join(","),
         items.join(",")

@@ -7,6 +7,7 @@ use measure::frame::{Family, Flow, Stamp, Template};
 use measure::rate::Rate;
 use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
+use measure::zipf::Zipf;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The contents of frames, apart from their flows.
@@ -16,6 +17,8 @@ pub(in crate::measure) struct FrameContents {
     pub(in crate::measure) ttl: u8,
     pub(in crate::measure) stream: u8,
     pub(in crate::measure) sizes: Sizes,
+    /// The exponent of Zipf's law for the flows; 0: they are sent in turn.
+    pub(in crate::measure) skew: f64,
     /// The number of the run, which distinguishes its frames from those of others.
     pub(in crate::measure) run: u8,
 }
@@ -89,6 +92,8 @@ pub(in crate::measure) struct FlowFrames<A> {
     template: Template<A>,
     flows: Box<[Flow<A>]>,
     next: usize,
+    /// Which flow is next, if not all in turn.
+    draw: Option<Zipf>,
     sizes: SizeSource,
 }
 
@@ -97,14 +102,13 @@ fn maker<A: Family>(
     contents: &FrameContents,
     share: (usize, usize),
 ) -> Result<Box<FlowFrames<A>>, ArgError> {
-    let (shortest, longest) = contents.sizes.bounds();
-    if shortest < A::SHORTEST {
-        return Err(ArgError::new(format!(
-            "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
-            if A::BITS == 32 { "IPv4" } else { "IPv6" },
-            A::SHORTEST
-        )));
-    }
+    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
+    let sizes = contents
+        .sizes
+        .clone()
+        .at_least(A::SHORTEST, version)
+        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
+    let longest = sizes.bounds().1;
     // Each worker needs a flow of its own.
     let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
     let flows = spec
@@ -112,8 +116,13 @@ fn maker<A: Family>(
         .map(|(i, tuple)| Flow::new(&tuple, tag::identity(contents.run, contents.stream, i)))
         .collect();
     let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
-    let sizes = contents.sizes.source(spec.seed.wrapping_add(share.0 as u64));
-    Ok(Box::new(FlowFrames { template, flows, next: 0, sizes }))
+    let sizes = sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    // Each worker draws among its own flows.
+    let ranks = (0..count).skip(share.0).step_by(share.1.max(1)).map(|index| index + 1);
+    let seed = spec.seed.wrapping_add(share.0 as u64);
+    let mut draw = (contents.skew > 0.0).then(|| Zipf::new(ranks, contents.skew, seed));
+    let next = draw.as_mut().map_or(0, Zipf::draw);
+    Ok(Box::new(FlowFrames { template, flows, next, draw, sizes }))
 }
 
 /// Makes frames, one after the other.
@@ -132,7 +141,11 @@ impl<A: Family> MakeFrames for FlowFrames<A> {
         if !fill(packet, self.template.bytes(len)) || !self.template.stamp(packet.data_mut(), flow, time) {
             return false;
         }
-        self.next = if self.next + 1 == self.flows.len() { 0 } else { self.next + 1 };
+        self.next = match &mut self.draw {
+            Some(draw) => draw.draw(),
+            None if self.next + 1 == self.flows.len() => 0,
+            None => self.next + 1,
+        };
         true
     }
     #[inline]

@@ -1,0 +1,245 @@
+//! What trials have shown at a point: the result of each round.
+
+use crate::backtoback::BackToBack;
+use crate::costs::{self, Spent};
+use crate::layout::quantile;
+use crate::model::{Measure, Point};
+use crate::results::Shown;
+use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
+use measure::rate::{OVERHEAD, short};
+use measure::search::{Goal, Outcome, Search};
+use serde_json::{Value, json};
+
+/// A goal, or the given rate, at a point.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) point: Point,
+    /// The loss that is allowed; none: a rate was given.
+    pub(crate) loss: Option<f64>,
+    /// Of each round that has a result.
+    pub(crate) of_rounds: Vec<OfRound>,
+    /// At parts of the result: the part, and latencies of all rounds.
+    pub(crate) latency: Vec<(f64, Vec<Latency>)>,
+    /// The longest bursts without loss.
+    pub(crate) bursts: Option<BackToBack>,
+    /// Trials that count for nothing.
+    pub(crate) disturbed: usize,
+    /// Rounds that have not ended.
+    pub(crate) open: usize,
+    pub(crate) failed: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct OfRound {
+    /// Packets a second.
+    pub(crate) pps: f64,
+    pub(crate) lower: Option<u64>,
+    pub(crate) upper: Option<u64>,
+    /// Mean bytes of a frame.
+    pub(crate) bytes: f64,
+    pub(crate) loss: f64,
+    pub(crate) reordered: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) damaged: u64,
+    pub(crate) limit: Option<Limit>,
+    pub(crate) trials: usize,
+    pub(crate) seconds: f64,
+    pub(crate) latency_p50_ns: Option<f64>,
+    pub(crate) latency_p99_ns: Option<f64>,
+    pub(crate) jitter_ns: Option<Jitter>,
+    pub(crate) timeline: Option<Timeline>,
+    /// The same of the trial at the upper bound that has lost most.
+    pub(crate) upper_timeline: Option<Timeline>,
+    /// What it has cost the device.
+    pub(crate) spent: Option<Spent>,
+}
+
+fn result_of(trial: &Trial) -> OfRound {
+    OfRound {
+        pps: trial.arrived as f64 / trial.seconds,
+        lower: None,
+        upper: None,
+        bytes: trial.bytes as f64 / trial.sent.max(1) as f64,
+        loss: trial.loss(),
+        reordered: trial.reordered,
+        duplicates: trial.duplicates,
+        damaged: trial.damaged,
+        limit: trial.limit(),
+        trials: 1,
+        seconds: trial.seconds,
+        latency_p50_ns: trial.latency_ns.as_ref().map(|latency| latency.p50),
+        latency_p99_ns: trial.latency_ns.as_ref().map(|latency| latency.p99),
+        jitter_ns: trial.jitter_ns,
+        timeline: trial.timeline.clone(),
+        upper_timeline: None,
+        spent: Spent::of(trial),
+    }
+}
+
+/// The result of a goal; none: no load is low enough.
+fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRound> {
+    let Outcome { bounds, throughput } = search.outcome(goal);
+    let throughput = throughput?;
+    let at = |load: Option<u64>| trials.iter().filter(move |trial| Some(trial.rate) == load);
+    // The trial whose loss makes the throughput.
+    let off = |trial: &Trial| (trial.rate as f64 * (1.0 - trial.loss()) - throughput).abs();
+    let its = at(bounds.lower).filter(|t| t.seconds >= goal.last).min_by(|a, b| off(a).total_cmp(&off(b)))?;
+    Some(OfRound {
+        pps: throughput,
+        lower: bounds.lower,
+        upper: bounds.upper,
+        reordered: at(bounds.lower).map(|trial| trial.reordered).sum(),
+        duplicates: at(bounds.lower).map(|trial| trial.duplicates).sum(),
+        damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
+        limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
+        upper_timeline: at(bounds.upper)
+            .max_by(|a, b| a.loss().total_cmp(&b.loss()))
+            .and_then(|trial| trial.timeline.clone()),
+        trials: trials.len(),
+        seconds: trials.iter().map(|trial| trial.seconds).sum(),
+        ..result_of(its)
+    })
+}
+
+impl Row {
+    pub(crate) fn new(
+        point: &Point,
+        measure: &Measure,
+        goal: Option<&Goal>,
+        shown: &[Shown],
+        ports: u64,
+    ) -> Self {
+        let mut row = Self {
+            point: point.clone(),
+            loss: goal.map(|goal| goal.loss),
+            of_rounds: Vec::new(),
+            latency: Vec::new(),
+            bursts: match measure {
+                Measure::Search { bursts: Some(bursts), most, .. } => Some(BackToBack::new(bursts, *most)),
+                _ => None,
+            },
+            disturbed: 0,
+            open: shown.iter().filter(|shown| !shown.ended).count(),
+            failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
+        };
+        for shown in shown.iter().filter(|shown| shown.ended && shown.failed.is_none()) {
+            row.disturbed += shown.trials.iter().filter(|trial| trial.disturbed).count();
+            row.add_latency(shown.trials.iter().filter(|trial| !trial.disturbed));
+            let trials: Vec<Trial> = shown.trials.iter().filter(|trial| trial.counts()).cloned().collect();
+            let result = match (measure, goal) {
+                (Measure::Search { method, goals, least, most, .. }, Some(goal)) => {
+                    let mut search = Search::new(*method, goals.clone(), *least, *most);
+                    trials.iter().for_each(|trial| search.add(trial.for_search()));
+                    search_result(goal, &search, &trials)
+                }
+                _ => trials.first().map(result_of),
+            };
+            if let (Some(result), Measure::Search { bursts: Some(bursts), .. }) = (&result, measure)
+                && let Some(all) = &mut row.bursts
+            {
+                all.add(bursts, &shown.trials, result.pps);
+            }
+            match (result, measure) {
+                (Some(result), Measure::Search { .. }) => row.of_rounds.push(OfRound {
+                    pps: result.pps * ports as f64,
+                    lower: result.lower.map(|load| load * ports),
+                    upper: result.upper.map(|load| load * ports),
+                    ..result
+                }),
+                (Some(result), Measure::Rate { .. }) => row.of_rounds.push(result),
+                (None, Measure::Search { least, .. }) => {
+                    row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
+                }
+                (None, Measure::Rate { .. }) => {}
+            }
+        }
+        row
+    }
+
+    fn add_latency<'t>(&mut self, trials: impl Iterator<Item = &'t Trial>) {
+        for trial in trials {
+            let (Some(share), Some(latency)) = (trial.share, &trial.latency_ns) else { continue };
+            match self.latency.iter_mut().find(|(other, _)| *other == share) {
+                Some((_, all)) => all.push(latency.clone()),
+                None => self.latency.push((share, vec![latency.clone()])),
+            }
+        }
+    }
+
+    pub(crate) fn values(&self, of: impl Fn(&OfRound) -> f64) -> Vec<f64> {
+        self.of_rounds.iter().map(of).collect()
+    }
+
+    pub(crate) fn median(&self, of: impl Fn(&OfRound) -> f64) -> f64 {
+        quantile(&self.values(of), 0.5)
+    }
+
+    /// Gigabits a second of frames with so many bytes more.
+    pub(crate) fn gbps(&self, more: usize) -> f64 {
+        self.median(|one| one.pps * (one.bytes + more as f64) * 8.0 / 1e9)
+    }
+
+    /// Who limits it, of most rounds.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        let limits: Vec<Limit> = self.of_rounds.iter().filter_map(|one| one.limit).collect();
+        let count = |limit: &Limit| limits.iter().filter(|other| *other == limit).count();
+        limits.iter().copied().max_by_key(count)
+    }
+
+    /// What stands before a message about it.
+    pub(crate) fn prefix(&self) -> String {
+        match self.loss {
+            Some(loss) if loss > 0.0 => format!("{}{} % lost: ", self.point.prefix(), loss * 100.0),
+            _ => self.point.prefix(),
+        }
+    }
+
+    pub(crate) fn spent(&self) -> Vec<&Spent> {
+        self.of_rounds.iter().filter_map(|one| one.spent.as_ref()).collect()
+    }
+
+    fn latency_json(&self) -> Vec<Value> {
+        let of = |(share, all): &(f64, Vec<Latency>)| {
+            json!({
+                "share": share, "rounds": all,
+                "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99),
+                "max": all.iter().map(|one| one.max).fold(0.0, f64::max),
+            })
+        };
+        self.latency.iter().map(of).collect()
+    }
+
+    pub(crate) fn json(&self, measure: &Measure, ports: u64) -> Value {
+        let pps = self.values(|one| one.pps);
+        let rounds: Vec<Value> = (self.of_rounds.iter())
+            .map(|one| {
+                json!({
+                    "pps": one.pps, "lower_pps": one.lower, "upper_pps": one.upper, "loss": one.loss,
+                    "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
+                    "trials": one.trials, "traffic_seconds": one.seconds,
+                    "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
+                    "jitter_ns": one.jitter_ns, "timeline": one.timeline, "upper_timeline": one.upper_timeline,
+                    "cost": one.spent.as_ref().map(Spent::json),
+                })
+            })
+            .collect();
+        let known = !pps.is_empty();
+        let number = |value: f64| if known { json!(value) } else { Value::Null };
+        let offered = match measure {
+            Measure::Rate { rate, .. } => Some(*rate * ports),
+            Measure::Search { .. } => None,
+        };
+        json!({
+            "point": self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
+            "loss_allowed": self.loss, "offered_pps": offered,
+            "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
+            "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
+        })
+    }
+}
+
+/// The median of a figure of latency.
+pub(crate) fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f64 {
+    quantile(&all.iter().map(of).collect::<Vec<_>>(), 0.5)
+}

@@ -1,0 +1,211 @@
+//! What an experiment file says of the points: what is varied, or which ones there are.
+
+use crate::model::{Device, Experiment, Factor, Point, Settings, packets};
+use crate::traffic::{fault, fault_together};
+use crate::values::Reader;
+use lang::Diagnostic;
+use launch::settings;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::{Spanned, Value};
+
+/// Points whose traffic cannot be sent are told for so many reasons.
+const MOST_FAULTS: usize = 10;
+/// What may be varied by a range with a step, and the most values of one.
+const STEPPED: [&str; 6] = ["size", "flows", "rate", "ttl", "threads", "burst"];
+const MOST_STEPS: usize = 10_000;
+/// The most points of an experiment.
+const MOST_POINTS: usize = 100_000;
+/// What a trial's traffic is made of: the options of `valiant gen`.
+pub(crate) const TRAFFIC: [&str; 14] = [
+    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
+    "skew", "rate",
+];
+/// How a program is run: the options of `valiant run`.
+pub(crate) const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
+
+/// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers
+/// have such ranges.
+fn range(name: &str, value: &str) -> Option<std::iter::StepBy<std::ops::RangeInclusive<u64>>> {
+    if !STEPPED.contains(&name) {
+        return None;
+    }
+    let (ends, step) = value.split_once('/')?;
+    let (first, last) = ends.split_once('-')?;
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let (first, last, step) = (number(first)?, number(last)?, usize::try_from(number(step)?).ok()?);
+    (step > 0).then(|| (first..=last).step_by(step))
+}
+
+/// What differs between points.
+pub(crate) fn factors_of(points: &[Point]) -> Vec<Factor> {
+    let names = points.first().into_iter().flat_map(|point| point.0.iter().map(|(name, _)| name.clone()));
+    let mut factors: Vec<Factor> = names.map(|name| Factor { name, values: Vec::new() }).collect();
+    for (factor, (_, value)) in points.iter().flat_map(|point| (0..).zip(&point.0)) {
+        if let Some(factor) = factors.get_mut(factor).filter(|factor| !factor.values.contains(value)) {
+            factor.values.push(value.clone());
+        }
+    }
+    factors
+}
+
+impl Reader<'_> {
+    /// Whether the generator accepts each of these values.
+    pub(crate) fn can_be_sent(&mut self, name: &str, values: &[String], place: &Spanned<Value>) {
+        for fault in values.iter().filter_map(|value| fault(name, value, self.dir)) {
+            let help = "values are those of the options of `valiant gen`";
+            self.wrong(place, format!("{name}: {fault}"), help);
+        }
+    }
+
+    /// Whether the generator accepts the values of each point together.
+    pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment) {
+        let mut told = BTreeSet::new();
+        for point in experiment.points() {
+            let fault = fault_together(&experiment.settings(&point), self.dir);
+            if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
+            {
+                let message = format!("{}{fault}", point.prefix());
+                let help = "`valiant gen` would refuse this";
+                self.diags.push(Diagnostic::error(None, message).with_help(help));
+            }
+        }
+    }
+
+    /// The points that the file lists.
+    pub(crate) fn listed(
+        &mut self,
+        raw: &[BTreeMap<Spanned<String>, Spanned<Value>>],
+        device: &Device,
+        held: &Settings,
+    ) -> Option<Vec<Point>> {
+        let mut points: Vec<Point> = Vec::new();
+        for table in raw {
+            let Some(place) = settings::in_order(table).into_iter().next().map(|(name, _)| name) else {
+                let message = "a point sets nothing".to_owned();
+                self.diags.push(
+                    Diagnostic::error(None, message)
+                        .with_help("[[point]] has keys as [vary] has, each with a value"),
+                );
+                continue;
+            };
+            let factors = self.factors(table, device, held);
+            let mut settings: Vec<(String, String)> = factors
+                .iter()
+                .filter_map(|one| Some((one.name.clone(), one.values.first()?.clone())))
+                .collect();
+            if let Some(many) = factors.iter().find(|one| one.values.len() > 1) {
+                let help = "a list of values is for [vary]";
+                self.wrong(
+                    place,
+                    format!("a point has one value of {}, not {}", many.name, many.values.len()),
+                    help,
+                );
+            }
+            if let Some(first) = points.first() {
+                let at = |name: &String| first.0.iter().position(|(other, _)| other == name);
+                settings.sort_by_key(|(name, _)| at(name));
+                let same = settings.iter().map(|(name, _)| name).eq(first.0.iter().map(|(name, _)| name));
+                if !same {
+                    let names: Vec<&str> = first.0.iter().map(|(name, _)| name.as_str()).collect();
+                    let help = format!("as the first one: {}", names.join(", "));
+                    self.wrong(place, "all points set the same".to_owned(), &help);
+                }
+            }
+            let point = Point(settings);
+            if points.contains(&point) {
+                self.wrong(
+                    place,
+                    format!("the point {point} is there twice"),
+                    "each point once; `rounds` repeats all",
+                );
+            }
+            points.push(point);
+        }
+        (!raw.is_empty()).then_some(points)
+    }
+
+    /// The values of a factor; a range with a step stands for its values.
+    fn steps(&mut self, name: &str, values: &Spanned<Value>) -> Vec<String> {
+        let mut all = Vec::new();
+        for value in self.words(name, values) {
+            match range(name, &value) {
+                None => all.push(value),
+                Some(range) if (1..=MOST_STEPS).contains(&range.clone().count()) => {
+                    all.extend(range.map(|n| n.to_string()));
+                }
+                Some(_) => {
+                    let help = "FIRST-LAST/STEP: FIRST is not more than LAST";
+                    self.wrong(
+                        values,
+                        format!("{name}: '{value}' has no value, or more than {MOST_STEPS}"),
+                        help,
+                    );
+                }
+            }
+        }
+        all
+    }
+
+    /// What is varied.
+    pub(crate) fn factors(
+        &mut self,
+        raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
+        device: &Device,
+        held: &Settings,
+    ) -> Vec<Factor> {
+        let mut factors: Vec<Factor> = Vec::new();
+        for (name, values) in settings::in_order(raw) {
+            let text = name.get_ref().as_str();
+            let known = match text.strip_prefix('$') {
+                Some(variable) => !variable.is_empty() && *device != Device::Between,
+                None => {
+                    TRAFFIC.contains(&text)
+                        || (DEVICE.contains(&text) && matches!(device, Device::Program(_)))
+                }
+            };
+            if !known {
+                let help = match device {
+                    Device::Program(_) => format!(
+                        "vary has {}, {}, and variables of the program as \"$NAME\"",
+                        TRAFFIC.join(", "),
+                        DEVICE.join(", ")
+                    ),
+                    Device::Command(_) => {
+                        format!("vary has {}, and words of the command as \"$NAME\"", TRAFFIC.join(", "))
+                    }
+                    Device::Between => format!("vary has {}", TRAFFIC.join(", ")),
+                };
+                self.wrong(name, format!("'{text}' cannot be varied"), &help);
+            }
+            if held.contains_key(text) {
+                self.wrong(
+                    name,
+                    format!("{text} is varied and held"),
+                    "remove it from [traffic] or [device]",
+                );
+            }
+            let values_of = self.steps(text, values);
+            if let Some(twice) = (1..values_of.len()).find(|at| values_of[..*at].contains(&values_of[*at])) {
+                self.wrong(values, format!("{text} has {} twice", values_of[twice]), "each value once");
+            }
+            self.can_be_sent(text, &values_of, values);
+            if text == "rate"
+                && let Some(bad) = values_of.iter().find(|rate| packets(rate).is_none())
+            {
+                self.wrong(
+                    values,
+                    format!("'{bad}' is no rate in packets"),
+                    "rates such as 1M or \"14.88Mpps\"",
+                );
+            }
+            factors.push(Factor { name: text.to_owned(), values: values_of });
+        }
+        let points =
+            factors.iter().try_fold(1usize, |all, factor| all.checked_mul(factor.values.len().max(1)));
+        if points.is_none_or(|points| points > MOST_POINTS) {
+            let message = format!("more than {MOST_POINTS} points");
+            self.diags.push(Diagnostic::error(None, message).with_help("vary less in one experiment"));
+        }
+        factors
+    }
+}
