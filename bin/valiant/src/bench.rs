@@ -8,7 +8,8 @@ use launch::cpu_list;
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::Progress;
-use std::path::PathBuf;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ Examples:
   valiant bench host --json >host.json
   valiant bench host --cpus 2,3       two processors alone
   valiant bench run sizes.toml        the experiment of a file
+  valiant bench run sizes.toml --html sizes.html    and its results as a page with plots
+  valiant bench report old.json       a page from a report of before
   valiant bench compare a.json b.json what has changed between two reports";
 
 const RUN_EXAMPLES: &str = "\
@@ -40,8 +43,18 @@ Examples:
   valiant bench run sizes.toml --plan   what would be measured, and about how long that takes
   valiant bench run sizes.toml
   valiant bench run sizes.toml --csv >sizes.csv
+  valiant bench run sizes.toml --html sizes.html
 
-Exit status: 0 all is measured, 1 it cannot run, 2 wrong usage, 3 a point has failed, 130 interrupted.";
+Exit status: 0 all is measured, and is as expected, 1 it cannot run, 2 wrong usage, 3 a point has failed, 4 an expectation ([[expect]])
+does not hold, 130 interrupted.";
+
+const REPORT_EXAMPLES: &str = "\
+The page has plots, all points, what limited them, the machine, and the experiment's file. It needs nothing beside it.
+
+Examples:
+  valiant bench run sizes.toml --json >sizes.json
+  valiant bench report sizes.json     writes sizes.html
+  valiant bench report - --html - <sizes.json >page.html";
 
 const COMPARE_EXAMPLES: &str = "\
 A difference counts if it is less likely than 1 in 20 by chance (Mann-Whitney test). That takes at least four rounds on both sides, better eight.
@@ -76,9 +89,21 @@ enum What {
     /// Run an experiment: rates without loss, latency and order, as a file says.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Write a report of an experiment as a page: HTML with plots.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
     /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+}
+
+#[derive(Args)]
+struct ReportArgs {
+    /// The report: the output of `valiant bench run --json`; - is standard input.
+    report: PathBuf,
+    /// The page; - is standard output [default: beside the report, REPORT.html].
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -111,6 +136,9 @@ struct RunArgs {
     /// Print CSV.
     #[arg(long)]
     csv: bool,
+    /// Write the results as a page too: HTML with plots, for which nothing else is needed.
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
     /// Do not print progress.
     #[arg(short, long)]
     quiet: bool,
@@ -138,7 +166,8 @@ struct HostArgs {
 pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
     match &args.what {
         What::Host(args) => host(args),
-        What::Run(args) => run(args),
+        What::Run(args) => ended(experiment_of(args)),
+        What::Report(args) => ended(page_of(args)),
         What::Compare(args) => compare(args),
     }
 }
@@ -171,14 +200,49 @@ fn host(args: &HostArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn compare(args: &CompareArgs) -> ExitCode {
-    let read = |path: &PathBuf| {
-        let name = launch::shortest(path);
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
-        let report: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
-        Ok::<_, String>((name, report))
+/// The report in a file, or, for `-`, of standard input; with its name.
+fn read(path: &Path) -> Result<(String, Value), String> {
+    let name = launch::shortest(path);
+    let text = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
     };
+    let text = text.map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
+    let report = serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
+    Ok((name, report))
+}
+
+/// Writes the page of a report.
+fn write_page(report: &Value, path: &Path) -> Result<(), String> {
+    let page = experiment::page(report)?;
+    if path == Path::new("-") {
+        print(&page);
+        return Ok(());
+    }
+    std::fs::write(path, page).map_err(|e| format!("cannot write {}: {}", path.display(), launch::reason(&e)))
+}
+
+fn page_of(args: &ReportArgs) -> Result<ExitCode, String> {
+    let (name, report) = read(&args.report)?;
+    let beside = || match args.report.to_str() {
+        Some("-") => PathBuf::from("-"),
+        _ => args.report.with_extension("html"),
+    };
+    let page = args.html.clone().unwrap_or_else(beside);
+    if page == args.report && page != Path::new("-") {
+        return Err(format!(
+            "{name}: the page would take the place of the report: choose another name (--html)"
+        ));
+    }
+    write_page(&report, &page).map_err(|e| format!("{name}: {e}"))?;
+    if page != Path::new("-") && args.html.is_none() {
+        error(&format!("the page is {}", page.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare(args: &CompareArgs) -> ExitCode {
     let compared = read(&args.before).and_then(|before| {
         let after = read(&args.after)?;
         Comparison::new([(&before.0, &before.1), (&after.0, &after.1)])
@@ -198,14 +262,11 @@ fn compare(args: &CompareArgs) -> ExitCode {
 const POINT_FAILED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
-fn run(args: &RunArgs) -> ExitCode {
-    match experiment_of(args) {
-        Ok(status) => status,
-        Err(message) => {
-            error(&format!("error: {message}"));
-            ExitCode::FAILURE
-        }
-    }
+fn ended(ended: Result<ExitCode, String>) -> ExitCode {
+    ended.unwrap_or_else(|message| {
+        error(&format!("error: {message}"));
+        ExitCode::FAILURE
+    })
 }
 
 fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
@@ -234,8 +295,13 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
     drop(progress);
     let ended = ended?;
     let report = Report::new(&experiment, &results);
+    let mut json = report.json();
+    json["command"] = command(args).into();
+    if let Some(path) = &args.html {
+        write_page(&json, path)?;
+    }
     print(&if args.json {
-        format!("{:#}\n", report.json())
+        format!("{json:#}\n")
     } else if args.csv {
         report.csv()
     } else {
@@ -254,8 +320,14 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
     })
 }
 
+/// The command that measures the same again.
+fn command(args: &RunArgs) -> String {
+    let results = args.results.iter().map(|dir| format!(" --results {}", dir.display()));
+    format!("valiant bench run {}{}", args.file.display(), results.collect::<String>())
+}
+
 /// This machine, for whoever reads the results elsewhere.
-fn machine() -> serde_json::Value {
+fn machine() -> Value {
     let mut machine = Machine::here().json();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     machine["kernel"] = kernel.trim().into();

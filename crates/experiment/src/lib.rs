@@ -6,18 +6,21 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`: an experiment; which processors are used.
+//! 1. `model`, `place`, `reading`: an experiment; which processors are used; the JSON of a report, read again.
 //! 2. `file`: from the text of a file to an experiment.
 //! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
-//! 4. `report`: the results as a table, as JSON, as CSV.
-//! 5. `run`, `compare`: the whole of it; what two reports have in common.
+//! 4. `report`, `plots`: the results as a table, as JSON, as CSV; as plots.
+//! 5. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod device;
 mod file;
 mod model;
+mod page;
 mod place;
+mod plots;
+mod reading;
 mod report;
 mod results;
 mod run;
@@ -25,6 +28,7 @@ mod trial;
 
 pub use compare::Comparison;
 pub use model::{Device, Experiment, Factor, Measure, Point};
+pub use page::page;
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};

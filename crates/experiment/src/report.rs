@@ -1,6 +1,7 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
 use crate::model::{Experiment, Measure, Point};
+use crate::reading::FORM;
 use crate::results::{Results, Shown};
 use crate::trial::{Latency, Limit, Trial};
 use measure::rate::{OVERHEAD, short};
@@ -366,9 +367,12 @@ impl<'a> Report<'a> {
             .iter()
             .map(|row| row.json(&self.experiment.measure_at(&row.point), self.experiment.to.len() as u64))
             .collect::<Vec<_>>();
+        let factors: Vec<Value> = (self.experiment.factors.iter())
+            .map(|factor| json!({"name": factor.name, "values": factor.values}))
+            .collect();
         json!({
-            "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
-            "rounds": self.experiment.rounds,
+            "format": FORM, "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
+            "rounds": self.experiment.rounds, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},

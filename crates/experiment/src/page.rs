@@ -1,0 +1,387 @@
+//! A report as a page: HTML that needs nothing beside it.
+
+use crate::plots::{percent, plots, rate};
+use crate::reading::{Reading, Row};
+use chart::escaped;
+use measure::rate::OVERHEAD;
+use serde_json::Value;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+/// The size of a plot: letters stay readable where a page is as narrow as this.
+const PLOT: (u16, u16) = (440, 330);
+
+/// Cells of a table's row; the first are words.
+fn row(cells: &[String], words: usize, tag: &str) -> String {
+    let cell = |(at, cell): (usize, &String)| {
+        let class = if at < words { " class=\"word\"" } else { "" };
+        format!("<{tag}{class}>{}</{tag}>", escaped(cell))
+    };
+    format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
+}
+
+/// A table that scrolls where it is too wide.
+fn table(head: &[String], rows: &[Vec<String>], words: usize) -> String {
+    let body: String = rows.iter().map(|cells| row(cells, words, "td")).collect();
+    format!(
+        "<div class=\"wide\"><table>\n<thead>{}</thead>\n<tbody>\n{body}</tbody></table></div>\n",
+        row(head, words, "th")
+    )
+}
+
+fn strings(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), text)
+}
+
+fn us(ns: Option<f64>) -> String {
+    or_dash(ns, |ns| format!("{:.1}", ns / 1e3))
+}
+
+/// Bytes in the largest unit that leaves a whole number.
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        n if n >= 1 << 30 => format!("{:.1} GiB", n as f64 / f64::from(1 << 30)),
+        n if n >= 1 << 20 => format!("{} MiB", n >> 20),
+        n => format!("{} KiB", n >> 10),
+    }
+}
+
+fn list(value: &Value) -> String {
+    let words = value.as_array().into_iter().flatten().map(|one| match one {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// What a machine is made of, line by line.
+fn machine_rows(machine: &Value) -> Vec<Vec<String>> {
+    let text = |key: &str| machine.get(key).and_then(Value::as_str).unwrap_or("not known").to_owned();
+    let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64);
+    let empty = Vec::new();
+    let all = |key: &str| machine.get(key).and_then(Value::as_array).unwrap_or(&empty).iter();
+    let mut rows = vec![strings(&["Processor", &text("model")])];
+    if let Some(processors) = machine.get("processors") {
+        let cores = number(machine, "cores").map_or_else(String::new, |n| format!(", {n} cores"));
+        rows.push(vec!["Processors".to_owned(), format!("{}{cores}", list(processors))]);
+    }
+    for cache in all("caches") {
+        let (Some(level), Some(size)) = (number(cache, "level"), number(cache, "bytes")) else { continue };
+        let kind = cache.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let shared = cache.get("shared_by").map(list).unwrap_or_default();
+        rows.push(vec![format!("Cache L{level} {kind}"), format!("{}, of processors {shared}", bytes(size))]);
+    }
+    for node in all("nodes") {
+        let id = number(node, "node").unwrap_or_default();
+        let (own, far) = (list(&node["processors"]), list(&node["distances"]));
+        rows.push(vec![format!("NUMA node {id}"), format!("processors {own}; distances {far}")]);
+    }
+    if let Some(available) = number(machine, "available_bytes") {
+        rows.push(vec!["Memory available".to_owned(), bytes(available)]);
+    }
+    for nic in all("nics") {
+        let word = |key: &str| nic.get(key).and_then(Value::as_str).map(str::to_owned);
+        let id = number(nic, "vendor").zip(number(nic, "device"));
+        let link = nic.get("link").and_then(|link| {
+            let (speed, lanes) = (link.get("gigatransfers")?.as_f64()?, number(link, "lanes")?);
+            Some(format!("PCI Express {speed} GT/s x{lanes}"))
+        });
+        let parts = [
+            id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
+            nic.get("interfaces").map(list).filter(|names| !names.is_empty()),
+            word("driver").map(|driver| format!("driver {driver}")),
+            word("firmware").map(|firmware| format!("firmware {firmware}")),
+            link,
+            number(nic, "mbps").map(|mbps| format!("{mbps} Mb/s")),
+        ];
+        let name = format!("NIC {}", word("address").unwrap_or_default());
+        rows.push(vec![name, parts.into_iter().flatten().collect::<Vec<_>>().join(", ")]);
+    }
+    rows.push(strings(&["Kernel", &format!("Linux {}", text("kernel"))]));
+    rows
+}
+
+struct Page<'a> {
+    reading: &'a Reading,
+    text: String,
+}
+
+impl Page<'_> {
+    fn section(&mut self, id: &str, title: &str, content: &str) {
+        // Writing to a string does not fail.
+        let _ = write!(self.text, "<section id=\"{id}\">\n<h2>{title}</h2>\n{content}</section>\n");
+    }
+
+    fn head(&mut self) {
+        let r = self.reading;
+        let of = |key: &str| r.machine.get(key).and_then(Value::as_str).unwrap_or("not known");
+        let open: u64 = r.results.iter().map(|row| row.rounds_open).sum();
+        let failed = r.results.iter().filter(|row| !row.failed.is_empty()).count();
+        let mut facts = vec![
+            format!("{} results", r.results.len()),
+            if r.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", r.rounds) },
+            format!("Valiant {}", r.version),
+            of("model").to_owned(),
+            format!("Linux {}", of("kernel")),
+        ];
+        if open > 0 {
+            facts.push(format!("{open} rounds are not measured yet"));
+        }
+        if failed > 0 {
+            facts.push(format!("{failed} failed"));
+        }
+        let broken = r.expect.iter().filter(|outcome| outcome.holds == Some(false)).count();
+        if broken > 0 {
+            facts.push(format!("{broken} of {} expectations do not hold", r.expect.len()));
+        }
+        let _ = write!(
+            self.text,
+            "<h1>{}</h1>\n<p class=\"facts\">{}</p>\n",
+            escaped(&r.experiment),
+            facts.iter().map(|fact| format!("<span>{}</span>", escaped(fact))).collect::<Vec<_>>().join(" ")
+        );
+    }
+
+    fn expectations(&mut self) {
+        let items: String = (self.reading.expect.iter())
+            .map(|outcome| {
+                let class = match outcome.holds {
+                    Some(true) => "good",
+                    Some(false) => "bad",
+                    None => "open",
+                };
+                let why = if outcome.why.is_empty() {
+                    String::new()
+                } else {
+                    format!(" <q>{}</q>", escaped(&outcome.why))
+                };
+                let seen: String =
+                    outcome.seen.iter().map(|seen| format!("<br><small>{}</small>", escaped(seen))).collect();
+                format!(
+                    "<li class=\"{class}\"><b>{}</b>: {}{why}{seen}</li>\n",
+                    outcome.word(),
+                    escaped(&outcome.expected)
+                )
+            })
+            .collect();
+        if !items.is_empty() {
+            self.section("expectations", "Expectations", &format!("<ul>\n{items}</ul>\n"));
+        }
+    }
+
+    fn plots(&mut self) {
+        let (all, more) = plots(self.reading);
+        let figures: String = (all.iter())
+            .map(|plot| {
+                let svg = plot.chart.inline(PLOT.0, PLOT.1);
+                format!("<figure>\n{svg}<figcaption>{}</figcaption></figure>\n", escaped(&plot.caption))
+            })
+            .collect();
+        if figures.is_empty() {
+            return;
+        }
+        let more =
+            if more { "<p>Only the first plots are drawn; the table has all points.</p>\n" } else { "" };
+        self.section("plots", "Plots", &format!("<div class=\"plots\">\n{figures}</div>\n{more}"));
+    }
+
+    fn paper(&mut self) {
+        let Some(paper) = &self.reading.paper else { return };
+        let source = escaped(&paper.source);
+        let link = if paper.source.starts_with("https://") {
+            format!("<a href=\"{source}\">{source}</a>")
+        } else {
+            source
+        };
+        let mut text =
+            format!("<p><cite>{}</cite>, {}. {link}</p>\n", escaped(&paper.title), escaped(&paper.figure));
+        let rows: Vec<Vec<String>> = (paper.values.iter())
+            .map(|value| {
+                let own = self.reading.results.iter().find(|row| row.value(&paper.x) == Some(&value.x));
+                vec![
+                    value.x.clone(),
+                    value.of.clone(),
+                    format!("{} {}", value.y, paper.unit),
+                    value.section.clone(),
+                    rate(value.pps),
+                    rate(own.and_then(|row| row.pps.median)),
+                ]
+            })
+            .collect();
+        if !rows.is_empty() {
+            let head =
+                [&paper.x, "of", "the paper says", "section", "in pps", "here, pps"].map(str::to_owned);
+            text += &table(&head, &rows, 2);
+            text += "<p>Only what the text of the paper says; what is only drawn there is left out. Another machine \
+                     gives other numbers: compare shapes.</p>\n";
+        }
+        self.section("paper", "The paper", &text);
+    }
+
+    fn results(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&[
+            "loss up to",
+            "lost",
+            "pps",
+            "least",
+            "most",
+            "Gb/s L2",
+            "Gb/s L1",
+            "latency 50 %, us",
+            "99 %, us",
+            "limit",
+            "rounds",
+            "trials",
+            "disturbed",
+            "reordered",
+            "duplicates",
+            "damaged",
+        ]));
+        let cells = |row: &Row| {
+            let mut cells: Vec<String> =
+                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let lost = crate::reading::median(row.rounds.iter().filter_map(|round| round.loss));
+            let gbps = |value| or_dash(value, |gbps| format!("{gbps:.3}"));
+            let sum =
+                |of: fn(&crate::reading::Round) -> u64| row.rounds.iter().map(of).sum::<u64>().to_string();
+            let limit = match (&row.limit, row.rounds.is_empty(), row.failed.is_empty()) {
+                (Some(limit), ..) => limit.as_str(),
+                (None, true, true) => "not measured yet",
+                (None, true, false) => "failed",
+                (None, false, _) => "none",
+            };
+            let allowed = match (row.loss_allowed, row.offered_pps) {
+                (Some(loss), _) => percent(loss),
+                (None, offered) => or_dash(offered, |pps| format!("{} offered", rate(Some(pps)))),
+            };
+            let [p50, p99] = row.latency();
+            cells.extend([
+                allowed,
+                or_dash(lost, |loss| format!("{:.4} %", loss * 100.0)),
+                rate(row.pps.median),
+                rate(row.pps.least),
+                rate(row.pps.most),
+                gbps(row.l2_gbps),
+                gbps(row.l1_gbps),
+                us(p50),
+                us(p99),
+                limit.to_owned(),
+                row.rounds.len().to_string(),
+                sum(|round| round.trials),
+                row.trials_disturbed.to_string(),
+                sum(|round| round.reordered),
+                sum(|round| round.duplicates),
+                sum(|round| round.damaged),
+            ]);
+            cells
+        };
+        let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();
+        let mut text = table(&head, &rows, names.len());
+        let failed: String = (r.results.iter())
+            .flat_map(|row| row.failed.iter().map(move |reason| (row, reason)))
+            .map(|(row, reason)| {
+                let point: Vec<String> =
+                    names.iter().filter_map(|name| Some(format!("{name} {}", row.value(name)?))).collect();
+                format!("<li>{}: {}</li>\n", escaped(&point.join(", ")), escaped(reason))
+            })
+            .collect();
+        if !failed.is_empty() {
+            text += &format!("<h3>Failed</h3>\n<ul>\n{failed}</ul>\n");
+        }
+        self.section("results", "Results", &text);
+    }
+
+    fn latency(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&["loss up to", "at, % of the rate", "50 %, us", "99 %, us", "most, us"]));
+        let rows: Vec<Vec<String>> = (r.results.iter())
+            .flat_map(|row| row.latency_ns.iter().map(move |at| (row, at)))
+            .map(|(row, at)| {
+                let mut cells: Vec<String> =
+                    names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+                let share = format!("{}", (at.share * 1000.0).round() / 10.0);
+                cells.extend([or_dash(row.loss_allowed, percent), share, us(at.p50), us(at.p99), us(at.max)]);
+                cells
+            })
+            .collect();
+        if !rows.is_empty() {
+            self.section("latency", "Latency at parts of the rate", &table(&head, &rows, names.len()));
+        }
+    }
+
+    fn conditions(&mut self) {
+        let r = self.reading;
+        let seconds: f64 =
+            r.results.iter().flat_map(|row| &row.rounds).map(|round| round.traffic_seconds).sum();
+        let sizes = r.results.iter().filter_map(Row::frame_bytes);
+        let (low, high) = sizes.fold((f64::INFINITY, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
+        let mut text = String::new();
+        let mut rows = machine_rows(&r.machine);
+        rows.push(strings(&["Valiant", &r.version]));
+        if let Some(command) = &r.command {
+            rows.push(strings(&["Command", command]));
+        }
+        rows.push(vec![
+            "Traffic".to_owned(),
+            format!("leaves by {}; returns at {}", r.to.join(", "), r.sink.join(", ")),
+        ]);
+        rows.push(vec!["Traffic lasted".to_owned(), format!("{seconds:.1} s in all trials that count")]);
+        rows.push(vec!["Rounds".to_owned(), r.rounds.to_string()]);
+        let disturbed: u64 = r.results.iter().map(|row| row.trials_disturbed).max().unwrap_or(0);
+        rows.push(vec!["Disturbed trials".to_owned(), format!("up to {disturbed} of a point: generator or device had to wait for a processor, and the trial was made again")]);
+        text += &table(&strings(&["what", "which"]), &rows, 2);
+        let mean =
+            if high > 0.0 { format!(" Frames had {low:.0} to {high:.0} bytes.") } else { String::new() };
+        let _ = writeln!(
+            text,
+            "<p>Rates are those of all ports together: medians of the rounds, with the least and the most. Sizes are bytes without \
+             frame check sequence (FCS, 4 bytes); <b>L2</b> counts frames as they are, without FCS; <b>L1</b> counts {OVERHEAD} bytes \
+             a frame more: FCS 4, preamble 8, gap 12.{mean} With the FCS alone, it is 4 bytes a frame more than L2.</p>\n\
+             <p><b>limit</b>: who lost most at the next higher rate. <i>device</i>: frames were sent and did not come back; \
+             <i>generator</i>: they were not made in time; <i>port</i>: the port to the device did not take them; <i>none</i>: \
+             the highest rate of the search. Results that the generator limits say what it made, not what the device can.</p>"
+        );
+        self.section("conditions", "Conditions", &text);
+    }
+
+    fn file(&mut self) {
+        if !self.reading.file.is_empty() {
+            let file = escaped(&self.reading.file);
+            self.section("file", "The experiment file", &format!("<pre>{file}</pre>\n"));
+        }
+    }
+}
+
+/// The page of a report, from the JSON that `valiant bench run --json` prints.
+///
+/// # Errors
+/// A message: it is no report, or one of another version.
+pub fn page(report: &Value) -> Result<String, String> {
+    let reading = Reading::new(report)?;
+    let mut page = Page { reading: &reading, text: String::new() };
+    page.head();
+    page.expectations();
+    page.plots();
+    page.paper();
+    page.results();
+    page.latency();
+    page.conditions();
+    page.file();
+    let title = escaped(&reading.experiment);
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+        chart::STYLE,
+        page.text
+    ))
+}
