@@ -258,8 +258,9 @@ fn compare(args: &CompareArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The exit status when a point has failed, and when it was interrupted.
+/// The exit status when a point has failed, when an expectation does not hold, and when it was interrupted.
 const POINT_FAILED: u8 = 3;
+const NOT_AS_EXPECTED: u8 = 4;
 const INTERRUPTED: u8 = 130;
 
 fn ended(ended: Result<ExitCode, String>) -> ExitCode {
@@ -308,7 +309,11 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
         report.text()
     });
     Ok(match ended {
-        Ended::Complete => ExitCode::SUCCESS,
+        Ended::Complete if report.as_expected() => ExitCode::SUCCESS,
+        Ended::Complete => {
+            error("the results are not as expected: see `expected` in the report");
+            ExitCode::from(NOT_AS_EXPECTED)
+        }
         Ended::Failed => {
             error(&format!("some points have failed: {} has the rest", results.path().display()));
             ExitCode::from(POINT_FAILED)

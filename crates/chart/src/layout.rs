@@ -109,18 +109,19 @@ impl Layout {
 
     /// The legend: within the plot where it covers nothing, otherwise below.
     fn place_legend(&mut self, chart: &Chart) {
-        let names = chart.curves.iter().map(|curve| width(&curve.name) + SAMPLE);
+        let names = chart.named().map(|(_, curve)| width(&curve.name) + SAMPLE);
         let entry = names.fold(0.0, f64::max).min(self.wide - 24.0);
-        let note = width(&chart.note);
-        let rows = chart.curves.len() + usize::from(!chart.note.is_empty());
+        let note = chart.note.lines().map(width).fold(0.0, f64::max);
+        let (named, notes) = (chart.named().count(), chart.note.lines().count());
+        let rows = named + notes;
         let (wide, high) = (entry.max(note) + 12.0, ROW * rows as f64 + 6.0);
         if let Some(corner) = self.free_corner(chart, (wide, high)) {
             self.legend = Area { left: corner.0, top: corner.1, wide, high };
             self.entry = (entry, 1);
             return;
         }
-        let columns = (((self.wide - 24.0) / entry.max(1.0)) as usize).clamp(1, chart.curves.len().max(1));
-        let rows = chart.curves.len().div_ceil(columns) + usize::from(!chart.note.is_empty());
+        let columns = (((self.wide - 24.0) / entry.max(1.0)) as usize).clamp(1, named.max(1));
+        let rows = named.div_ceil(columns) + notes;
         self.below = true;
         self.entry = (entry, columns);
         let high = ROW * rows as f64 + 6.0;

@@ -32,7 +32,7 @@ pub enum Line {
 /// A curve. Without titles its points have no marks.
 #[derive(Clone, Debug, Default)]
 pub struct Curve {
-    /// Its name in the legend.
+    /// Its name in the legend; without, it is not there.
     pub name: String,
     /// Its line.
     pub line: Line,
@@ -51,6 +51,13 @@ impl Curve {
     }
 }
 
+impl Chart {
+    /// The curves of the legend, with their numbers.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (usize, &Curve)> {
+        self.curves.iter().enumerate().filter(|(_, curve)| !curve.name.is_empty())
+    }
+}
+
 /// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
@@ -62,6 +69,6 @@ pub struct Chart {
     pub y: Axis,
     /// What is drawn.
     pub curves: Vec<Curve>,
-    /// The explanation of the marks.
+    /// The explanation of the marks, in lines.
     pub note: String,
 }

@@ -170,9 +170,9 @@ impl Chart {
                  fill-opacity=\"0.8\"/>"
             );
         }
-        for (number, curve) in self.curves.iter().enumerate() {
+        for (entry, (number, curve)) in self.named().enumerate() {
             let (class, color) = color(curve.color.unwrap_or(number));
-            let (left, row) = layout.entry_at(number);
+            let (left, row) = layout.entry_at(entry);
             let _ = match curve.line {
                 Line::None => writeln!(
                     text,
@@ -194,15 +194,16 @@ impl Chart {
                 escaped(&layout.name(&curve.name))
             );
         }
-        if !self.note.is_empty() {
-            let rows = self.curves.len().div_ceil(layout.entry.1);
-            let (_, row) = layout.entry_at(rows * layout.entry.1);
+        let columns = layout.entry.1;
+        let rows = self.named().count().div_ceil(columns);
+        for (line, note) in self.note.lines().enumerate() {
+            let (_, row) = layout.entry_at((rows + line) * columns);
             let _ = writeln!(
                 text,
                 "<text class=\"note\" x=\"{:.0}\" y=\"{:.0}\">{}</text>",
                 left + 6.0,
                 row + 4.0,
-                escaped(&self.note)
+                escaped(note)
             );
         }
     }

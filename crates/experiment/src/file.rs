@@ -1,6 +1,10 @@
 //! From the text of an experiment file to an experiment. All errors are collected, with their places.
 
+use crate::expect::{self, Known, RawExpect};
 use crate::model::{Device, Experiment, Factor, Measure, Settings, packets};
+use crate::paper::{self, RawPaper};
+use crate::reading::Varied;
+use crate::values::{part, word};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, at, is_name};
 use measure::search::{Goal, Method};
@@ -32,6 +36,8 @@ const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
 /// The highest rate of a search, unless the file says otherwise: 10 Gb/s of the shortest frames.
 const MOST: u64 = 14_880_952;
 const LEAST: u64 = 1000;
+/// What `valiant gen` sends without `size`.
+const SIZE: &str = "60";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +53,9 @@ struct RawFile {
     measure: RawMeasure,
     #[serde(default)]
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
+    paper: Option<RawPaper>,
+    #[serde(default)]
+    expect: Vec<Spanned<RawExpect>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -119,27 +128,6 @@ impl Experiment {
 struct Reader<'a> {
     diags: Diagnostics,
     dir: &'a Path,
-}
-
-/// A value as a word of a command line.
-fn word(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Integer(n) => Some(n.to_string()),
-        Value::Float(n) => Some(n.to_string()),
-        Value::Boolean(b) => Some(b.to_string()),
-        Value::Datetime(_) | Value::Array(_) | Value::Table(_) => None,
-    }
-}
-
-/// A part of the whole, as 0.005 or "0.5%".
-fn part(value: &Value) -> Option<f64> {
-    let text = word(value)?;
-    let part = match text.trim().strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.trim().parse().ok()?,
-    };
-    (0.0..1.0).contains(&part).then_some(part)
 }
 
 /// A part of a rate: all of it too.
@@ -236,6 +224,18 @@ impl Reader<'_> {
         if !matches!(measure, Measure::Rate { .. }) {
             held.remove("rate");
         }
+        let of = |factor: &Factor| Varied { name: factor.name.clone(), values: factor.values.clone() };
+        let known: Vec<Varied> = factors.iter().map(of).collect();
+        let size = held.get("size").map_or(SIZE, String::as_str);
+        let paper =
+            raw.paper.as_ref().and_then(|paper| paper::read(paper, &known, Some(size), &mut self.diags));
+        let losses: Vec<f64> = match &measure {
+            Measure::Search { goals, .. } => goals.iter().map(|goal| goal.loss).collect(),
+            Measure::Rate { .. } => Vec::new(),
+        };
+        let known = Known { factors: &known, losses: &losses };
+        let expect =
+            raw.expect.iter().filter_map(|entry| expect::read(entry, &known, &mut self.diags)).collect();
         Experiment {
             name: name.map_or(stem, |name| name.get_ref()).to_owned(),
             text: source.text.clone(),
@@ -250,6 +250,8 @@ impl Reader<'_> {
             generator_threads,
             factors,
             measure,
+            paper,
+            expect,
         }
     }
 
@@ -340,13 +342,14 @@ impl Reader<'_> {
                 Some(variable) => !variable.is_empty() && *device != Device::Between,
                 None => {
                     TRAFFIC.contains(&text)
-                        || (DEVICE.contains(&text) && matches!(device, Device::Program(_)))
+                        || (matches!(device, Device::Program(_))
+                            && (DEVICE.contains(&text) || text == "program"))
                 }
             };
             if !known {
                 let help = match device {
                     Device::Program(_) => format!(
-                        "vary has {}, {}, and variables of the program as \"$NAME\"",
+                        "vary has {}, {}, program, and variables of the program as \"$NAME\"",
                         TRAFFIC.join(", "),
                         DEVICE.join(", ")
                     ),
@@ -376,6 +379,12 @@ impl Reader<'_> {
                     format!("'{bad}' is no rate in packets"),
                     "rates such as 1M or \"14.88Mpps\"",
                 );
+            }
+            if text == "program"
+                && let Some(none) = values_of.iter().find(|path| !self.dir.join(path).is_file())
+            {
+                let help = "paths start at the directory of the experiment file";
+                self.wrong(values, format!("there is no file {}", self.dir.join(none).display()), help);
             }
             factors.push(Factor { name: text.to_owned(), values: values_of });
         }
@@ -540,6 +549,56 @@ mod tests {
             ["flows=1", "size=imix", "ttl=9"]
         );
         assert_eq!((e.rounds, e.name.as_str(), e.sink.len()), (3, "try", 2));
+    }
+
+    #[test]
+    fn programs_may_be_varied() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[device]\nprogram = \"a.click\"\n[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nprogram = [\"a.click\", \"b.click\"]\n";
+        let read = || Experiment::read(&Source::new("e.toml", text), Path::new("e.toml"), dir.path().into());
+        std::fs::write(dir.path().join("a.click"), "first").unwrap();
+        let errors = read().unwrap_err();
+        assert!(errors.iter().any(|error| error.message.ends_with("b.click")), "{errors:?}");
+        std::fs::write(dir.path().join("b.click"), "second").unwrap();
+        let e = read().unwrap();
+        let programs: Vec<_> = e.points().iter().map(|point| e.program_at(&e.settings(point))).collect();
+        assert_eq!(programs, ["a.click", "b.click"].map(|name| Some(dir.path().join(name))));
+        let Measure::Search { .. } = e.measure else { panic!("{e:?}") };
+        assert_eq!(e.programs(), ["a.click", "b.click"].map(|name| dir.path().join(name)));
+    }
+
+    #[test]
+    fn a_paper_and_expectations_are_part_of_it() {
+        let text = |rest: &str| {
+            format!(
+                "[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nsize = [60, 1514]\n[measure]\nloss = [0, \"1%\"]\n{rest}"
+            )
+        };
+        let good = "[paper]\ntitle = \"P\"\nfigure = \"Figure 8\"\nunit = \"Mpps\"\nx = \"size\"\nvalues = [{x = 60, y = 18.96, section = \"5.2\"}]\n\
+                    [[expect]]\nfalls = \"size\"\nloss = \"1%\"\n[[expect]]\nratio = [{size = 60}, {size = 1514}]\nleast = 1\n";
+        let e = read(&text(good)).unwrap();
+        assert_eq!((e.paper.unwrap().values.len(), e.expect.len()), (1, 2));
+        let errors = read(&text(
+            "[[expect]]\nfalls = \"flows\"\n[[expect]]\nrises = \"size\"\nflat = \"size\"\n[[expect]]\nflat = \"size\"\n\
+             [[expect]]\nrises = \"size\"\nat = {size = 61}\nof = \"speed\"\nloss = 0.5\nwithin = 2\nleast = 3\nmost = 2\n\
+             [[expect]]\nratio = [{size = 60}]\n[[expect]]\nratio = [{size = 60}, {size = 1514}]\n[[expect]]\n",
+        ))
+        .unwrap_err();
+        for part in [
+            "'flows' is not varied",
+            "has one shape",
+            "flat needs within",
+            "size never has this value",
+            "'speed' is nothing that is measured",
+            "not one of those that are measured",
+            "within has no value",
+            "least = 3 is more than most = 2",
+            "that of two points",
+            "needs least or most",
+        ] {
+            assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
+        }
+        assert_eq!(errors.len(), 11, "{errors:#?}");
     }
 
     #[test]

@@ -6,18 +6,22 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`, `reading`: an experiment; which processors are used; the JSON of a report, read again.
-//! 2. `file`: from the text of a file to an experiment.
-//! 3. `trial`, `device`, `results`: one trial; the device under test; the file of results.
-//! 4. `report`, `plots`: the results as a table, as JSON, as CSV; as plots.
-//! 5. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
+//! 1. `values`, `reading`: values as files have them; the JSON of a report, read again.
+//! 2. `paper`, `expect`: the figure that an experiment repeats; what is expected of the results.
+//! 3. `model`, `place`: an experiment; which processors are used.
+//! 4. `file`: from the text of a file to an experiment.
+//! 5. `trial`, `device`, `results`: one trial; the device under test; the file of results.
+//! 6. `report`, `plots`: the results as a table, as JSON, as CSV; as plots.
+//! 7. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod device;
+mod expect;
 mod file;
 mod model;
 mod page;
+mod paper;
 mod place;
 mod plots;
 mod reading;
@@ -25,6 +29,7 @@ mod report;
 mod results;
 mod run;
 mod trial;
+mod values;
 
 pub use compare::Comparison;
 pub use model::{Device, Experiment, Factor, Measure, Point};

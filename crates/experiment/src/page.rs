@@ -1,7 +1,8 @@
 //! A report as a page: HTML that needs nothing beside it.
 
-use crate::plots::{percent, plots, rate};
-use crate::reading::{Reading, Row};
+use crate::plots::{plots, rate};
+use crate::reading::{Reading, Round, Row, median};
+use crate::values::percent;
 use chart::escaped;
 use measure::rate::OVERHEAD;
 use serde_json::Value;
@@ -178,7 +179,7 @@ impl Page<'_> {
         let figures: String = (all.iter())
             .map(|plot| {
                 let svg = plot.chart.inline(PLOT.0, PLOT.1);
-                format!("<figure>\n{svg}<figcaption>{}</figcaption></figure>\n", escaped(&plot.caption))
+                format!("<figure>\n<figcaption>{}</figcaption>\n{svg}</figure>\n", escaped(&plot.caption))
             })
             .collect();
         if figures.is_empty() {
@@ -247,10 +248,9 @@ impl Page<'_> {
         let cells = |row: &Row| {
             let mut cells: Vec<String> =
                 names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
-            let lost = crate::reading::median(row.rounds.iter().filter_map(|round| round.loss));
+            let lost = median(row.rounds.iter().filter_map(|round| round.loss));
             let gbps = |value| or_dash(value, |gbps| format!("{gbps:.3}"));
-            let sum =
-                |of: fn(&crate::reading::Round) -> u64| row.rounds.iter().map(of).sum::<u64>().to_string();
+            let sum = |of: fn(&Round) -> u64| row.rounds.iter().map(of).sum::<u64>().to_string();
             let limit = match (&row.limit, row.rounds.is_empty(), row.failed.is_empty()) {
                 (Some(limit), ..) => limit.as_str(),
                 (None, true, true) => "not measured yet",
@@ -384,4 +384,135 @@ pub fn page(report: &Value) -> Result<String, String> {
         chart::STYLE,
         page.text
     ))
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const HOSTILE: &str = "</pre><script>alert('\"&\")</script>";
+
+    /// A report of two sizes and two losses, with hostile names everywhere.
+    fn report() -> Value {
+        let row = |size: &str, loss: f64, pps: f64| {
+            json!({"point": {"size": size, HOSTILE: "x"}, "loss_allowed": loss, "offered_pps": null,
+                "pps": {"median": pps, "least": pps * 0.9, "most": pps * 1.1}, "l2_gbps": 0.5, "l1_gbps": 0.7,
+                "limit": "device", "latency_ns": [{"share": 0.5, "p50": 1e3, "p99": 2e3, "max": 3e3, "rounds": []}],
+                "rounds": [{"pps": pps, "loss": 0.0, "frame_bytes": 60.0, "latency_p50_ns": 1500.0, "latency_p99_ns": 9e3,
+                    "reordered": 0, "duplicates": 0, "damaged": 0, "trials": 9, "traffic_seconds": 2.0},
+                    {"pps": pps, "loss": 0.0}],
+                "rounds_open": 0, "trials_disturbed": 1, "failed": []})
+        };
+        let mut failed = row("9000", 0.0, 1.0);
+        failed["pps"] = json!({"median": null, "least": null, "most": null});
+        failed["rounds"] = json!([]);
+        failed["l2_gbps"] = Value::Null;
+        failed["limit"] = Value::Null;
+        failed["failed"] = json!([HOSTILE]);
+        json!({"format": 1, "experiment": HOSTILE, "version": "0.1.0", "rounds": 2, "to": [HOSTILE], "sink": ["eth1"],
+            "command": HOSTILE, "file": format!("# {HOSTILE}\n[traffic]\n"),
+            "machine": {"model": HOSTILE, "kernel": "6.1", "cores": 2, "processors": [0, 1],
+                "caches": [{"level": 3, "kind": "Unified", "bytes": 33_554_432, "shared_by": [0, 1]}],
+                "nodes": [{"node": 0, "processors": [0, 1], "distances": [10]}], "available_bytes": 1_u64 << 33,
+                "nics": [{"address": "0000:81:00.0", "vendor": 0x8086, "device": 0x1592, "interfaces": ["eth0"], "driver": "ice",
+                    "mbps": 100_000, "link": {"gigatransfers": 16.0, "lanes": 8, "gbps": 126.0}}]},
+            "factors": [{"name": "size", "values": ["60", "1514", "9000"]}, {"name": HOSTILE, "values": ["x"]}],
+            "paper": {"title": HOSTILE, "figure": "Figure 1", "source": "javascript:alert(1)", "unit": "Mpps", "x": "size",
+                "values": [{"x": "60", "y": 18.96, "of": HOSTILE, "section": "5.2", "pps": 18.96e6, "l1_gbps": 12.7}]},
+            "expect": [{"expected": HOSTILE, "why": HOSTILE, "holds": false, "seen": [HOSTILE]},
+                {"expected": "a", "why": "", "holds": true, "seen": []}, {"expected": "b", "why": "", "holds": null, "seen": []}],
+            "results": [row("60", 0.0, 1e6), row("60", 0.01, 1.5e6), row("1514", 0.0, 0.9e6), row("1514", 0.01, 1e6), failed]})
+    }
+
+    /// Whether every element is closed, in order.
+    fn well_formed(page: &str) -> Result<(), String> {
+        let mut open = Vec::new();
+        let body = page.split_once("<!doctype html>").ok_or("no doctype")?.1;
+        for tag in body.split('<').skip(1) {
+            let (tag, _) = tag.split_once('>').ok_or_else(|| format!("<{tag}"))?;
+            let name = tag.split([' ', '\n']).next().unwrap_or_default();
+            if let Some(name) = name.strip_prefix('/') {
+                let last = open.pop();
+                if last != Some(name) {
+                    return Err(format!("</{name}> ends {last:?}"));
+                }
+            } else if !tag.ends_with('/') && !["meta", "br"].contains(&name) {
+                open.push(name);
+            }
+        }
+        if open.is_empty() { Ok(()) } else { Err(format!("not closed: {open:?}")) }
+    }
+
+    #[test]
+    fn a_page_has_all_parts_and_nothing_from_elsewhere() {
+        let page = page(&report()).unwrap();
+        well_formed(&page).unwrap();
+        for part in [
+            "<meta name=\"viewport\"",
+            "prefers-color-scheme: dark",
+            "<section id=\"expectations\">",
+            "<li class=\"bad\"><b>does not hold</b>",
+            "<li class=\"good\"><b>holds</b>",
+            "<li class=\"open\"><b>not known yet</b>",
+            "<section id=\"plots\">",
+            "<section id=\"paper\">",
+            "<section id=\"results\">",
+            "<section id=\"latency\">",
+            "<section id=\"conditions\">",
+            "32 MiB, of processors 0, 1",
+            "8086:1592, eth0, driver ice, PCI Express 16 GT/s x8, 100000 Mb/s",
+            "FCS 4, preamble 8, gap 12",
+            "<section id=\"file\">",
+            "<td>failed</td>",
+            "1 of 3 expectations do not hold",
+        ] {
+            assert!(page.contains(part), "{part}");
+        }
+        // Rates, bits, latency by size; what is held has no plot.
+        assert_eq!(page.matches("<svg ").count(), 3, "{page}");
+        assert_eq!(page.matches("<figure>").count(), 3);
+        for foreign in ["<script", "src=", "<link", "@import", "url(", "href", "NaN", "inf ", ">inf<"] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        let http: Vec<_> =
+            page.split("http").skip(1).filter(|rest| !rest.starts_with("://www.w3.org")).collect();
+        assert!(http.is_empty(), "{http:?}");
+    }
+
+    #[test]
+    fn sources_on_the_web_are_links() {
+        let mut report = report();
+        report["paper"]["source"] = json!("https://doi.org/1?a=\"b\"");
+        let page = page(&report).unwrap();
+        assert!(page.contains("<a href=\"https://doi.org/1?a=&quot;b&quot;\">"), "{page}");
+    }
+
+    #[test]
+    fn anything_but_a_report_is_an_error() {
+        for wrong in
+            [json!(null), json!({}), json!({"results": []}), json!({"experiment": "e", "results": [{}]})]
+        {
+            assert!(page(&wrong).unwrap_err().contains("no report"), "{wrong}");
+        }
+        // Nothing is measured yet, in a report of before.
+        let old = json!({"experiment": "e", "version": "0.1.0", "results": []});
+        well_formed(&page(&old).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn values_of_any_kind_are_drawn() {
+        let mut report = report();
+        for (values, least) in
+            [(["a", "b", "c"], 3), (["1", "1000000", "9000"], 3), (["0", "-5", "1e300"], 3)]
+        {
+            for (at, value) in [0, 0, 1, 1, 2].into_iter().enumerate() {
+                report["results"][at]["point"]["size"] = json!(values[value]);
+            }
+            report["factors"][0]["values"] = json!(values);
+            report["paper"]["values"][0]["x"] = json!(values[0]);
+            let page = page(&report).unwrap();
+            assert!(page.matches("<svg ").count() >= least && !page.contains("NaN"), "{values:?}: {page}");
+            well_formed(&page).unwrap();
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The plots of a report.
 
-use crate::reading::{Reading, Row, Varied};
+use crate::reading::{CitedValue, Reading, Row, Varied};
+use crate::values::{number, percent};
 use chart::{Axis, Chart, Curve, Line, Point};
 use measure::rate::short;
 use std::collections::BTreeSet;
@@ -20,17 +21,14 @@ pub(crate) struct Plot {
     pub(crate) chart: Chart,
 }
 
+/// From a row to its point, if it has one.
+type Drawn<'f> = &'f dyn Fn(&Row) -> Option<Point>;
 /// What tells curves from each other: factors with several values, and the allowed loss.
 type Key = Vec<(String, String)>;
 
 /// The color of a curve: that of the paper is left out.
 fn color(number: usize) -> Option<usize> {
     Some(if number < PAPER { number } else { number + 1 })
-}
-
-/// A loss as a text.
-pub(crate) fn percent(loss: f64) -> String {
-    format!("{} %", (loss * 1e6).round() / 1e4)
 }
 
 /// What a row is, but for one factor.
@@ -53,22 +51,6 @@ struct Scale {
     /// As numbers, if all are.
     numbers: Option<Vec<f64>>,
     values: Vec<String>,
-}
-
-/// A number as the options of a generator have it: 1000, "10k", "1.5M", "5 %".
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let plain = text.parse().ok().filter(|value: &f64| value.is_finite());
-    plain.or_else(|| {
-        let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let factor = match unit {
-            "k" | "K" => 1e3,
-            "M" => 1e6,
-            "G" => 1e9,
-            _ => return None,
-        };
-        Some(digits.trim().parse::<f64>().ok().filter(|value| value.is_finite())? * factor)
-    })
 }
 
 impl Scale {
@@ -145,7 +127,7 @@ struct Panel<'a> {
 }
 
 impl Panel<'_> {
-    fn curve(&self, number: usize, name: &str, line: Line, of: &dyn Fn(&Row) -> Option<Point>) -> Curve {
+    fn curve(&self, number: usize, name: &str, line: Line, of: Drawn<'_>) -> Curve {
         let series = &self.series[number];
         let own = words(&series.key);
         let name =
@@ -159,7 +141,7 @@ impl Panel<'_> {
                 let head = head.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
                 Some(Point {
                     x: self.scale.at(value)?,
-                    filled: row.limit.as_deref() == Some("device"),
+                    filled: matches!(row.limit.as_deref(), Some("device" | "port")),
                     title: format!("{head}: {} (limit: {limit})", point.title),
                     ..point
                 })
@@ -171,7 +153,7 @@ impl Panel<'_> {
     }
 
     /// What the paper says, as curves; `of` gives the value of a point.
-    fn paper(&self, of: &dyn Fn(&crate::reading::CitedValue) -> Option<f64>, unit: &str) -> Vec<Curve> {
+    fn paper(&self, of: &dyn Fn(&CitedValue) -> Option<f64>, unit: &str) -> Vec<Curve> {
         let Some(paper) = self.reading.paper.as_ref().filter(|paper| paper.x == self.factor.name) else {
             return Vec::new();
         };
@@ -196,7 +178,19 @@ impl Panel<'_> {
         curves
     }
 
-    fn plot(&self, what: &str, label: &str, curves: Vec<Curve>) -> Option<Plot> {
+    /// Two curves for each series, solid and dashed; the legend names the solid one.
+    fn pairs(&self, of: [Drawn<'_>; 2], names: [&str; 2]) -> Vec<Curve> {
+        let pair = |number| {
+            let solid = self.curve(number, names[0], Line::Solid, of[0]);
+            let dashed = self.curve(number, names[1], Line::Dashed, of[1]);
+            let own = words(&self.series[number].key);
+            let name = if own.is_empty() { "measured".to_owned() } else { own };
+            [Curve { name, ..solid }, Curve { name: String::new(), ..dashed }]
+        };
+        (0..self.series.len()).flat_map(pair).collect()
+    }
+
+    fn plot(&self, what: &str, (label, lines): (&str, &str), curves: Vec<Curve>) -> Option<Plot> {
         if curves.iter().all(|curve| curve.points.is_empty()) {
             return None;
         }
@@ -204,7 +198,8 @@ impl Panel<'_> {
             if self.common.is_empty() { String::new() } else { format!("; {}", words(&self.common)) };
         let caption = format!("{what} by {}{common}", self.factor.name);
         let bars = curves.iter().flat_map(|curve| &curve.points).any(|point| point.spread.is_some());
-        let mut note = vec!["filled: the device is the limit"];
+        let mut note = vec![lines, "filled: limited by the device or its port"];
+        note.retain(|line| !line.is_empty());
         if bars {
             note.push("bars: least to most");
         }
@@ -214,11 +209,10 @@ impl Panel<'_> {
         let mut scale = Scale { numbers: self.scale.numbers.clone(), values: self.scale.values.clone() };
         scale.numbers = scale.numbers.map(|numbers| numbers.into_iter().chain(wider).collect());
         let x = scale.axis(&axis_label(&self.factor.name));
-        Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: note.join("; ") }, caption })
+        Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: note.join("\n") }, caption })
     }
 
     fn plots(&self) -> Vec<Plot> {
-        let all = 0..self.series.len();
         let most = self.series.iter().flat_map(|series| &series.rows).filter_map(|row| row.pps.most);
         let (scale, unit) = unit(most.fold(0.0, f64::max));
         let rate = |row: &Row| {
@@ -243,28 +237,15 @@ impl Panel<'_> {
             }
         };
         let mut rates: Vec<Curve> =
-            all.clone().map(|number| self.curve(number, "", Line::Solid, &rate)).collect();
+            (0..self.series.len()).map(|number| self.curve(number, "", Line::Solid, &rate)).collect();
         rates.extend(self.paper(&|value| Some(value.pps? / scale), unit));
-        let mut gigabits: Vec<Curve> = (all.clone())
-            .flat_map(|number| {
-                let level = |name, line, of| self.curve(number, name, line, &bits(of));
-                [
-                    level("L1", Line::Solid, |row: &Row| row.l1_gbps),
-                    level("L2", Line::Dashed, |row| row.l2_gbps),
-                ]
-            })
-            .collect();
+        let mut gigabits = self.pairs([&bits(|row| row.l1_gbps), &bits(|row| row.l2_gbps)], ["L1", "L2"]);
         gigabits.extend(self.paper(&|value| value.l1_gbps, "Gb/s L1"));
-        let latency: Vec<Curve> = all
-            .flat_map(|number| {
-                let part = |name, line, which| self.curve(number, name, line, &time(which));
-                [part("50 %", Line::Solid, 0), part("99 %", Line::Dashed, 1)]
-            })
-            .collect();
+        let latency = self.pairs([&time(0), &time(1)], ["50 %", "99 %"]);
         [
-            self.plot("Packets a second", unit, rates),
-            self.plot("Gigabits a second", "Gb/s", gigabits),
-            self.plot("Latency at this rate", "us", latency),
+            self.plot("Packets a second", (unit, ""), rates),
+            self.plot("Gigabits a second", ("Gb/s", "solid: L1; dashed: L2"), gigabits),
+            self.plot("Latency at this rate", ("us", "solid: 50 %; dashed: 99 %"), latency),
         ]
         .into_iter()
         .flatten()

@@ -105,7 +105,7 @@ pub(crate) struct Cited {
 
 /// What was expected of the results, and what came of it.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct Verdict {
     pub(crate) expected: String,
     /// Why.
     pub(crate) why: String,
@@ -115,7 +115,7 @@ pub(crate) struct Outcome {
     pub(crate) seen: Vec<String>,
 }
 
-impl Outcome {
+impl Verdict {
     /// The word for it.
     pub(crate) fn word(&self) -> &'static str {
         match self.holds {
@@ -148,7 +148,7 @@ pub(crate) struct Reading {
     #[serde(default)]
     pub(crate) paper: Option<Cited>,
     #[serde(default)]
-    pub(crate) expect: Vec<Outcome>,
+    pub(crate) expect: Vec<Verdict>,
     pub(crate) results: Vec<Row>,
 }
 

@@ -1,7 +1,9 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
+use crate::expect;
 use crate::model::{Experiment, Measure, Point};
-use crate::reading::FORM;
+use crate::paper;
+use crate::reading::{FORM, Reading, Verdict};
 use crate::results::{Results, Shown};
 use crate::trial::{Latency, Limit, Trial};
 use measure::rate::{OVERHEAD, short};
@@ -17,6 +19,8 @@ pub struct Report<'a> {
     version: String,
     machine: Value,
     rows: Vec<Row>,
+    /// What came of the expectations.
+    outcomes: Vec<Verdict>,
 }
 
 /// A goal, or the given rate, at a point.
@@ -261,7 +265,18 @@ impl<'a> Report<'a> {
                 Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown, ports)),
             }
         }
-        Self { experiment, version: results.version().to_owned(), machine: results.machine().clone(), rows }
+        let (version, machine) = (results.version().to_owned(), results.machine().clone());
+        let mut report = Self { experiment, version, machine, rows, outcomes: Vec::new() };
+        if let Ok(reading) = Reading::new(&report.json()) {
+            report.outcomes = expect::outcomes(&experiment.expect, &reading);
+        }
+        report
+    }
+
+    /// Whether no expectation is known not to hold.
+    #[must_use]
+    pub fn as_expected(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.holds != Some(false))
     }
 
     /// As a table.
@@ -332,6 +347,8 @@ impl<'a> Report<'a> {
         if let (Some(model), Some(kernel)) = (of("model"), of("kernel")) {
             let _ = writeln!(text, "Valiant {}, {model}, Linux {kernel}.", self.version);
         }
+        text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
+        text += &expect::text(&self.outcomes);
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
         text
     }
@@ -377,7 +394,7 @@ impl<'a> Report<'a> {
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
             "to": self.experiment.to, "sink": self.experiment.sink, "file": self.experiment.text,
-            "results": rows,
+            "results": rows, "paper": self.experiment.paper, "expect": self.outcomes,
         })
     }
 

@@ -181,7 +181,7 @@ fn arguments(experiment: &Experiment, settings: &Settings, rate: u64, seconds: f
     all.extend([option("rate", &format!("{rate}pps")), option("time", &format!("{seconds}s"))]);
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
-            ("rate" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
+            ("rate" | "program" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
             (name, _) if name.starts_with('$') => {}
             ("ipv6" | "random", "false") => {}
             ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),

@@ -1,0 +1,64 @@
+//! Values as files have them.
+
+use toml::Value;
+
+/// A value as a word of a command line.
+pub(crate) fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(n) => Some(n.to_string()),
+        Value::Float(n) => Some(n.to_string()),
+        Value::Boolean(b) => Some(b.to_string()),
+        Value::Datetime(_) | Value::Array(_) | Value::Table(_) => None,
+    }
+}
+
+/// A part of the whole, as 0.005 or "0.5%".
+pub(crate) fn part(value: &Value) -> Option<f64> {
+    let text = word(value)?;
+    let part = match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.trim().parse().ok()?,
+    };
+    (0.0..1.0).contains(&part).then_some(part)
+}
+
+/// A number as the options of a generator have it: 1000, "10k", "1.5M".
+pub(crate) fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let finite = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
+    finite(text).or_else(|| {
+        let factor = match text.chars().last()? {
+            'k' | 'K' => 1e3,
+            'M' => 1e6,
+            'G' => 1e9,
+            _ => return None,
+        };
+        // The unit is one byte.
+        Some(finite(text[..text.len() - 1].trim())? * factor)
+    })
+}
+
+/// A part as a text.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{} %", (part * 1e6).round() / 1e4)
+}
+
+/// A number above 0.
+pub(crate) fn positive(value: &Value) -> Option<f64> {
+    number(&word(value)?).filter(|number| *number > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_have_a_unit() {
+        assert_eq!(
+            ["60", "1.5M", "10k", " 2 G"].map(number),
+            [Some(60.0), Some(1.5e6), Some(1e4), Some(2e9)]
+        );
+        assert_eq!(["", "imix", "M", "1é", "inf", "NaN"].map(number), [None; 6]);
+    }
+}
