@@ -1,8 +1,10 @@
 //! `valiant bench`: what a machine allows; experiments.
 
-use ::bench::{Host, Machine, Options};
+use crate::experiments::{How, Outcome, measure, write_page};
+use crate::papers::{PapersArgs, papers};
+use ::bench::{Host, Options};
 use clap::{Args, Subcommand};
-use experiment::{Comparison, Ended, Experiment, Report, Results};
+use experiment::{Comparison, Experiment};
 use launch::StopSignals;
 use launch::cpu_list;
 use launch::logging::error;
@@ -56,6 +58,16 @@ Examples:
   valiant bench report sizes.json     writes sizes.html
   valiant bench report - --html - <sizes.json >page.html";
 
+const PAPERS_EXAMPLES: &str = "\
+The experiments of Valiant's own, in the directory experiments, need no rights, no NIC and no cable. A file that ends in .toml is an
+experiment; doc/experiments.md says what is in it.
+
+Examples:
+  valiant bench papers --quick                one round of each experiment in ./experiments
+  valiant bench papers --html pages           with a page of each, and pages/index.html
+
+Exit status: as that of `valiant bench run`, of the experiment with which most is wrong.";
+
 const COMPARE_EXAMPLES: &str = "\
 A difference counts if it is less likely than 1 in 20 by chance (Mann-Whitney test). That takes at least four rounds on both sides, better eight.
 
@@ -92,6 +104,9 @@ enum What {
     /// Write a report of an experiment as a page: HTML with plots.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
+    /// Run all experiments of a directory, such as those that repeat figures of papers.
+    #[command(after_help = PAPERS_EXAMPLES)]
+    Papers(PapersArgs),
     /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
@@ -167,6 +182,7 @@ pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
     match &args.what {
         What::Host(args) => host(args),
         What::Run(args) => ended(experiment_of(args)),
+        What::Papers(args) => ended(papers(args)),
         What::Report(args) => ended(page_of(args)),
         What::Compare(args) => compare(args),
     }
@@ -213,16 +229,6 @@ fn read(path: &Path) -> Result<(String, Value), String> {
     Ok((name, report))
 }
 
-/// Writes the page of a report.
-fn write_page(report: &Value, path: &Path) -> Result<(), String> {
-    let page = experiment::page(report)?;
-    if path == Path::new("-") {
-        print(&page);
-        return Ok(());
-    }
-    std::fs::write(path, page).map_err(|e| format!("cannot write {}: {}", path.display(), launch::reason(&e)))
-}
-
 fn page_of(args: &ReportArgs) -> Result<ExitCode, String> {
     let (name, report) = read(&args.report)?;
     let beside = || match args.report.to_str() {
@@ -258,11 +264,6 @@ fn compare(args: &CompareArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The exit status when a point has failed, when an expectation does not hold, and when it was interrupted.
-const POINT_FAILED: u8 = 3;
-const NOT_AS_EXPECTED: u8 = 4;
-const INTERRUPTED: u8 = 130;
-
 fn ended(ended: Result<ExitCode, String>) -> ExitCode {
     ended.unwrap_or_else(|message| {
         error(&format!("error: {message}"));
@@ -283,60 +284,39 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let beside = || experiment.dir.join(format!("{}.results", experiment.name));
-    let dir = args.results.clone().unwrap_or_else(beside);
-    let dir = std::path::absolute(&dir).unwrap_or(dir);
-    let mut results = Results::open(&dir, &experiment, &machine(), args.restart)?;
-    let program =
-        std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
-    let options = experiment::Options { program, results: dir };
-    let stop = StopSignals::watch();
-    let mut progress = Progress::new(args.quiet, "", true);
-    let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());
-    let ended = experiment::run(&experiment, &options, &mut results, &|| stop.wanted(), &mut tell);
-    drop(progress);
-    let ended = ended?;
-    let report = Report::new(&experiment, &results);
-    let mut json = report.json();
-    json["command"] = command(args).into();
+    let how = How {
+        results: args.results.clone().unwrap_or_else(beside),
+        restart: args.restart,
+        quiet: args.quiet,
+        name: "",
+        command: command(args),
+    };
+    let measured = measure(&experiment, &how, &StopSignals::watch())?;
     if let Some(path) = &args.html {
-        write_page(&json, path)?;
+        write_page(&measured.json, path)?;
     }
     print(&if args.json {
-        format!("{json:#}\n")
+        format!("{:#}\n", measured.json)
     } else if args.csv {
-        report.csv()
+        measured.csv
     } else {
-        report.text()
+        measured.text
     });
-    Ok(match ended {
-        Ended::Complete if report.as_expected() => ExitCode::SUCCESS,
-        Ended::Complete => {
-            error("the results are not as expected: see `expected` in the report");
-            ExitCode::from(NOT_AS_EXPECTED)
+    match measured.outcome {
+        Outcome::AsExpected => {}
+        Outcome::NotAsExpected => error("the results are not as expected: see `expected` in the report"),
+        Outcome::Failed => {
+            error(&format!("some points have failed: {} has the rest", measured.kept.display()))
         }
-        Ended::Failed => {
-            error(&format!("some points have failed: {} has the rest", results.path().display()));
-            ExitCode::from(POINT_FAILED)
-        }
-        Ended::Stopped => {
-            error("interrupted: the same command goes on where it was");
-            ExitCode::from(INTERRUPTED)
-        }
-    })
+        Outcome::Stopped => error("interrupted: the same command goes on where it was"),
+    }
+    Ok(measured.outcome.status())
 }
 
 /// The command that measures the same again.
 fn command(args: &RunArgs) -> String {
     let results = args.results.iter().map(|dir| format!(" --results {}", dir.display()));
     format!("valiant bench run {}{}", args.file.display(), results.collect::<String>())
-}
-
-/// This machine, for whoever reads the results elsewhere.
-fn machine() -> Value {
-    let mut machine = Machine::here().json();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    machine["kernel"] = kernel.trim().into();
-    machine
 }
 
 /// What would be measured.

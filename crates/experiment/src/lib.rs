@@ -13,12 +13,14 @@
 //! 5. `trial`, `device`, `results`: one trial; the device under test; the file of results.
 //! 6. `report`, `plots`: the results as a table, as JSON, as CSV; as plots.
 //! 7. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
+//! 8. `index`: a page that leads to others.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod device;
 mod expect;
 mod file;
+mod index;
 mod model;
 mod page;
 mod paper;
@@ -32,6 +34,7 @@ mod trial;
 mod values;
 
 pub use compare::Comparison;
+pub use index::index;
 pub use model::{Device, Experiment, Factor, Measure, Point};
 pub use page::page;
 pub use report::Report;

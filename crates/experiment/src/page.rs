@@ -1,6 +1,6 @@
 //! A report as a page: HTML that needs nothing beside it.
 
-use crate::plots::{plots, rate};
+use crate::plots::{SIZE, plots, rate};
 use crate::reading::{Reading, Round, Row, median};
 use crate::values::percent;
 use chart::escaped;
@@ -9,8 +9,6 @@ use serde_json::Value;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
-/// The size of a plot: letters stay readable where a page is as narrow as this.
-const PLOT: (u16, u16) = (440, 330);
 
 /// Cells of a table's row; the first are words.
 fn row(cells: &[String], words: usize, tag: &str) -> String {
@@ -150,11 +148,7 @@ impl Page<'_> {
     fn expectations(&mut self) {
         let items: String = (self.reading.expect.iter())
             .map(|outcome| {
-                let class = match outcome.holds {
-                    Some(true) => "good",
-                    Some(false) => "bad",
-                    None => "open",
-                };
+                let class = outcome.class();
                 let why = if outcome.why.is_empty() {
                     String::new()
                 } else {
@@ -178,7 +172,7 @@ impl Page<'_> {
         let (all, more) = plots(self.reading);
         let figures: String = (all.iter())
             .map(|plot| {
-                let svg = plot.chart.inline(PLOT.0, PLOT.1);
+                let svg = plot.chart.inline(SIZE.0, SIZE.1);
                 format!("<figure>\n<figcaption>{}</figcaption>\n{svg}</figure>\n", escaped(&plot.caption))
             })
             .collect();
@@ -376,15 +370,20 @@ pub fn page(report: &Value) -> Result<String, String> {
     page.latency();
     page.conditions();
     page.file();
-    let title = escaped(&reading.experiment);
-    Ok(format!(
+    Ok(document(&reading.experiment, &page.text))
+}
+
+/// A page with this content.
+pub(crate) fn document(title: &str, content: &str) -> String {
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{content}</main>\n</body>\n</html>\n",
+        escaped(title),
         chart::STYLE,
-        page.text
-    ))
+    )
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,8 @@ use chart::{Axis, Chart, Curve, Line, Point};
 use measure::rate::short;
 use std::collections::BTreeSet;
 
+/// The size of a plot: letters stay readable where a page is as narrow as this.
+pub(crate) const SIZE: (u16, u16) = (440, 330);
 /// The most curves of one plot; with more of them, there are more plots.
 const MOST_CURVES: usize = 6;
 /// The most plots over one factor.
@@ -178,11 +180,18 @@ impl Panel<'_> {
         curves
     }
 
-    /// Two curves for each series, solid and dashed; the legend names the solid one.
+    /// Two curves for each series: solid and dashed, and the legend names the solid one; where points stand
+    /// alone, both have a name and a color.
     fn pairs(&self, of: [Drawn<'_>; 2], names: [&str; 2]) -> Vec<Curve> {
-        let pair = |number| {
+        let pair = |number: usize| {
             let solid = self.curve(number, names[0], Line::Solid, of[0]);
             let dashed = self.curve(number, names[1], Line::Dashed, of[1]);
+            if self.scale.numbers.is_none() {
+                return [
+                    Curve { color: color(2 * number), ..solid },
+                    Curve { color: color(2 * number + 1), ..dashed },
+                ];
+            }
             let own = words(&self.series[number].key);
             let name = if own.is_empty() { "measured".to_owned() } else { own };
             [Curve { name, ..solid }, Curve { name: String::new(), ..dashed }]
@@ -190,7 +199,7 @@ impl Panel<'_> {
         (0..self.series.len()).flat_map(pair).collect()
     }
 
-    fn plot(&self, what: &str, (label, lines): (&str, &str), curves: Vec<Curve>) -> Option<Plot> {
+    fn plot(&self, what: &str, (label, lines): (&str, &str), mut curves: Vec<Curve>) -> Option<Plot> {
         if curves.iter().all(|curve| curve.points.is_empty()) {
             return None;
         }
@@ -198,12 +207,16 @@ impl Panel<'_> {
             if self.common.is_empty() { String::new() } else { format!("; {}", words(&self.common)) };
         let caption = format!("{what} by {}{common}", self.factor.name);
         let bars = curves.iter().flat_map(|curve| &curve.points).any(|point| point.spread.is_some());
-        let mut note = vec![lines, "filled: limited by the device or its port"];
-        note.retain(|line| !line.is_empty());
+        let mut note = vec!["filled: limited by the device or its port"];
         if bars {
             note.push("bars: least to most");
         }
         let y = vertical(label, &curves);
+        let lines = self.scale.numbers.is_some().then_some(lines);
+        let note: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).chain(note).collect();
+        if self.scale.numbers.is_none() {
+            side_by_side(&mut curves);
+        }
         // An axis holds what is measured and what the paper says.
         let wider = curves.iter().flat_map(|curve| &curve.points).map(|point| point.x);
         let mut scale = Scale { numbers: self.scale.numbers.clone(), values: self.scale.values.clone() };
@@ -250,6 +263,15 @@ impl Panel<'_> {
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// Moves the points of curves apart that have the same place on an axis of words.
+fn side_by_side(curves: &mut [Curve]) {
+    let (count, room) = (curves.len() as f64, 0.7);
+    for (number, curve) in curves.iter_mut().enumerate() {
+        let aside = ((number as f64 + 0.5) / count - 0.5) * room;
+        curve.points.iter_mut().for_each(|point| point.x += aside);
     }
 }
 

@@ -116,6 +116,15 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// The class of its element in a page.
+    pub(crate) fn class(&self) -> &'static str {
+        match self.holds {
+            Some(true) => "good",
+            Some(false) => "bad",
+            None => "open",
+        }
+    }
+
     /// The word for it.
     pub(crate) fn word(&self) -> &'static str {
         match self.holds {
