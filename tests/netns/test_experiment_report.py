@@ -54,7 +54,7 @@ def an_experiment_becomes_a_page(lab: Lab) -> None:
     check(told["machine"]["kernel"] in seen.text and "valiant bench run" in seen.text, seen.text)
     # The same page from the report.
     report.write_text(json.dumps(told))
-    space.run(the_binary(), "bench", "report", report)
+    equal(space.popen(the_binary(), "bench", "report", report).wait(20), 0, "exit status")
     equal((lab.dir / "report.html").read_text(), text, "the page of the report")
 
 
@@ -79,7 +79,7 @@ why = "as Figure 1"
 
 
 @case(Plain, seconds=90)
-def an_expectation_fails_when_its_factor_is_switched_off(lab: Lab) -> None:
+def an_experiment_is_not_as_expected_when_its_factor_is_switched_off(lab: Lab) -> None:
     space = laboratory(lab)
     path = limited(lab, "define($LIMIT 0);\nFromDevice(in0) -> RatedSplitter($LIMIT, BURST_SIZE 10) -> ToDevice(in1);\n")
     report = outcome(space, path)
@@ -98,7 +98,7 @@ def an_expectation_fails_when_its_factor_is_switched_off(lab: Lab) -> None:
 
 
 @case(Plain, seconds=90)
-def what_has_failed_is_neither_as_expected_nor_not(lab: Lab) -> None:
+def an_experiment_that_has_failed_is_neither_as_expected_nor_not(lab: Lab) -> None:
     space = laboratory(lab)
     path = limited(lab, "define($LIMIT 0);\nFromDevice(in0) -> Discard;\n")
     report = outcome(space, path, status=3)
@@ -106,7 +106,7 @@ def what_has_failed_is_neither_as_expected_nor_not(lab: Lab) -> None:
 
 
 @case(Plain, seconds=90)
-def programs_may_be_varied(lab: Lab) -> None:
+def programs_of_an_experiment_may_be_varied(lab: Lab) -> None:
     space = laboratory(lab)
     (lab.dir / "half.click").write_text("FromDevice(in0) -> s :: RoundRobinSwitch -> ToDevice(in1);\ns [1] -> Discard;\n")
     path = experiment(lab, FORWARD, """rate = 2000
@@ -125,3 +125,35 @@ most = 0.55
     (lab.dir / "half.click").write_text(FORWARD)
     equal(bench(space, path).wait(20), 1, "exit status")
     check("has changed" in said(lab), said(lab))
+
+
+@case(Plain, seconds=90)
+def every_experiment_of_a_directory_is_run(lab: Lab) -> None:
+    space = laboratory(lab)
+    files = lab.dir / "files"
+    files.mkdir()
+    (files / "device.click").write_text(FORWARD)
+    head = '[device]\nprogram = "device.click"\n[traffic]\nto = "eth0"\nsink = "eth1"\nrate = 1000\n[measure]\nlast = 0.2\n'
+    (files / "a.toml").write_text(head + "[experiment]\nrounds = 9\n[vary]\nsize = [60, 100]\n")
+    (files / "b.toml").write_text(head + '[vary]\nsize = [60, 1000]\n[[expect]]\nflat = "size"\nof = "gbps"\nwithin = 0.1\n')
+    pages, out = lab.dir / "pages", lab.dir / "out"
+
+    def papers(*options: object) -> int:
+        with open(out, "w") as file:
+            return space.popen(the_binary(), "bench", "papers", files, "--quick", *options, stdout=file).wait(80)
+
+    equal(papers("--html", pages), 4, f"exit status\n{out.read_text()}")
+    equal(out.read_text().splitlines()[-2:], ["a  as expected", "b  not as expected"], "the last lines")
+    check("a, 3 rounds of each point" in out.read_text(), out.read_text())
+    equal(sorted(page.name for page in pages.iterdir()), ["a.html", "b.html", "index.html"], "pages")
+    index = (pages / "index.html").read_text()
+    equal(Page(index).count["svg"], 2, "plots")
+    check('href="a.html"' in index and 'href="b.html"' in index and "does not hold" in index, index)
+    # What is measured is kept.
+    kept = {file: file.read_text() for file in files.glob("*.quick.results/results.jsonl")}
+    equal((len(kept), papers("-q")), (2, 4), "files of results, exit status")
+    equal({file: file.read_text() for file in kept}, kept, "nothing is measured again")
+    # A mistake in one file is told before anything is measured.
+    (files / "c.toml").write_text("[vary]\n")
+    equal(papers("--restart"), 1, "exit status")
+    equal({file: file.read_text() for file in kept}, kept, "nothing is measured")

@@ -63,7 +63,7 @@ The experiments of Valiant's own, in the directory experiments, need no rights, 
 experiment; doc/experiments.md says what is in it.
 
 Examples:
-  valiant bench papers --quick                one round of each experiment in ./experiments
+  valiant bench papers --quick                the experiments in ./experiments, with at most three rounds
   valiant bench papers --html pages           with a page of each, and pages/index.html
 
 Exit status: as that of `valiant bench run`, of the experiment with which most is wrong.";

@@ -8,11 +8,13 @@
 //! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: code that several commands use:
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
-//! 2. `handlers`: handlers that are read when a run is over
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
-//!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
-//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
-//! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
+//! 2. `handlers`, `experiments`: handlers that are read when a run is over; experiments, run and reported
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
+//!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
+//!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is
+//!    `plan-cores`; `capacity` is `plan`
+//! 4. `bench`: the commands that measure
+//! 5. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
 //! The crate `clusterctl` is `valiant cluster`, and `vrctl` is `valiant vr`. Below all of them is the crate

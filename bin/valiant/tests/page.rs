@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What is looked at in the browser: colors, plots, and texts of plots that touch each other or stand outside.
+/// What is looked at in the browser: colors, plots, and texts of plots that touch each other or stand
+/// outside.
 const LOOK: &str = r##"<script>
 const color = (node, what) => getComputedStyle(node)[what];
 const plots = [...document.querySelectorAll("figure svg")].map(svg => {

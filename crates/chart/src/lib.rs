@@ -1,7 +1,7 @@
 //! Curves as SVG: axes with round marks, curves, the spread of points, a legend.
 //!
-//! A drawing has no script and needs nothing beside it. Colors are attributes, for every program that draws SVG,
-//! and classes, by which a style sheet ([`STYLE`]) gives others where the reader prefers dark.
+//! A drawing has no script and needs nothing beside it. Colors are attributes, for every program that draws
+//! SVG, and classes, by which a style sheet ([`STYLE`]) gives others where the reader prefers dark.
 //!
 //! # Layers
 //!

@@ -3,7 +3,8 @@
 /// A letter of the size that is used is at most about so wide.
 pub(crate) const LETTER: f64 = 7.0;
 
-/// Text for XML and HTML, as content or in an attribute's quotes. Characters that XML cannot have are left out.
+/// Text for XML and HTML, as content or in an attribute's quotes. Characters that XML cannot have are left
+/// out.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut all = String::with_capacity(text.len());

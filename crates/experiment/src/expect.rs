@@ -1,20 +1,18 @@
 //! What is expected of an experiment's results: shapes that hold on any machine, as a paper shows them.
 
-use crate::reading::{Reading, Row, Varied, Verdict};
-use crate::values::{number, part, percent, positive, word};
+use crate::known::{Fixed, Known, Table};
+use crate::reading::{Reading, Row, Verdict};
+use crate::values::{number, part, percent, positive};
 use lang::Diagnostics;
 use launch::settings::at;
 use measure::rate::short;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use toml::{Spanned, Value};
 
 /// By how much a rate may differ by chance, unless the file says otherwise.
 const NOISE: f64 = 0.05;
 /// How far apart two losses may be and be the same.
 const SAME_LOSS: f64 = 1e-9;
-
-type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 
 /// An entry of `[[expect]]` as written.
 #[derive(Deserialize)]
@@ -34,9 +32,6 @@ pub(crate) struct RawExpect {
     #[serde(default)]
     why: String,
 }
-
-/// Some factors, and the value of each.
-type Fixed = Vec<(String, String)>;
 
 /// Which of the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,47 +97,6 @@ pub struct Expect {
     least: Option<f64>,
     most: Option<f64>,
     why: String,
-}
-
-/// What an expectation may speak of: the factors with their values, and the allowed losses.
-pub(crate) struct Known<'a> {
-    pub(crate) factors: &'a [Varied],
-    pub(crate) losses: &'a [f64],
-}
-
-impl Known<'_> {
-    fn names(&self) -> String {
-        let names: Vec<&str> = self.factors.iter().map(|factor| factor.name.as_str()).collect();
-        if names.is_empty() {
-            "nothing is varied".to_owned()
-        } else {
-            format!("[vary] has {}", names.join(", "))
-        }
-    }
-
-    fn factor(&self, name: &Spanned<String>, diags: &mut Diagnostics) -> Option<&Varied> {
-        let found = self.factors.iter().find(|factor| factor.name == *name.get_ref());
-        if found.is_none() {
-            let message = format!("'{}' is not varied", name.get_ref());
-            diags.error_with_help(at(name), message, self.names());
-        }
-        found
-    }
-
-    fn fixed(&self, table: &Table, diags: &mut Diagnostics) -> Fixed {
-        let mut fixed = Fixed::new();
-        for (name, value) in table {
-            let Some(factor) = self.factor(name, diags) else { continue };
-            match word(value.get_ref()).filter(|value| factor.values.contains(value)) {
-                Some(value) => fixed.push((factor.name.clone(), value)),
-                None => {
-                    let help = format!("{} has {}", factor.name, factor.values.join(", "));
-                    diags.error_with_help(at(value), format!("{} never has this value", factor.name), help);
-                }
-            }
-        }
-        fixed
-    }
 }
 
 /// Reads an expectation. Errors are reported with their places.

@@ -1,6 +1,7 @@
 //! From the text of an experiment file to an experiment. All errors are collected, with their places.
 
-use crate::expect::{self, Known, RawExpect};
+use crate::expect::{self, RawExpect};
+use crate::known::Known;
 use crate::model::{Device, Experiment, Factor, Measure, Settings, packets};
 use crate::paper::{self, RawPaper};
 use crate::reading::Varied;
@@ -226,14 +227,14 @@ impl Reader<'_> {
         }
         let of = |factor: &Factor| Varied { name: factor.name.clone(), values: factor.values.clone() };
         let known: Vec<Varied> = factors.iter().map(of).collect();
-        let size = held.get("size").map_or(SIZE, String::as_str);
-        let paper =
-            raw.paper.as_ref().and_then(|paper| paper::read(paper, &known, Some(size), &mut self.diags));
         let losses: Vec<f64> = match &measure {
             Measure::Search { goals, .. } => goals.iter().map(|goal| goal.loss).collect(),
             Measure::Rate { .. } => Vec::new(),
         };
         let known = Known { factors: &known, losses: &losses };
+        let size = held.get("size").map_or(SIZE, String::as_str);
+        let paper =
+            raw.paper.as_ref().and_then(|paper| paper::read(paper, &known, Some(size), &mut self.diags));
         let expect =
             raw.expect.iter().filter_map(|entry| expect::read(entry, &known, &mut self.diags)).collect();
         Experiment {

@@ -1,13 +1,14 @@
 //! A page that leads to the pages of several experiments.
 
-use crate::page::document;
+use crate::html::document;
 use crate::plots::{SIZE, plots};
 use crate::reading::Reading;
 use chart::escaped;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// The page: for each experiment, with the name of its page, what it repeats, what came of it, and its first plot.
+/// The page: for each experiment, with the name of its page, what it repeats, what came of it, and its first
+/// plot.
 ///
 /// # Errors
 /// A message: one is no report, or of another version.

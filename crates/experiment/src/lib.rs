@@ -6,21 +6,28 @@
 //!
 //! # Layers
 //!
-//! 1. `values`, `reading`: values as files have them; the JSON of a report, read again.
-//! 2. `paper`, `expect`: the figure that an experiment repeats; what is expected of the results.
-//! 3. `model`, `place`: an experiment; which processors are used.
+//! 1. `values`, `reading`, `html`: values as files have them; the JSON of a report, read again; tables of
+//!    pages.
+//! 2. `known`: what is varied, for the parts of a file that speak of it.
+//! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
+//!    repeats; an experiment; which processors are used.
 //! 4. `file`: from the text of a file to an experiment.
 //! 5. `trial`, `device`, `results`: one trial; the device under test; the file of results.
-//! 6. `report`, `plots`: the results as a table, as JSON, as CSV; as plots.
+//! 6. `report`, `plots`, `beside`, `conditions`: the results as a table, as JSON, as CSV; as plots; beside
+//!    those of a paper; the machine and what numbers count.
 //! 7. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
 //! 8. `index`: a page that leads to others.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod compare;
+mod conditions;
 mod device;
 mod expect;
 mod file;
+mod html;
 mod index;
+mod known;
 mod model;
 mod page;
 mod paper;

@@ -1,36 +1,14 @@
 //! A report as a page: HTML that needs nothing beside it.
 
+use crate::beside::{beside_paper, measured};
+use crate::conditions::conditions;
+use crate::html::{document, strings, table};
 use crate::plots::{SIZE, plots, rate};
 use crate::reading::{Reading, Round, Row, median};
 use crate::values::percent;
 use chart::escaped;
-use measure::rate::OVERHEAD;
 use serde_json::Value;
 use std::fmt::Write;
-
-const STYLE: &str = include_str!("page.css");
-
-/// Cells of a table's row; the first are words.
-fn row(cells: &[String], words: usize, tag: &str) -> String {
-    let cell = |(at, cell): (usize, &String)| {
-        let class = if at < words { " class=\"word\"" } else { "" };
-        format!("<{tag}{class}>{}</{tag}>", escaped(cell))
-    };
-    format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
-}
-
-/// A table that scrolls where it is too wide.
-fn table(head: &[String], rows: &[Vec<String>], words: usize) -> String {
-    let body: String = rows.iter().map(|cells| row(cells, words, "td")).collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead>{}</thead>\n<tbody>\n{body}</tbody></table></div>\n",
-        row(head, words, "th")
-    )
-}
-
-fn strings(cells: &[&str]) -> Vec<String> {
-    cells.iter().map(|cell| (*cell).to_owned()).collect()
-}
 
 fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), text)
@@ -38,70 +16,6 @@ fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
 
 fn us(ns: Option<f64>) -> String {
     or_dash(ns, |ns| format!("{:.1}", ns / 1e3))
-}
-
-/// Bytes in the largest unit that leaves a whole number.
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        n if n >= 1 << 30 => format!("{:.1} GiB", n as f64 / f64::from(1 << 30)),
-        n if n >= 1 << 20 => format!("{} MiB", n >> 20),
-        n => format!("{} KiB", n >> 10),
-    }
-}
-
-fn list(value: &Value) -> String {
-    let words = value.as_array().into_iter().flatten().map(|one| match one {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
-/// What a machine is made of, line by line.
-fn machine_rows(machine: &Value) -> Vec<Vec<String>> {
-    let text = |key: &str| machine.get(key).and_then(Value::as_str).unwrap_or("not known").to_owned();
-    let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64);
-    let empty = Vec::new();
-    let all = |key: &str| machine.get(key).and_then(Value::as_array).unwrap_or(&empty).iter();
-    let mut rows = vec![strings(&["Processor", &text("model")])];
-    if let Some(processors) = machine.get("processors") {
-        let cores = number(machine, "cores").map_or_else(String::new, |n| format!(", {n} cores"));
-        rows.push(vec!["Processors".to_owned(), format!("{}{cores}", list(processors))]);
-    }
-    for cache in all("caches") {
-        let (Some(level), Some(size)) = (number(cache, "level"), number(cache, "bytes")) else { continue };
-        let kind = cache.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let shared = cache.get("shared_by").map(list).unwrap_or_default();
-        rows.push(vec![format!("Cache L{level} {kind}"), format!("{}, of processors {shared}", bytes(size))]);
-    }
-    for node in all("nodes") {
-        let id = number(node, "node").unwrap_or_default();
-        let (own, far) = (list(&node["processors"]), list(&node["distances"]));
-        rows.push(vec![format!("NUMA node {id}"), format!("processors {own}; distances {far}")]);
-    }
-    if let Some(available) = number(machine, "available_bytes") {
-        rows.push(vec!["Memory available".to_owned(), bytes(available)]);
-    }
-    for nic in all("nics") {
-        let word = |key: &str| nic.get(key).and_then(Value::as_str).map(str::to_owned);
-        let id = number(nic, "vendor").zip(number(nic, "device"));
-        let link = nic.get("link").and_then(|link| {
-            let (speed, lanes) = (link.get("gigatransfers")?.as_f64()?, number(link, "lanes")?);
-            Some(format!("PCI Express {speed} GT/s x{lanes}"))
-        });
-        let parts = [
-            id.map(|(vendor, device)| format!("{vendor:04x}:{device:04x}")),
-            nic.get("interfaces").map(list).filter(|names| !names.is_empty()),
-            word("driver").map(|driver| format!("driver {driver}")),
-            word("firmware").map(|firmware| format!("firmware {firmware}")),
-            link,
-            number(nic, "mbps").map(|mbps| format!("{mbps} Mb/s")),
-        ];
-        let name = format!("NIC {}", word("address").unwrap_or_default());
-        rows.push(vec![name, parts.into_iter().flatten().collect::<Vec<_>>().join(", ")]);
-    }
-    rows.push(strings(&["Kernel", &format!("Linux {}", text("kernel"))]));
-    rows
 }
 
 struct Page<'a> {
@@ -169,7 +83,10 @@ impl Page<'_> {
     }
 
     fn plots(&mut self) {
-        let (all, more) = plots(self.reading);
+        let (mut all, more) = plots(self.reading);
+        if let Some(plot) = beside_paper(self.reading) {
+            all.insert(0, plot);
+        }
         let figures: String = (all.iter())
             .map(|plot| {
                 let svg = plot.chart.inline(SIZE.0, SIZE.1);
@@ -196,14 +113,13 @@ impl Page<'_> {
             format!("<p><cite>{}</cite>, {}. {link}</p>\n", escaped(&paper.title), escaped(&paper.figure));
         let rows: Vec<Vec<String>> = (paper.values.iter())
             .map(|value| {
-                let own = self.reading.results.iter().find(|row| row.value(&paper.x) == Some(&value.x));
                 vec![
                     value.x.clone(),
                     value.of.clone(),
                     format!("{} {}", value.y, paper.unit),
                     value.section.clone(),
                     rate(value.pps),
-                    rate(own.and_then(|row| row.pps.median)),
+                    measured(value, paper, self.reading),
                 ]
             })
             .collect();
@@ -312,41 +228,6 @@ impl Page<'_> {
         }
     }
 
-    fn conditions(&mut self) {
-        let r = self.reading;
-        let seconds: f64 =
-            r.results.iter().flat_map(|row| &row.rounds).map(|round| round.traffic_seconds).sum();
-        let sizes = r.results.iter().filter_map(Row::frame_bytes);
-        let (low, high) = sizes.fold((f64::INFINITY, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
-        let mut text = String::new();
-        let mut rows = machine_rows(&r.machine);
-        rows.push(strings(&["Valiant", &r.version]));
-        if let Some(command) = &r.command {
-            rows.push(strings(&["Command", command]));
-        }
-        rows.push(vec![
-            "Traffic".to_owned(),
-            format!("leaves by {}; returns at {}", r.to.join(", "), r.sink.join(", ")),
-        ]);
-        rows.push(vec!["Traffic lasted".to_owned(), format!("{seconds:.1} s in all trials that count")]);
-        rows.push(vec!["Rounds".to_owned(), r.rounds.to_string()]);
-        let disturbed: u64 = r.results.iter().map(|row| row.trials_disturbed).max().unwrap_or(0);
-        rows.push(vec!["Disturbed trials".to_owned(), format!("up to {disturbed} of a point: generator or device had to wait for a processor, and the trial was made again")]);
-        text += &table(&strings(&["what", "which"]), &rows, 2);
-        let mean =
-            if high > 0.0 { format!(" Frames had {low:.0} to {high:.0} bytes.") } else { String::new() };
-        let _ = writeln!(
-            text,
-            "<p>Rates are those of all ports together: medians of the rounds, with the least and the most. Sizes are bytes without \
-             frame check sequence (FCS, 4 bytes); <b>L2</b> counts frames as they are, without FCS; <b>L1</b> counts {OVERHEAD} bytes \
-             a frame more: FCS 4, preamble 8, gap 12.{mean} With the FCS alone, it is 4 bytes a frame more than L2.</p>\n\
-             <p><b>limit</b>: who lost most at the next higher rate. <i>device</i>: frames were sent and did not come back; \
-             <i>generator</i>: they were not made in time; <i>port</i>: the port to the device did not take them; <i>none</i>: \
-             the highest rate of the search. Results that the generator limits say what it made, not what the device can.</p>"
-        );
-        self.section("conditions", "Conditions", &text);
-    }
-
     fn file(&mut self) {
         if !self.reading.file.is_empty() {
             let file = escaped(&self.reading.file);
@@ -368,20 +249,9 @@ pub fn page(report: &Value) -> Result<String, String> {
     page.paper();
     page.results();
     page.latency();
-    page.conditions();
+    page.section("conditions", "Conditions", &conditions(&reading));
     page.file();
     Ok(document(&reading.experiment, &page.text))
-}
-
-/// A page with this content.
-pub(crate) fn document(title: &str, content: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n<main>\n{content}</main>\n</body>\n</html>\n",
-        escaped(title),
-        chart::STYLE,
-    )
 }
 
 #[cfg(test)]

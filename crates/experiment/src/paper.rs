@@ -1,6 +1,7 @@
 //! The figure of a paper that an experiment repeats, and what the paper's text says.
 
-use crate::reading::{Cited, CitedValue, Varied};
+use crate::known::{Known, Table};
+use crate::reading::{Cited, CitedValue};
 use crate::values::{number, positive, word};
 use lang::{Diagnostic, Diagnostics};
 use launch::settings::at;
@@ -33,6 +34,8 @@ struct RawValue {
     y: Spanned<Value>,
     #[serde(default)]
     of: String,
+    #[serde(default)]
+    at: Table,
     section: Spanned<String>,
     size: Option<Spanned<Value>>,
 }
@@ -68,11 +71,11 @@ impl Unit {
     }
 }
 
-/// Reads what is said of a paper; `size` is that of frames which are all alike. Errors are reported with their
-/// places.
+/// Reads what is said of a paper; `size` is that of frames which are all alike. Errors are reported with
+/// their places.
 pub(crate) fn read(
     raw: &RawPaper,
-    factors: &[Varied],
+    known: &Known<'_>,
     size: Option<&str>,
     diags: &mut Diagnostics,
 ) -> Option<Cited> {
@@ -105,7 +108,7 @@ pub(crate) fn read(
         );
         return None;
     };
-    let Some(factor) = factors.iter().find(|factor| factor.name == *x.get_ref()) else {
+    let Some(factor) = known.factors.iter().find(|factor| factor.name == *x.get_ref()) else {
         let message = format!("'{}' is not varied", x.get_ref());
         diags.error_with_help(at(x), message, "x is what the paper's values are over: a key of [vary]");
         return None;
@@ -137,12 +140,13 @@ pub(crate) fn read(
             diags.error_with_help(at(&value.section), "a value needs its section", help);
         }
         let own = frame(value.size.as_ref(), diags);
+        let fixed = known.fixed(&value.at, diags).into_iter().collect();
         let (Some(place), Some(y)) = (place, y) else { continue };
         let size = own.or_else(|| if factor.name == "size" { number(&place) } else { all });
         let pps = meaning.pps(y, size);
         let l1_gbps = pps.zip(size).map(|(pps, size)| pps * (size + OVERHEAD as f64) * 8.0 / 1e9);
         let (of, section) = (value.of.clone(), value.section.get_ref().clone());
-        cited.values.push(CitedValue { x: place, y, of, section, pps, l1_gbps });
+        cited.values.push(CitedValue { x: place, y, of, at: fixed, section, pps, l1_gbps });
     }
     (cited.unit, cited.x) = (unit.get_ref().clone(), factor.name.clone());
     Some(cited)
@@ -164,6 +168,7 @@ pub(crate) fn text(paper: &Cited) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::Varied;
     use lang::Source;
     use launch::settings;
 
@@ -179,7 +184,8 @@ mod tests {
             Varied { name: "$N".into(), values: vec!["1".into(), "32".into()] },
         ];
         let raw: Option<File> = settings::read(text, "", &mut diags);
-        let read = raw.and_then(|raw| read(&raw.paper, &factors, Some("60"), &mut diags));
+        let known = Known { factors: &factors, losses: &[] };
+        let read = raw.and_then(|raw| read(&raw.paper, &known, Some("60"), &mut diags));
         settings::finish(&mut diags, &Source::new("e.toml", text));
         read.filter(|_| !diags.has_errors()).ok_or_else(|| diags.iter().map(|d| d.message.clone()).collect())
     }
@@ -206,12 +212,17 @@ mod tests {
     fn mistakes_are_found() {
         let errors = cited(
             "[paper]\ntitle = \"\"\nfigure = \"F\"\nunit = \"us\"\nx = \"size\"\nvalues = [\n\
-             {x = \"none\", y = 0, section = \"\"}, {x = 60, y = 1, section = \"1\", size = \"many\"}]\n",
+             {x = \"none\", y = 0, section = \"\"}, {x = 60, y = 1, section = \"1\", size = \"many\", at = {\"$N\" = 3}}]\n",
         )
         .unwrap_err();
-        for part in
-            ["no title", "no value of its factor", "no number above 0", "needs its section", "no frame size"]
-        {
+        for part in [
+            "no title",
+            "no value of its factor",
+            "no number above 0",
+            "needs its section",
+            "no frame size",
+            "$N never has this value",
+        ] {
             assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
         }
         let wrong = |unit: &str, x: &str| {

@@ -15,7 +15,7 @@ const MOST_PLOTS: usize = 12;
 /// From this ratio of values on, an axis is logarithmic.
 const WIDE: f64 = 30.0;
 /// The color of what a paper says: gray.
-const PAPER: usize = 3;
+pub(crate) const PAPER: usize = 3;
 
 /// A plot, with what is said below it.
 pub(crate) struct Plot {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The number of the form of reports. Reports without a number are of form 1.
 pub(crate) const FORM: u64 = 1;
@@ -83,12 +84,26 @@ pub(crate) struct CitedValue {
     pub(crate) y: f64,
     /// Which of the paper's curves.
     pub(crate) of: String,
+    /// The values of other factors.
+    #[serde(default)]
+    pub(crate) at: BTreeMap<String, String>,
     /// The section with the sentence.
     pub(crate) section: String,
     /// The same in packets a second, if the unit is that of a rate.
     pub(crate) pps: Option<f64>,
     /// The same in bits a second on the line (L1).
     pub(crate) l1_gbps: Option<f64>,
+}
+
+impl CitedValue {
+    /// The results that it can be compared with; `x` is its factor.
+    pub(crate) fn rows<'r>(&self, x: &str, reading: &'r Reading) -> impl Iterator<Item = &'r Row> {
+        let is = move |row: &&Row| {
+            row.value(x) == Some(&self.x)
+                && self.at.iter().all(|(name, value)| row.value(name) == Some(value))
+        };
+        reading.results.iter().filter(is)
+    }
 }
 
 /// A figure of a paper.
