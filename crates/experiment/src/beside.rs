@@ -15,7 +15,8 @@ pub(crate) fn measured(value: &CitedValue, paper: &Cited, reading: &Reading) -> 
     }
 }
 
-/// The shape of the paper's values and of ours: each relative to its first. None: there are not two rates to compare.
+/// The shape of the paper's values and of ours: each relative to its first. None: there are not two rates to
+/// compare.
 pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
     let paper = reading.paper.as_ref()?;
     let both = |value: &CitedValue| {
