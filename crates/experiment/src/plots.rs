@@ -359,3 +359,78 @@ pub(crate) fn plots(reading: &Reading) -> (Vec<Plot>, bool) {
 pub(crate) fn rate(pps: Option<f64>) -> String {
     pps.map_or_else(|| "-".to_owned(), |pps| short(pps).trim_end().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// A report over these factors; the rate is the number of the row.
+    fn reading(factors: &[(&str, &[&str])], losses: &[f64]) -> Reading {
+        let mut points = vec![serde_json::Map::new()];
+        for (name, values) in factors {
+            let with = |point: &serde_json::Map<String, Value>| {
+                let add = |value: &&str| {
+                    let mut point = point.clone();
+                    point.insert((*name).to_owned(), json!(value));
+                    point
+                };
+                values.iter().map(add).collect::<Vec<_>>()
+            };
+            points = points.iter().flat_map(with).collect();
+        }
+        let rows: Vec<Value> = (points.iter())
+            .flat_map(|point| losses.iter().map(move |loss| (point, loss)))
+            .enumerate()
+            .map(|(n, (point, loss))| {
+                let pps = 1e6 + n as f64;
+                json!({"point": point, "loss_allowed": loss, "pps": {"median": pps, "least": pps, "most": pps}, "rounds": [{"pps": pps}]})
+            })
+            .collect();
+        let factors: Vec<Value> =
+            factors.iter().map(|(name, values)| json!({"name": name, "values": values})).collect();
+        Reading::new(&json!({"experiment": "e", "version": "1", "factors": factors, "results": rows}))
+            .unwrap()
+    }
+
+    fn names(plot: &Plot) -> Vec<&str> {
+        plot.chart.curves.iter().map(|curve| curve.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_plot_has_a_few_curves_and_more_plots_have_the_rest() {
+        let few = reading(&[("size", &["60", "1514"]), ("flows", &["1", "10"])], &[0.0, 0.01]);
+        let (of_few, more) = plots(&few);
+        assert_eq!((of_few.len(), more), (2, false), "one for each factor");
+        assert_eq!(of_few[0].caption, "Packets a second by size");
+        assert_eq!(names(&of_few[0])[..2], ["flows 1, loss up to 0 %", "flows 1, loss up to 1 %"]);
+        // Three times four curves: a plot for each value of the last factor.
+        let many = reading(
+            &[("size", &["60", "1514"]), ("flows", &["1", "10", "99"]), ("$A", &["a", "b", "c", "d"])],
+            &[0.0],
+        );
+        let (of_many, _) = plots(&many);
+        let by_size: Vec<&Plot> = of_many.iter().filter(|plot| plot.caption.contains("by size")).collect();
+        assert_eq!(by_size.len(), 4);
+        assert_eq!(by_size[2].caption, "Packets a second by size; $A c");
+        assert_eq!(names(by_size[2]), ["flows 1", "flows 10", "flows 99"]);
+        // What has one value has no plot and no name.
+        let one = reading(&[("size", &["60"]), ("flows", &["1", "10"])], &[0.0]);
+        let (of_one, _) = plots(&one);
+        assert_eq!((of_one.len(), names(&of_one[0])), (1, vec!["measured"]));
+    }
+
+    #[test]
+    fn words_stand_side_by_side() {
+        let reading = reading(&[("program", &["a", "b", "c"]), ("size", &["60", "1514"])], &[0.0]);
+        let plot = plots(&reading).0.remove(0);
+        let places: Vec<Vec<f64>> = plot
+            .chart
+            .curves
+            .iter()
+            .map(|curve| curve.points.iter().map(|point| point.x).collect())
+            .collect();
+        assert_eq!(places, [[-0.175, 0.825, 1.825], [0.175, 1.175, 2.175]]);
+        assert!(plot.chart.curves.iter().all(|curve| curve.line == Line::None));
+    }
+}
