@@ -52,6 +52,11 @@ def an_experiment_becomes_a_page(lab: Lab) -> None:
     equal(seen.count["section"], 4, "sections")
     check("NaN" not in text and "rounds = 2" in seen.text and "1.00 k" in seen.text, seen.text)
     check(told["machine"]["kernel"] in seen.text and "valiant bench run" in seen.text, seen.text)
+    # Alone on standard output.
+    equal((bench(space, path, "--html", "-").wait(30), (lab.dir / "bench").read_text()), (0, text), "the page again")
+    # A page that cannot be written does not cost the report.
+    equal(bench(space, path, "--html", lab.dir / "none" / "page.html").wait(30), 1, "exit status")
+    check("508" in (lab.dir / "bench").read_text() and "cannot write" in said(lab), said(lab))
     # The same page from the report.
     report.write_text(json.dumps(told))
     equal(space.popen(the_binary(), "bench", "report", report).wait(20), 0, "exit status")

@@ -151,7 +151,7 @@ struct RunArgs {
     /// Print CSV.
     #[arg(long)]
     csv: bool,
-    /// Write the results as a page too: HTML with plots, for which nothing else is needed.
+    /// Write the results as a page too: HTML with plots, which needs nothing beside it; - is standard output.
     #[arg(long, value_name = "OUT.html")]
     html: Option<PathBuf>,
     /// Do not print progress.
@@ -292,16 +292,20 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
         command: command(args),
     };
     let measured = measure(&experiment, &how, &StopSignals::watch())?;
-    if let Some(path) = &args.html {
-        write_page(&measured.json, path)?;
-    }
-    print(&if args.json {
+    let report = if args.json {
         format!("{:#}\n", measured.json)
     } else if args.csv {
         measured.csv
     } else {
         measured.text
-    });
+    };
+    // A page on standard output stands there alone.
+    if args.html.as_deref() != Some(Path::new("-")) {
+        print(&report);
+    }
+    if let Some(path) = &args.html {
+        write_page(&measured.json, path)?;
+    }
     match measured.outcome {
         Outcome::AsExpected => {}
         Outcome::NotAsExpected => error("the results are not as expected: see `expected` in the report"),

@@ -98,7 +98,8 @@ pub(crate) fn conditions(r: &Reading) -> String {
              a frame more: FCS 4, preamble 8, gap 12.{mean} With the FCS alone, it is 4 bytes a frame more than L2.</p>\n\
              <p><b>limit</b>: who lost most at the next higher rate. <i>device</i>: frames were sent and did not come back; \
              <i>generator</i>: they were not made in time; <i>port</i>: the port to the device did not take them; <i>none</i>: \
-             the highest rate of the search. Results that the generator limits say what it made, not what the device can.</p>"
+             the highest rate of the search. A generator that waits for a \
+             full queue of its port does not make frames in time either: where much more was to be sent than came back, the device may be the limit.</p>"
     );
     text
 }
