@@ -21,8 +21,10 @@ Examples:
   valiant bench host --json >host.json
   valiant bench host --cpus 2,3       two processors alone
   valiant bench run sizes.toml        the experiment of a file
-  valiant bench run sizes.toml --html sizes.html    and its results as a page with plots
+  valiant bench run sizes.toml --html sizes.html
+                                      and its results as a page with plots
   valiant bench report old.json       a page from a report of before
+  valiant bench papers --quick        figures of papers, without NICs or rights
   valiant bench compare a.json b.json what has changed between two reports";
 
 const RUN_EXAMPLES: &str = "\
@@ -59,12 +61,12 @@ Examples:
   valiant bench report - --html - <sizes.json >page.html";
 
 const PAPERS_EXAMPLES: &str = "\
-The experiments of Valiant's own, in the directory experiments, need no rights, no NIC and no cable. A file that ends in .toml is an
-experiment; doc/experiments.md says what is in it.
+Files that end in .toml are experiments; doc/experiments.md says what is in them. Those in the
+directory experiments of Valiant's sources need no rights, no NIC and no cable.
 
 Examples:
-  valiant bench papers --quick                the experiments in ./experiments, with at most three rounds
-  valiant bench papers --html pages           with a page of each, and pages/index.html
+  valiant bench papers --quick          those in ./experiments, at most three rounds of each
+  valiant bench papers --html pages     with a page of each, and pages/index.html
 
 Exit status: as that of `valiant bench run`, of the experiment with which most is wrong.";
 
