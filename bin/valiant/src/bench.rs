@@ -1,14 +1,17 @@
 //! `valiant bench`: what a machine allows; experiments.
 
-use ::bench::{Host, Machine, Options};
+use crate::experiments::{How, Outcome, measure, write_page};
+use crate::papers::{PapersArgs, papers};
+use ::bench::{Host, Options};
 use clap::{Args, Subcommand};
-use experiment::{Comparison, Ended, Experiment, Report, Results};
+use experiment::{Comparison, Experiment};
 use launch::StopSignals;
 use launch::cpu_list;
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::Progress;
-use std::path::PathBuf;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,6 +21,10 @@ Examples:
   valiant bench host --json >host.json
   valiant bench host --cpus 2,3       two processors alone
   valiant bench run sizes.toml        the experiment of a file
+  valiant bench run sizes.toml --html sizes.html
+                                      and its results as a page with plots
+  valiant bench report old.json       a page from a report of before
+  valiant bench papers --quick        figures of papers, without NICs or rights
   valiant bench compare a.json b.json what has changed between two reports";
 
 const RUN_EXAMPLES: &str = "\
@@ -43,8 +50,28 @@ Examples:
   valiant bench run sizes.toml --plan   what would be measured, and about how long that takes
   valiant bench run sizes.toml
   valiant bench run sizes.toml --csv >sizes.csv
+  valiant bench run sizes.toml --html sizes.html
 
-Exit status: 0 all is measured, 1 it cannot run, 2 wrong usage, 3 a point has failed, 130 interrupted.";
+Exit status: 0 all is measured, and is as expected, 1 it cannot run, 2 wrong usage, 3 a point has failed, 4 an expectation ([[expect]])
+does not hold, 130 interrupted.";
+
+const REPORT_EXAMPLES: &str = "\
+The page has plots, all points, what limited them, the machine, and the experiment's file. It needs nothing beside it.
+
+Examples:
+  valiant bench run sizes.toml --json >sizes.json
+  valiant bench report sizes.json     writes sizes.html
+  valiant bench report - --html - <sizes.json >page.html";
+
+const PAPERS_EXAMPLES: &str = "\
+Files that end in .toml are experiments; doc/experiments.md says what is in them. Those in the
+directory experiments of Valiant's sources need no rights, no NIC and no cable.
+
+Examples:
+  valiant bench papers --quick          those in ./experiments, at most three rounds of each
+  valiant bench papers --html pages     with a page of each, and pages/index.html
+
+Exit status: as that of `valiant bench run`, of the experiment with which most is wrong.";
 
 const COMPARE_EXAMPLES: &str = "\
 A difference counts if it is less likely than 1 in 20 by chance (Mann-Whitney test). That takes at least four rounds on both sides, better eight.
@@ -79,9 +106,24 @@ enum What {
     /// Run an experiment: rates without loss, latency and order, as a file says.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Write a report of an experiment as a page: HTML with plots.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArgs),
+    /// Run all experiments of a directory, such as those that repeat figures of papers.
+    #[command(after_help = PAPERS_EXAMPLES)]
+    Papers(PapersArgs),
     /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+}
+
+#[derive(Args)]
+struct ReportArgs {
+    /// The report: the output of `valiant bench run --json`; - is standard input.
+    report: PathBuf,
+    /// The page; - is standard output [default: beside the report, REPORT.html].
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -114,6 +156,9 @@ struct RunArgs {
     /// Print CSV.
     #[arg(long)]
     csv: bool,
+    /// Write the results as a page too: HTML with plots, which needs nothing beside it; - is standard output.
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
     /// Do not print progress.
     #[arg(short, long)]
     quiet: bool,
@@ -141,7 +186,9 @@ struct HostArgs {
 pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
     match &args.what {
         What::Host(args) => host(args),
-        What::Run(args) => run(args),
+        What::Run(args) => ended(experiment_of(args)),
+        What::Papers(args) => ended(papers(args)),
+        What::Report(args) => ended(page_of(args)),
         What::Compare(args) => compare(args),
     }
 }
@@ -174,14 +221,39 @@ fn host(args: &HostArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn compare(args: &CompareArgs) -> ExitCode {
-    let read = |path: &PathBuf| {
-        let name = launch::shortest(path);
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
-        let report: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
-        Ok::<_, String>((name, report))
+/// The report in a file, or, for `-`, of standard input; with its name.
+fn read(path: &Path) -> Result<(String, Value), String> {
+    let name = launch::shortest(path);
+    let text = if path == Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
     };
+    let text = text.map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
+    let report = serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
+    Ok((name, report))
+}
+
+fn page_of(args: &ReportArgs) -> Result<ExitCode, String> {
+    let (name, report) = read(&args.report)?;
+    let beside = || match args.report.to_str() {
+        Some("-") => PathBuf::from("-"),
+        _ => args.report.with_extension("html"),
+    };
+    let page = args.html.clone().unwrap_or_else(beside);
+    if page == args.report && page != Path::new("-") {
+        return Err(format!(
+            "{name}: the page would take the place of the report: choose another name (--html)"
+        ));
+    }
+    write_page(&report, &page).map_err(|e| format!("{name}: {e}"))?;
+    if page != Path::new("-") && args.html.is_none() {
+        error(&format!("the page is {}", page.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare(args: &CompareArgs) -> ExitCode {
     let compared = read(&args.before).and_then(|before| {
         let after = read(&args.after)?;
         Comparison::new([(&before.0, &before.1), (&after.0, &after.1)])
@@ -197,18 +269,11 @@ fn compare(args: &CompareArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The exit status when a point has failed, and when it was interrupted.
-const POINT_FAILED: u8 = 3;
-const INTERRUPTED: u8 = 130;
-
-fn run(args: &RunArgs) -> ExitCode {
-    match experiment_of(args) {
-        Ok(status) => status,
-        Err(message) => {
-            error(&format!("error: {message}"));
-            ExitCode::FAILURE
-        }
-    }
+fn ended(ended: Result<ExitCode, String>) -> ExitCode {
+    ended.unwrap_or_else(|message| {
+        error(&format!("error: {message}"));
+        ExitCode::FAILURE
+    })
 }
 
 fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
@@ -224,46 +289,43 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let beside = || experiment.dir.join(format!("{}.results", experiment.name));
-    let dir = args.results.clone().unwrap_or_else(beside);
-    let dir = std::path::absolute(&dir).unwrap_or(dir);
-    let mut results = Results::open(&dir, &experiment, &machine(), args.restart)?;
-    let program =
-        std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
-    let options = experiment::Options { program, results: dir };
-    experiment.warnings.iter().for_each(|warning| error(&format!("warning: {warning}")));
-    let stop = StopSignals::watch();
-    let mut progress = Progress::new(args.quiet, "", true);
-    let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());
-    let ended = experiment::run(&experiment, &options, &mut results, &|| stop.wanted(), &mut tell);
-    drop(progress);
-    let ended = ended?;
-    let report = Report::new(&experiment, &results);
-    print(&if args.json {
-        format!("{:#}\n", report.json())
+    let how = How {
+        results: args.results.clone().unwrap_or_else(beside),
+        restart: args.restart,
+        quiet: args.quiet,
+        name: "",
+        command: command(args),
+    };
+    let measured = measure(&experiment, &how, &StopSignals::watch())?;
+    let report = if args.json {
+        format!("{:#}\n", measured.json)
     } else if args.csv {
-        report.csv()
+        measured.csv
     } else {
-        report.text()
-    });
-    Ok(match ended {
-        Ended::Complete => ExitCode::SUCCESS,
-        Ended::Failed => {
-            error(&format!("some points have failed: {} has the rest", results.path().display()));
-            ExitCode::from(POINT_FAILED)
+        measured.text
+    };
+    // A page on standard output stands there alone.
+    if args.html.as_deref() != Some(Path::new("-")) {
+        print(&report);
+    }
+    if let Some(path) = &args.html {
+        write_page(&measured.json, path)?;
+    }
+    match measured.outcome {
+        Outcome::AsExpected => {}
+        Outcome::NotAsExpected => error("the results are not as expected: see `expected` in the report"),
+        Outcome::Failed => {
+            error(&format!("some points have failed: {} has the rest", measured.kept.display()))
         }
-        Ended::Stopped => {
-            error("interrupted: the same command goes on where it was");
-            ExitCode::from(INTERRUPTED)
-        }
-    })
+        Outcome::Stopped => error("interrupted: the same command goes on where it was"),
+    }
+    Ok(measured.outcome.status())
 }
 
-/// This machine, for whoever reads the results elsewhere.
-fn machine() -> serde_json::Value {
-    let mut machine = Machine::here().json();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    machine["kernel"] = kernel.trim().into();
-    machine
+/// The command that measures the same again.
+fn command(args: &RunArgs) -> String {
+    let results = args.results.iter().map(|dir| format!(" --results {}", dir.display()));
+    format!("valiant bench run {}{}", args.file.display(), results.collect::<String>())
 }
 
 /// What would be measured.

@@ -1,10 +1,10 @@
 //! `valiant plan`: which servers and links a cluster of N ports takes.
 
-use crate::chart::{self, Axis, Chart};
 use capacity::{
     Binding, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
     Topology, Wanted, figure3, plan,
 };
+use chart::{Axis, Chart, Line};
 use clap::Args;
 use launch::logging::error;
 use launch::output::print;
@@ -441,13 +441,15 @@ fn svg(curves: &[Curve]) -> String {
         let point = |p: &capacity::Point| chart::Point {
             x: p.ports as f64,
             y: p.servers,
+            spread: None,
             filled: p.topology == Some(Topology::Mesh),
             title: format!("{}: {} ports, {:.0} servers", curve.name, p.ports, p.servers),
         };
         let switched = curve.points.iter().all(|p| p.topology.is_none());
         chart::Curve {
             name: curve.name.clone(),
-            dashed: switched,
+            line: if switched { Line::Dashed } else { Line::Solid },
+            color: None,
             points: curve.points.iter().map(point).collect(),
         }
     };

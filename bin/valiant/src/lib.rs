@@ -8,11 +8,12 @@
 //! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: code that several commands use:
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
-//! 2. `handlers`: handlers that are read when a run is over
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `bench`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
-//!    the commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`,
-//!    `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
-//! 4. `why`, `trace`: commands that ask routers as `remote` does
+//! 2. `handlers`, `experiments`: handlers that are read when a run is over; experiments, run and reported
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
+//!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
+//!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is
+//!    `plan-cores`; `capacity` is `plan`
+//! 4. `bench`, `why`, `trace`: the commands that measure; those that ask routers as `remote` does
 //! 5. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
@@ -29,10 +30,12 @@ mod click;
 mod cores;
 mod dropfile;
 mod elapsed;
+mod experiments;
 mod graph;
 mod handlers;
 mod host;
 mod manual;
+mod papers;
 mod privileges;
 mod remote;
 mod run;

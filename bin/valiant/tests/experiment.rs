@@ -101,3 +101,30 @@ fn results_that_cannot_be_kept_are_an_error() {
     assert_eq!(done.status.code(), Some(1), "{told}");
     assert!(told.contains("results.jsonl"), "{told}");
 }
+
+#[test]
+fn the_experiments_of_papers_have_no_mistakes() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let names = |end: &str| {
+        let entries = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|its| its == end)).collect::<Vec<_>>()
+    };
+    let (files, programs) = (names("toml"), names("click"));
+    assert!(files.len() >= 6 && programs.len() >= 4, "{files:?} {programs:?}");
+    let readme = std::fs::read_to_string(dir.join("README.md")).unwrap();
+    for path in files {
+        let done = bench(&[path.to_str().unwrap(), "--plan"]);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let file = std::fs::read_to_string(&path).unwrap();
+        let parts = ["\n[paper]\n", "\n[[expect]]\n", "What is the same", "What this does not show"];
+        parts.iter().for_each(|part| assert!(file.contains(part), "{}: no {part}", path.display()));
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
+    }
+    for path in programs {
+        // Names of files in a program start at its directory, as when an experiment runs it.
+        let mut check = Command::new(env!("CARGO_BIN_EXE_valiant"));
+        let done = check.current_dir(&dir).arg("check").arg(path.file_name().unwrap()).output().unwrap();
+        assert!(done.status.success(), "{}", text(&done.stdout) + &text(&done.stderr));
+    }
+}

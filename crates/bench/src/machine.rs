@@ -48,6 +48,8 @@ pub struct Nic {
     pub best: Option<Link>,
     /// The rate of its port in Mb/s, if it has one now.
     pub mbps: Option<u64>,
+    /// Its firmware, if the kernel's driver has it and knows that.
+    pub firmware: Option<String>,
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -100,7 +102,7 @@ fn nics(sys: &Path) -> Vec<Nic> {
                 .ok()
                 .filter(|&mbps| mbps > 0)
         });
-        Nic { link: Link::read(&at, "current"), best: Link::read(&at, "max"), mbps, device }
+        Nic { link: Link::read(&at, "current"), best: Link::read(&at, "max"), mbps, firmware: None, device }
     };
     pci_devices(sys).into_iter().map(nic).collect()
 }
@@ -137,7 +139,11 @@ impl Machine {
     /// This one.
     #[must_use]
     pub fn here() -> Self {
-        Self::read(Path::new("/sys"), Path::new("/proc"), Topology::here())
+        let mut machine = Self::read(Path::new("/sys"), Path::new("/proc"), Topology::here());
+        for nic in &mut machine.nics {
+            nic.firmware = nic.device.interfaces.iter().find_map(|name| dpdk::firmware(name));
+        }
+        machine
     }
 
     /// The same with copies of `/sys` and `/proc`, for tests.
@@ -205,7 +211,7 @@ impl Machine {
         let nics = self.nics.iter().map(|nic| {
             json!({
                 "address": nic.device.address, "vendor": nic.device.id.0, "device": nic.device.id.1,
-                "interfaces": nic.device.interfaces, "driver": nic.device.driver, "mbps": nic.mbps,
+                "interfaces": nic.device.interfaces, "driver": nic.device.driver, "firmware": nic.firmware, "mbps": nic.mbps,
                 "link": nic.link.map(Link::json), "best_link": nic.best.map(Link::json),
                 "most_frames_per_second": nic.link.map(|link| json!({"60": link.frames(60), "1514": link.frames(1514)})),
             })

@@ -159,12 +159,15 @@ fn said(machine: &Machine, processors: &[usize]) -> String {
         let _ = writeln!(text, "NUMA node {node}  processors {processors:?}{distances}");
     }
     let _ = writeln!(text, "memory       {} free", size(machine.available));
-    for Nic { device, link, best, mbps } in &machine.nics {
+    for Nic { device, link, best, mbps, firmware } in &machine.nics {
         let interface = device.interfaces.first().or(device.driver.as_ref());
         let name = interface.map_or("no driver", String::as_str);
         let rate = mbps.map_or(String::new(), |mbps| format!(", port of {} Gb/s", mbps as f64 / 1e3));
         let (vendor, kind) = device.id;
         let _ = write!(text, "NIC          {} ({vendor:04x}:{kind:04x}, {name}){rate}", device.address);
+        if let Some(firmware) = firmware {
+            let _ = write!(text, ", firmware {firmware}");
+        }
         if let Some(link) = link {
             let (small, large) = (link.frames(60), link.frames(1514));
             let _ = write!(

@@ -89,7 +89,7 @@ pub use log::{LogLevel, LogLine, recent_log, set_log_sink};
 pub use memifport::MemifPort;
 pub use mempool::Mempool;
 pub use needs::{Method, PortConfig};
-pub use netdev::{Interface, interface, interfaces};
+pub use netdev::{Interface, firmware, interface, interfaces};
 pub use packet::{Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
 pub use port::Port;

@@ -186,15 +186,20 @@ impl Control {
         self.call(SIOCETHTOOL, &mut request).is_ok() && value[1] != 0
     }
 
-    fn driver(&self, name: &str) -> Option<String> {
-        // struct ethtool_drvinfo: the command, then texts of 32 bytes, the driver's name first.
+    /// The names of the driver, its version and the device's firmware; a driver leaves empty what it does not
+    /// know.
+    fn driver(&self, name: &str) -> Option<[String; 3]> {
+        // struct ethtool_drvinfo: the command, then texts of 32 bytes.
         let mut info = [0u8; 196];
         info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
         let mut request = ifreq(name).ok()?;
         request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
         self.call(SIOCETHTOOL, &mut request).ok()?;
-        let driver = CStr::from_bytes_until_nul(&info[4..36]).ok()?;
-        Some(driver.to_string_lossy().into_owned())
+        let text = |at: usize| {
+            let text = CStr::from_bytes_until_nul(&info[at..at + 32]).unwrap_or_default();
+            text.to_string_lossy().trim().to_owned()
+        };
+        Some([4, 36, 68].map(text))
     }
 
     pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
@@ -207,7 +212,7 @@ impl Control {
         Ok(Interface {
             name: name.to_owned(),
             index: index_of(name),
-            driver: self.driver(name).unwrap_or_default(),
+            driver: self.driver(name).map(|[driver, ..]| driver).unwrap_or_default(),
             mac: self.mac(name).unwrap_or_default(),
             mtu: self.mtu(name).unwrap_or(1500),
             rx_queues: queues(rx),
@@ -271,6 +276,13 @@ pub fn interface(name: &str) -> Result<Interface, Error> {
         .map_err(|error| Error::interface(name, "looking it up", &error))
 }
 
+/// The firmware of an interface's device, if its driver knows it.
+pub fn firmware(name: &str) -> Option<String> {
+    let [_, _, firmware] = Control::open().ok()?.driver(name)?;
+    // What virtual devices say.
+    Some(firmware).filter(|firmware| !firmware.is_empty() && firmware != "N/A")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,5 +295,6 @@ mod tests {
         assert!(interfaces().contains(&lo));
         assert!(interface("no such thing").is_err());
         assert!(interface("").is_err());
+        assert_eq!((firmware("lo"), firmware("no such thing")), (None, None));
     }
 }

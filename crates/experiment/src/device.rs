@@ -180,7 +180,7 @@ impl Device {
                 for name in ["threads", "burst", "memory", "placement"] {
                     words.extend(settings.get(name).map(|value| format!("--{name}={value}").into()));
                 }
-                words.push(file.into());
+                words.push(experiment.program_at(settings).unwrap_or_else(|| file.clone()).into());
                 words.extend(variables.map(|(name, value)| format!("{name}={value}").into()));
                 (program.as_os_str(), words, Vec::new())
             }

@@ -1,9 +1,14 @@
 //! From the text of an experiment file to an experiment. All errors are collected, with their places.
 
+use crate::expect::{self, RawExpect};
 use crate::factors::warnings;
+use crate::known::Known;
 use crate::measured::RawMeasure;
-use crate::model::{Device, Experiment, Measure, Settings};
-use crate::values::{Reader, time, word};
+use crate::model::{Device, Experiment, Factor, Measure, Settings};
+use crate::paper::{self, RawPaper};
+use crate::reader::Reader;
+use crate::reading::Varied;
+use crate::values::{time, word};
 use crate::varied::{DEVICE, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, is_name};
@@ -17,6 +22,8 @@ use toml::{Spanned, Value};
 const HELP: &str = "conf/experiment.toml is an example, doc/experiments.md has all keys";
 /// The most rounds, and values of a factor.
 const MOST_ROUNDS: i64 = 10_000;
+/// What `valiant gen` sends without `size`.
+const SIZE: &str = "60";
 /// The most threads of the generator.
 const MOST_THREADS: usize = 64;
 
@@ -36,6 +43,9 @@ struct RawFile {
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
     point: Vec<BTreeMap<Spanned<String>, Spanned<Value>>>,
+    paper: Option<RawPaper>,
+    #[serde(default)]
+    expect: Vec<Spanned<RawExpect>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -149,6 +159,18 @@ impl Reader<'_> {
         if !matches!(measure, Measure::Rate { .. }) {
             held.remove("rate");
         }
+        let of = |factor: &Factor| Varied { name: factor.name.clone(), values: factor.values.clone() };
+        let known: Vec<Varied> = factors.iter().map(of).collect();
+        let losses: Vec<f64> = match &measure {
+            Measure::Search { goals, .. } => goals.iter().map(|goal| goal.loss).collect(),
+            _ => Vec::new(),
+        };
+        let known = Known { factors: &known, losses: &losses };
+        let size = held.get("size").map_or(SIZE, String::as_str);
+        let paper =
+            raw.paper.as_ref().and_then(|paper| paper::read(paper, &known, Some(size), &mut self.diags));
+        let expect =
+            raw.expect.iter().filter_map(|entry| expect::read(entry, &known, &mut self.diags)).collect();
         Experiment {
             name: name.map_or(stem, |name| name.get_ref()).to_owned(),
             text: source.text.clone(),
@@ -166,6 +188,8 @@ impl Reader<'_> {
             warnings: Vec::new(),
             wait: Duration::from_secs_f64(self.wait(&raw.measure, &measure)),
             measure,
+            paper,
+            expect,
         }
     }
 
@@ -290,6 +314,56 @@ mod tests {
             ["flows=1", "size=imix", "ttl=9"]
         );
         assert_eq!((e.rounds, e.name.as_str(), e.sink.len()), (3, "try", 2));
+    }
+
+    #[test]
+    fn programs_may_be_varied() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "[device]\nprogram = \"a.click\"\n[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nprogram = [\"a.click\", \"b.click\"]\n";
+        let read = || Experiment::read(&Source::new("e.toml", text), Path::new("e.toml"), dir.path().into());
+        std::fs::write(dir.path().join("a.click"), "first").unwrap();
+        let errors = read().unwrap_err();
+        assert!(errors.iter().any(|error| error.message.ends_with("b.click")), "{errors:?}");
+        std::fs::write(dir.path().join("b.click"), "second").unwrap();
+        let e = read().unwrap();
+        let programs: Vec<_> = e.points().iter().map(|point| e.program_at(&e.settings(point))).collect();
+        assert_eq!(programs, ["a.click", "b.click"].map(|name| Some(dir.path().join(name))));
+        let Measure::Search { .. } = e.measure else { panic!("{e:?}") };
+        assert_eq!(e.programs(), ["a.click", "b.click"].map(|name| dir.path().join(name)));
+    }
+
+    #[test]
+    fn a_paper_and_expectations_are_part_of_it() {
+        let text = |rest: &str| {
+            format!(
+                "[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nsize = [60, 1514]\n[measure]\nloss = [0, \"1%\"]\n{rest}"
+            )
+        };
+        let good = "[paper]\ntitle = \"P\"\nfigure = \"Figure 8\"\nunit = \"Mpps\"\nx = \"size\"\nvalues = [{x = 60, y = 18.96, section = \"5.2\"}]\n\
+                    [[expect]]\nfalls = \"size\"\nloss = \"1%\"\n[[expect]]\nratio = [{size = 60}, {size = 1514}]\nleast = 1\n";
+        let e = read(&text(good)).unwrap();
+        assert_eq!((e.paper.unwrap().values.len(), e.expect.len()), (1, 2));
+        let errors = read(&text(
+            "[[expect]]\nfalls = \"flows\"\n[[expect]]\nrises = \"size\"\nflat = \"size\"\n[[expect]]\nflat = \"size\"\n\
+             [[expect]]\nrises = \"size\"\nat = {size = 61}\nof = \"speed\"\nloss = 0.5\nwithin = 2\nleast = 3\nmost = 2\n\
+             [[expect]]\nratio = [{size = 60}]\n[[expect]]\nratio = [{size = 60}, {size = 1514}]\n[[expect]]\n",
+        ))
+        .unwrap_err();
+        for part in [
+            "'flows' is not varied",
+            "has one shape",
+            "flat needs within",
+            "size never has this value",
+            "'speed' is nothing that is measured",
+            "not one of those that are measured",
+            "within has no value",
+            "least = 3 is more than most = 2",
+            "that of two points",
+            "needs least or most",
+        ] {
+            assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
+        }
+        assert_eq!(errors.len(), 11, "{errors:#?}");
     }
 
     #[test]

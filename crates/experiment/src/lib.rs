@@ -6,32 +6,47 @@
 //!
 //! # Layers
 //!
-//! 1. `model`, `place`, `cost`, `log`: an experiment; which processors are used; what a trial costs the
-//!    device; the messages of a process.
-//! 2. `values`, `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment:
-//!    its values, what the generator can do, whether effects can be told apart, the points, what is measured,
-//!    all of it.
-//! 3. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
+//! 1. `values`, `reading`, `html`, `cost`, `log`: values as files have them; the JSON of a report, read again;
+//!    tables of pages; what a trial costs the device; the messages of a process.
+//! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
+//! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
+//!    repeats; an experiment; which processors are used.
+//! 4. `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment: what the
+//!    generator can do, whether effects can be told apart, the points, what is measured, all of it.
+//! 5. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
 //!    file of results.
-//! 4. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
+//! 6. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
 //!    bursts without loss, as text and as JSON.
-//! 5. `rows`, `report`: the results at a point; all of them as a table, as JSON, as CSV.
-//! 6. `run`, `compare`: the whole of it; what two reports have in common.
+//! 7. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
+//!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
+//! 8. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
+//! 9. `index`: a page that leads to others.
 #![forbid(unsafe_code)]
 
 mod backtoback;
+mod beside;
 mod compare;
+mod conditions;
 mod cost;
 mod costs;
 mod device;
+mod expect;
 mod factors;
 mod file;
+mod html;
+mod index;
+mod known;
 mod layout;
 mod log;
 mod measured;
 mod meter;
 mod model;
+mod page;
+mod paper;
 mod place;
+mod plots;
+mod reader;
+mod reading;
 mod report;
 mod results;
 mod rows;
@@ -43,7 +58,9 @@ mod varied;
 
 pub use compare::Comparison;
 pub use cost::{Cost, Counted, ElementCost, Known, RouterCost};
+pub use index::index;
 pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
+pub use page::page;
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};

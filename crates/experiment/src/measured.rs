@@ -1,7 +1,8 @@
 //! What an experiment file says of what is measured.
 
 use crate::model::{Bursts, Measure, packets};
-use crate::values::{Reader, part, part_of_rate, time, word};
+use crate::reader::Reader;
+use crate::values::{part, part_of_rate, time, word};
 use lang::Diagnostic;
 use measure::search::{Goal, Method};
 use serde::Deserialize;

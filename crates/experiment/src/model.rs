@@ -1,5 +1,7 @@
 //! An experiment.
 
+use crate::expect::Expect;
+use crate::reading::Cited;
 use measure::search::{Goal, Method};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -134,6 +136,10 @@ pub struct Experiment {
     pub warnings: Vec<String>,
     /// What is measured.
     pub measure: Measure,
+    /// The paper whose figure it repeats.
+    pub(crate) paper: Option<Cited>,
+    /// What is expected of the results.
+    pub(crate) expect: Vec<Expect>,
 }
 
 impl Experiment {
@@ -163,6 +169,22 @@ impl Experiment {
         let mut all = self.held.clone();
         all.extend(point.0.iter().cloned());
         all
+    }
+
+    /// The device's program with these settings: it may be varied. None: the device has none.
+    #[must_use]
+    pub(crate) fn program_at(&self, settings: &Settings) -> Option<PathBuf> {
+        let Device::Program(path) = &self.device else { return None };
+        Some(settings.get("program").map_or_else(|| path.clone(), |name| self.dir.join(name)))
+    }
+
+    /// All programs that the device has.
+    #[must_use]
+    pub(crate) fn programs(&self) -> Vec<PathBuf> {
+        match self.factors.iter().find(|factor| factor.name == "program") {
+            Some(factor) => factor.values.iter().map(|name| self.dir.join(name)).collect(),
+            None => self.program_at(&self.held).into_iter().collect(),
+        }
     }
 
     /// What is measured at a point: a rate may be varied.

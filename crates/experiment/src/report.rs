@@ -2,8 +2,11 @@
 
 use crate::backtoback;
 use crate::costs;
+use crate::expect;
 use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Measure};
+use crate::paper;
+use crate::reading::{FORM, Reading, Verdict};
 use crate::results::{Results, Shown};
 use crate::rows::{OfRound, Row, latency_median};
 use crate::trial::{Jitter, Latency, Limit, Timeline};
@@ -19,6 +22,8 @@ pub struct Report<'a> {
     version: String,
     machine: Value,
     rows: Vec<Row>,
+    /// What came of the expectations.
+    outcomes: Vec<Verdict>,
 }
 
 impl<'a> Report<'a> {
@@ -38,7 +43,18 @@ impl<'a> Report<'a> {
                 Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown, ports)),
             }
         }
-        Self { experiment, version: results.version().to_owned(), machine: results.machine().clone(), rows }
+        let (version, machine) = (results.version().to_owned(), results.machine().clone());
+        let mut report = Self { experiment, version, machine, rows, outcomes: Vec::new() };
+        if let Ok(reading) = Reading::new(&report.json()) {
+            report.outcomes = expect::outcomes(&experiment.expect, &reading);
+        }
+        report
+    }
+
+    /// Whether no expectation is known not to hold.
+    #[must_use]
+    pub fn as_expected(&self) -> bool {
+        self.outcomes.iter().all(|outcome| outcome.holds != Some(false))
     }
 
     /// As a table.
@@ -114,6 +130,8 @@ impl<'a> Report<'a> {
         if let (Some(model), Some(kernel)) = (of("model"), of("kernel")) {
             let _ = writeln!(text, "Valiant {}, {model}, Linux {kernel}.", self.version);
         }
+        text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
+        text += &expect::text(&self.outcomes);
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
         text
     }
@@ -212,14 +230,17 @@ impl<'a> Report<'a> {
             .iter()
             .map(|row| row.json(&self.experiment.measure_at(&row.point), self.experiment.to.len() as u64))
             .collect::<Vec<_>>();
+        let factors: Vec<Value> = (self.experiment.factors.iter())
+            .map(|factor| json!({"name": factor.name, "values": factor.values}))
+            .collect();
         json!({
-            "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
-            "rounds": self.experiment.rounds, "warnings": self.experiment.warnings,
+            "format": FORM, "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
+            "rounds": self.experiment.rounds, "warnings": self.experiment.warnings, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
             "to": self.experiment.to, "sink": self.experiment.sink, "file": self.experiment.text,
-            "results": rows,
+            "results": rows, "paper": self.experiment.paper, "expect": self.outcomes,
         })
     }
 

@@ -58,10 +58,11 @@ pub struct Results {
     other: bool,
 }
 
-/// The text of the device's program.
+/// The text of the device's program, or of all programs that it has.
 fn program_of(experiment: &Experiment) -> Option<String> {
-    let Device::Program(path) = &experiment.device else { return None };
-    std::fs::read_to_string(path).ok()
+    let text = |path: &PathBuf| std::fs::read_to_string(path).ok();
+    Some(experiment.programs().iter().map(text).collect::<Option<Vec<_>>>()?.concat())
+        .filter(|_| matches!(experiment.device, Device::Program(_)))
 }
 
 impl Results {

@@ -283,7 +283,7 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic) -> 
     all.push(option("wait", &format!("{}s", experiment.wait.as_secs_f64())));
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
-            ("rate" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
+            ("rate" | "program" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
             (name, _) if name.starts_with('$') => {}
             ("ipv6" | "random", "false") => {}
             ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),

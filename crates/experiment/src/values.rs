@@ -1,18 +1,9 @@
-//! The values of an experiment file: words, parts, times. Errors are collected with their places.
+//! Values as files have them.
 
-use lang::Diagnostics;
-use launch::settings::at;
-use std::path::Path;
-use toml::{Spanned, Value};
+use toml::Value;
 
 /// The shortest time, in seconds.
 const LEAST_SECONDS: f64 = 0.01;
-
-/// What reads the file.
-pub(crate) struct Reader<'a> {
-    pub(crate) diags: Diagnostics,
-    pub(crate) dir: &'a Path,
-}
 
 /// A value as a word of a command line.
 pub(crate) fn word(value: &Value) -> Option<String> {
@@ -49,61 +40,42 @@ pub(crate) fn time(value: &Value) -> Option<f64> {
     (LEAST_SECONDS..=1e6).contains(&seconds).then_some(seconds)
 }
 
-impl Reader<'_> {
-    /// Something is wrong at a place.
-    pub(crate) fn wrong(&mut self, place: &Spanned<impl Sized>, message: String, help: &str) {
-        self.diags.error_with_help(at(place), message, help);
-    }
-
-    /// The meaning of a value, or what it should be like.
-    pub(crate) fn value<T>(
-        &mut self,
-        key: &str,
-        value: Option<&Spanned<Value>>,
-        meaning: impl Fn(&Value) -> Option<T>,
-        like: &str,
-    ) -> Option<T> {
-        let value = value?;
-        let meant = meaning(value.get_ref());
-        if meant.is_none() {
-            let text = word(value.get_ref()).unwrap_or_else(|| "a list or table".to_owned());
-            self.wrong(value, format!("{key} = {text} cannot be used"), like);
-        }
-        meant
-    }
-
-    /// One or several words.
-    pub(crate) fn words(&mut self, key: &str, value: &Spanned<Value>) -> Vec<String> {
-        let all: Option<Vec<String>> = match value.get_ref() {
-            Value::Array(values) => values.iter().map(word).collect(),
-            one => word(one).map(|word| vec![word]),
+/// A number as the options of a generator have it: 1000, "10k", "1.5M".
+pub(crate) fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let finite = |text: &str| text.parse().ok().filter(|value: &f64| value.is_finite());
+    finite(text).or_else(|| {
+        let factor = match text.chars().last()? {
+            'k' | 'K' => 1e3,
+            'M' => 1e6,
+            'G' => 1e9,
+            _ => return None,
         };
-        let good = all.filter(|all| !all.is_empty() && all.iter().all(|word| !word.is_empty()));
-        if good.is_none() {
-            let help = format!("{key} = \"VALUE\", or {key} = [\"VALUE\", ...]");
-            self.wrong(value, format!("{key} has no value that can be used"), &help);
-        }
-        good.unwrap_or_default()
-    }
+        // The unit is one byte.
+        Some(finite(text[..text.len() - 1].trim())? * factor)
+    })
+}
 
-    /// One or several different parts of something.
-    pub(crate) fn parts(
-        &mut self,
-        key: &str,
-        value: Option<&Spanned<Value>>,
-        meaning: impl Fn(&Value) -> Option<f64>,
-        like: &str,
-    ) -> Option<Vec<f64>> {
-        let value = value?;
-        let all: Option<Vec<f64>> = match value.get_ref() {
-            Value::Array(all) => all.iter().map(meaning).collect(),
-            one => meaning(one).map(|one| vec![one]),
-        };
-        let different = |all: &Vec<f64>| (1..all.len()).all(|at| !all[..at].contains(&all[at]));
-        let good = all.filter(|all| !all.is_empty() && different(all));
-        if good.is_none() {
-            self.wrong(value, format!("{key} has no value that can be used"), like);
-        }
-        good
+/// A part as a text.
+pub(crate) fn percent(part: f64) -> String {
+    format!("{} %", (part * 1e6).round() / 1e4)
+}
+
+/// A number above 0.
+pub(crate) fn positive(value: &Value) -> Option<f64> {
+    number(&word(value)?).filter(|number| *number > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_have_a_unit() {
+        assert_eq!(
+            ["60", "1.5M", "10k", " 2 G"].map(number),
+            [Some(60.0), Some(1.5e6), Some(1e4), Some(2e9)]
+        );
+        assert_eq!(["", "imix", "M", "1é", "inf", "NaN"].map(number), [None; 6]);
     }
 }

@@ -1,8 +1,8 @@
 //! What an experiment file says of the points: what is varied, or which ones there are.
 
 use crate::model::{Device, Experiment, Factor, Point, Settings, packets};
+use crate::reader::Reader;
 use crate::traffic::{fault, fault_together};
-use crate::values::Reader;
 use lang::Diagnostic;
 use launch::settings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,13 +160,14 @@ impl Reader<'_> {
                 Some(variable) => !variable.is_empty() && *device != Device::Between,
                 None => {
                     TRAFFIC.contains(&text)
-                        || (DEVICE.contains(&text) && matches!(device, Device::Program(_)))
+                        || (matches!(device, Device::Program(_))
+                            && (DEVICE.contains(&text) || text == "program"))
                 }
             };
             if !known {
                 let help = match device {
                     Device::Program(_) => format!(
-                        "vary has {}, {}, and variables of the program as \"$NAME\"",
+                        "vary has {}, {}, program, and variables of the program as \"$NAME\"",
                         TRAFFIC.join(", "),
                         DEVICE.join(", ")
                     ),
@@ -197,6 +198,12 @@ impl Reader<'_> {
                     format!("'{bad}' is no rate in packets"),
                     "rates such as 1M or \"14.88Mpps\"",
                 );
+            }
+            if text == "program"
+                && let Some(none) = values_of.iter().find(|path| !self.dir.join(path).is_file())
+            {
+                let help = "paths start at the directory of the experiment file";
+                self.wrong(values, format!("there is no file {}", self.dir.join(none).display()), help);
             }
             factors.push(Factor { name: text.to_owned(), values: values_of });
         }

@@ -6,8 +6,8 @@ mod report;
 mod run;
 mod values;
 
-use crate::chart::Chart;
 use args::SimArgs;
+use chart::Chart;
 use launch::{StopSignals, reason};
 use plots::{plots, plots_over};
 use report::table;

@@ -2,12 +2,12 @@
 
 use super::run::Run;
 use super::values::Key;
-use crate::chart::{Axis, Chart, Curve, Point};
+use chart::{Axis, Chart, Curve, Line, Point};
 use simulator::{Report, Spread};
 
 fn ranks(name: &str, s: &Spread) -> Curve {
     let last = s.ranks.len().saturating_sub(1).max(1) as f64;
-    Curve::line(name, false, s.ranks.iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, *y)))
+    Curve::line(name, Line::Solid, s.ranks.iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, *y)))
 }
 
 /// Values in ascending order.
@@ -15,11 +15,15 @@ fn sorted(name: &str, values: impl Iterator<Item = f64>) -> Curve {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1).max(1) as f64;
-    Curve::line(name, false, values.into_iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, y)))
+    Curve::line(
+        name,
+        Line::Solid,
+        values.into_iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, y)),
+    )
 }
 
 fn level(name: &str, y: f64) -> Curve {
-    Curve::line(name, true, [(0.0, y), (100.0, y)])
+    Curve::line(name, Line::Dashed, [(0.0, y), (100.0, y)])
 }
 
 /// The plots of one run.
@@ -58,7 +62,7 @@ pub(super) fn plots(run: &Run) -> Vec<(String, Chart)> {
         *below += n;
         Some((ns as f64 / 1e3, *below as f64 / total * 100.0))
     });
-    let curve = Curve::line("all packets", false, buckets);
+    let curve = Curve::line("all packets", Line::Solid, buckets);
     let edge = |ns: u64| ns as f64 / 1e3;
     let latency = Chart {
         title: "Latency".to_owned(),
@@ -90,7 +94,8 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
     let without = runs.iter().find(|run| key == Key::Delta && shown(run) == 0.0);
     let curve = |label: &str, of: &dyn Fn(&Report) -> f64| Curve {
         name: label.to_owned(),
-        dashed: false,
+        line: Line::Solid,
+        color: None,
         points: varied
             .iter()
             .map(|run| {
@@ -99,6 +104,7 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
                 Point {
                     x: shown(run) / scale,
                     y,
+                    spread: None,
                     filled: true,
                     title: format!("{label}, {name} {value}: {y:.6}"),
                 }
@@ -128,7 +134,7 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
             ("sequences without flowlets", run.report.reordered_sequences()),
             ("packets without flowlets", run.report.reordered_packets()),
         ] {
-            order.push(Curve::line(label, true, [(low, y), (high, y)]));
+            order.push(Curve::line(label, Line::Dashed, [(low, y), (high, y)]));
         }
     }
     let most = order.iter().flat_map(|c| &c.points).map(|p| p.y).fold(1e-3, f64::max);

@@ -1,0 +1,435 @@
+//! What is expected of an experiment's results: shapes that hold on any machine, as a paper shows them.
+
+use crate::known::{Fixed, Known, Table};
+use crate::reading::{Reading, Row, Verdict};
+use crate::values::{number, part, percent, positive};
+use lang::Diagnostics;
+use launch::settings::at;
+use measure::rate::short;
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+/// By how much a rate may differ by chance, unless the file says otherwise.
+const NOISE: f64 = 0.05;
+/// How far apart two losses may be and be the same.
+const SAME_LOSS: f64 = 1e-9;
+
+/// An entry of `[[expect]]` as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawExpect {
+    rises: Option<Spanned<String>>,
+    falls: Option<Spanned<String>>,
+    flat: Option<Spanned<String>>,
+    ratio: Option<Spanned<Vec<Table>>>,
+    #[serde(default)]
+    at: Table,
+    of: Option<Spanned<String>>,
+    loss: Option<Spanned<Value>>,
+    within: Option<Spanned<Value>>,
+    least: Option<Spanned<Value>>,
+    most: Option<Spanned<Value>>,
+    #[serde(default)]
+    why: String,
+}
+
+/// Which of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Pps,
+    Gbps,
+    Latency,
+    Latency99,
+}
+
+const QUANTITIES: [(&str, Of); 4] =
+    [("pps", Of::Pps), ("gbps", Of::Gbps), ("latency", Of::Latency), ("latency-99", Of::Latency99)];
+
+impl Of {
+    fn value(self, row: &Row) -> Option<f64> {
+        match self {
+            Self::Pps => row.pps.median,
+            Self::Gbps => row.l1_gbps,
+            Self::Latency => row.latency()[0],
+            Self::Latency99 => row.latency()[1],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pps => "the rate in packets",
+            Self::Gbps => "the rate in bits (L1)",
+            Self::Latency => "the median latency",
+            Self::Latency99 => "the latency at 99 %",
+        }
+    }
+
+    fn text(self, value: f64) -> String {
+        match self {
+            Self::Pps => short(value).trim_end().to_owned(),
+            Self::Gbps => format!("{value:.3} Gb/s"),
+            Self::Latency | Self::Latency99 => format!("{:.1} us", value / 1e3),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Shape {
+    /// From each value of the factor to the next higher one.
+    Rises(String),
+    Falls(String),
+    Flat(String),
+    /// Of the first to the second.
+    Ratio(Fixed, Fixed),
+}
+
+/// An expectation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    shape: Shape,
+    of: Of,
+    /// Only points with these values.
+    at: Fixed,
+    /// Only the results for this allowed loss.
+    loss: Option<f64>,
+    within: f64,
+    /// The ratio of last to first (of first to last where it falls), or of the two points.
+    least: Option<f64>,
+    most: Option<f64>,
+    why: String,
+}
+
+/// Reads an expectation. Errors are reported with their places.
+pub(crate) fn read(raw: &Spanned<RawExpect>, known: &Known<'_>, diags: &mut Diagnostics) -> Option<Expect> {
+    let place = at(raw);
+    let entry = raw.get_ref();
+    let mut number_of =
+        |key: &str, value: Option<&Spanned<Value>>, meaning: fn(&Value) -> Option<f64>, like: &str| {
+            let value = value?;
+            let meant = meaning(value.get_ref());
+            if meant.is_none() {
+                diags.error_with_help(at(value), format!("{key} has no value that can be used"), like);
+            }
+            meant
+        };
+    let within =
+        number_of("within", entry.within.as_ref(), part, "a part such as 0.1 or \"10%\", less than 1");
+    let least = number_of("least", entry.least.as_ref(), positive, "a number above 0, such as 1.5");
+    let most = number_of("most", entry.most.as_ref(), positive, "a number above 0, such as 1.5");
+    let loss =
+        number_of("loss", entry.loss.as_ref(), part, "one of the losses in [measure], such as 0 or \"0.5%\"");
+    if let (Some(value), Some(loss)) = (&entry.loss, loss)
+        && !known.losses.iter().any(|known| (known - loss).abs() < SAME_LOSS)
+    {
+        let help = "[measure] has the allowed losses: `loss`; with a given rate there is none";
+        diags.error_with_help(at(value), "this loss is not one of those that are measured", help);
+    }
+    let of = match &entry.of {
+        None => Of::Pps,
+        Some(word) => match QUANTITIES.iter().find(|(name, _)| name == word.get_ref()) {
+            Some((_, of)) => *of,
+            None => {
+                let help = format!("of has {}", QUANTITIES.map(|(name, _)| format!("\"{name}\"")).join(", "));
+                diags.error_with_help(
+                    at(word),
+                    format!("'{}' is nothing that is measured", word.get_ref()),
+                    help,
+                );
+                Of::Pps
+            }
+        },
+    };
+    let fixed = known.fixed(&entry.at, diags);
+    let monotone = [(&entry.rises, 0), (&entry.falls, 1), (&entry.flat, 2)];
+    let mut named = monotone.iter().filter_map(|(name, kind)| Some((name.as_ref()?, *kind)));
+    let shape = match (named.next(), named.next(), &entry.ratio) {
+        (Some((name, kind)), None, None) => {
+            let factor = known.factor(name, diags)?;
+            if factor.values.len() < 2 {
+                diags.error_with_help(at(name), "it has one value only", "a shape needs two values");
+            }
+            match kind {
+                0 => Shape::Rises(factor.name.clone()),
+                1 => Shape::Falls(factor.name.clone()),
+                _ if within.is_none() || least.is_some() || most.is_some() => {
+                    diags.error_with_help(
+                        at(name),
+                        "flat needs within, and nothing else",
+                        "within = \"10%\"",
+                    );
+                    return None;
+                }
+                _ => Shape::Flat(factor.name.clone()),
+            }
+        }
+        (None, None, Some(points)) => {
+            let [first, second] = points.get_ref().as_slice() else {
+                let help = "ratio = [{ size = 60 }, { size = 1514 }]";
+                diags.error_with_help(at(points), "a ratio is that of two points", help);
+                return None;
+            };
+            if least.is_none() && most.is_none() {
+                diags.error_with_help(at(points), "a ratio needs least or most", "least = 1.5");
+            }
+            Shape::Ratio(known.fixed(first, diags), known.fixed(second, diags))
+        }
+        _ => {
+            let help = "rises = \"FACTOR\", falls = \"FACTOR\", flat = \"FACTOR\" or ratio = [POINT, POINT]";
+            diags.error_with_help(place, "an expectation has one shape", help);
+            return None;
+        }
+    };
+    if let (Some(low), Some(high)) = (least, most)
+        && low > high
+    {
+        diags.error_with_help(place, format!("least = {low} is more than most = {high}"), "least <= most");
+    }
+    Some(Expect {
+        shape,
+        of,
+        at: fixed,
+        loss,
+        within: within.unwrap_or(NOISE),
+        least,
+        most,
+        why: entry.why.clone(),
+    })
+}
+
+fn words(fixed: &[(String, String)]) -> String {
+    fixed.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+}
+
+fn matches(row: &Row, fixed: &[(String, String)]) -> bool {
+    fixed.iter().all(|(name, value)| row.value(name) == Some(value))
+}
+
+/// What tells rows of a group from those of other groups: all other factors, and the loss.
+fn group(row: &Row, without: &[&str]) -> Fixed {
+    let mut key: Fixed = (row.point.iter())
+        .filter(|(name, _)| !without.contains(&name.as_str()))
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect();
+    key.extend(row.loss_allowed.map(|loss| ("loss up to".to_owned(), percent(loss))));
+    key
+}
+
+impl Expect {
+    fn text(&self) -> String {
+        let of = self.of.name();
+        let times = match (self.least, self.most) {
+            (Some(low), Some(high)) => format!(", {low} to {high} times in all"),
+            (Some(low), None) => format!(", {low} times or more in all"),
+            (None, Some(high)) => format!(", {high} times or less in all"),
+            (None, None) => String::new(),
+        };
+        let within = format!("within {} %", (self.within * 1000.0).round() / 10.0);
+        let mut text = match &self.shape {
+            Shape::Rises(factor) => format!("{of} rises with {factor}{times}"),
+            Shape::Falls(factor) => format!("{of} falls with {factor}{times}"),
+            Shape::Flat(factor) => format!("{of} is the same with any {factor}, {within}"),
+            Shape::Ratio(first, second) => {
+                let times = times.trim_start_matches(", ").trim_end_matches(" in all");
+                format!("{of} at {} is {times} that at {}", words(first), words(second))
+            }
+        };
+        let mut only = self.at.clone();
+        only.extend(self.loss.map(|loss| ("loss up to".to_owned(), percent(loss))));
+        if !only.is_empty() {
+            text += &format!(" ({})", words(&only));
+        }
+        text
+    }
+
+    fn rows<'r>(&self, reading: &'r Reading) -> Vec<&'r Row> {
+        let loss = |row: &Row| {
+            self.loss.is_none_or(|loss| row.loss_allowed.is_some_and(|its| (its - loss).abs() < SAME_LOSS))
+        };
+        reading.results.iter().filter(|row| matches(row, &self.at) && loss(row)).collect()
+    }
+
+    fn within_bounds(&self, ratio: f64) -> bool {
+        self.least.is_none_or(|least| ratio >= least) && self.most.is_none_or(|most| ratio <= most)
+    }
+
+    /// Whether values in the order of the factor have the shape.
+    fn holds(&self, values: &[f64]) -> bool {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(0.0, f64::max);
+        let rises = |values: &[f64]| {
+            let steps = values.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - self.within));
+            let ratio = values[values.len() - 1] / values[0];
+            steps
+                && if self.least.is_some() {
+                    self.within_bounds(ratio)
+                } else {
+                    ratio > 1.0 + self.within && self.within_bounds(ratio)
+                }
+        };
+        match &self.shape {
+            Shape::Flat(_) => low >= high * (1.0 - self.within),
+            Shape::Rises(_) => rises(values),
+            Shape::Falls(_) => rises(&values.iter().rev().copied().collect::<Vec<_>>()),
+            Shape::Ratio(..) => self.within_bounds(values[0] / values[1]),
+        }
+    }
+
+    /// The factors that tell the compared values from each other, and the points in their order.
+    fn order(&self, reading: &Reading) -> (Vec<String>, Vec<Fixed>) {
+        let (Shape::Rises(name) | Shape::Falls(name) | Shape::Flat(name)) = &self.shape else {
+            let Shape::Ratio(first, second) = &self.shape else { return Default::default() };
+            let names = first.iter().chain(second).map(|(name, _)| name.clone()).collect();
+            return (names, vec![first.clone(), second.clone()]);
+        };
+        let values = reading.factors.iter().find(|factor| factor.name == *name).map(|factor| &factor.values);
+        let mut values = values.cloned().unwrap_or_default();
+        // Words stay in the order of the file.
+        if values.iter().all(|value| number(value).is_some()) {
+            let of = |value: &String| number(value).unwrap_or_default();
+            values.sort_by(|a, b| of(a).total_cmp(&of(b)));
+        }
+        (vec![name.clone()], values.into_iter().map(|value| vec![(name.clone(), value)]).collect())
+    }
+
+    /// What came of it.
+    fn outcome(&self, reading: &Reading) -> Verdict {
+        let (names, points) = self.order(reading);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut groups: Vec<(Fixed, Vec<&Row>)> = Vec::new();
+        for row in self.rows(reading) {
+            let key = group(row, &names);
+            match groups.iter_mut().find(|(other, _)| *other == key) {
+                Some((_, rows)) => rows.push(row),
+                None => groups.push((key, vec![row])),
+            }
+        }
+        let (mut seen, mut verdicts) = (Vec::new(), Vec::new());
+        for (key, rows) in groups {
+            // The points that `at` leaves out are not there.
+            let points = points.iter().filter(|point| {
+                point.iter().all(|(name, value)| self.at.iter().all(|(n, v)| n != name || v == value))
+            });
+            let found: Vec<(&Fixed, Option<f64>)> = points
+                .map(|point| {
+                    (point, rows.iter().find(|row| matches(row, point)).and_then(|row| self.of.value(row)))
+                })
+                .collect();
+            let values: Option<Vec<f64>> = found.iter().map(|(_, value)| *value).collect();
+            let verdict = values.filter(|values| values.len() > 1).map(|values| self.holds(&values));
+            let text = |(point, value): &(&Fixed, Option<f64>)| {
+                let value = value.map_or_else(|| "not measured".to_owned(), |value| self.of.text(value));
+                format!("{}: {value}", words(point))
+            };
+            let all = found.iter().map(text).collect::<Vec<_>>().join("; ");
+            let key = if key.is_empty() { String::new() } else { format!("{}: ", words(&key)) };
+            let wrong = if verdict == Some(false) { "not so: " } else { "" };
+            seen.push(format!("{wrong}{key}{all}"));
+            verdicts.push(verdict);
+        }
+        let holds = if verdicts.contains(&Some(false)) {
+            Some(false)
+        } else if verdicts.is_empty() || verdicts.contains(&None) {
+            None
+        } else {
+            Some(true)
+        };
+        Verdict { expected: self.text(), why: self.why.clone(), holds, seen }
+    }
+}
+
+/// What came of all expectations.
+pub(crate) fn outcomes(expected: &[Expect], reading: &Reading) -> Vec<Verdict> {
+    expected.iter().map(|expect| expect.outcome(reading)).collect()
+}
+
+/// Lines for a report as text.
+pub(crate) fn text(outcomes: &[Verdict]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        text += &format!("expected: {}: {}\n", outcome.expected, outcome.word());
+        if outcome.holds != Some(true) {
+            text += &outcome.seen.iter().map(|seen| format!("  {seen}\n")).collect::<String>();
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lang::Source;
+    use launch::settings;
+    use serde_json::json;
+
+    #[derive(Deserialize)]
+    struct File {
+        expect: Vec<Spanned<RawExpect>>,
+    }
+
+    /// Rates over KP and size; none: not measured.
+    fn reading(rows: &[(&str, &str, Option<f64>)]) -> Reading {
+        let row = |(burst, size, pps): &(&str, &str, Option<f64>)| json!({"point": {"$KP": burst, "size": size}, "loss_allowed": 0.0, "pps": {"median": pps, "least": pps, "most": pps}});
+        let rows: Vec<_> = rows.iter().map(row).collect();
+        Reading::new(&json!({"experiment": "e", "version": "1", "results": rows})).unwrap()
+    }
+
+    fn judged(text: &str, reading: &Reading) -> Verdict {
+        let mut diags = Diagnostics::new();
+        let file: File = settings::read(&format!("[[expect]]\n{text}"), "", &mut diags).unwrap();
+        let known = Known { factors: &reading.factors, losses: &[0.0] };
+        let expect = read(&file.expect[0], &known, &mut diags);
+        settings::finish(&mut diags, &Source::new("e.toml", text));
+        assert!(!diags.has_errors(), "{diags:?}");
+        outcomes(&[expect.unwrap()], reading).remove(0)
+    }
+
+    #[test]
+    fn shapes_hold_or_not() {
+        // In no order.
+        let seen = reading(&[
+            ("32", "60", Some(4e6)),
+            ("1", "60", Some(1e6)),
+            ("8", "60", Some(3.9e6)),
+            ("1", "1514", Some(0.98e6)),
+            ("8", "1514", Some(0.96e6)),
+            ("32", "1514", Some(1e6)),
+        ]);
+        for (text, holds) in [
+            ("rises = \"$KP\"\nat = {size = 60}", true),
+            ("rises = \"$KP\"\nat = {size = 60}\nleast = 3.5\nmost = 4.5", true),
+            ("rises = \"$KP\"\nat = {size = 60}\nleast = 5", false),
+            ("rises = \"$KP\"", false),
+            ("falls = \"$KP\"\nat = {size = 60}", false),
+            ("falls = \"size\"\nat = {\"$KP\" = 8}\nloss = 0", true),
+            ("falls = \"size\"", false),
+            ("flat = \"$KP\"\nat = {size = 1514}\nwithin = \"5%\"", true),
+            ("flat = \"$KP\"\nat = {size = 1514}\nwithin = \"1%\"", false),
+            ("ratio = [{\"$KP\" = 32}, {\"$KP\" = 1}]\nat = {size = 60}\nleast = 4", true),
+            ("ratio = [{\"$KP\" = 32}, {\"$KP\" = 1}]\nleast = 4", false),
+            ("ratio = [{\"$KP\" = 32, size = 60}, {\"$KP\" = 1, size = 1514}]\nmost = 4", false),
+        ] {
+            let verdict = judged(text, &seen);
+            assert_eq!(verdict.holds, Some(holds), "{text}: {verdict:#?}");
+        }
+        let verdict = judged("rises = \"$KP\"\nwhy = \"a poll is shared\"", &seen);
+        assert_eq!(verdict.expected, "the rate in packets rises with $KP");
+        assert_eq!(verdict.seen[0], "size 60, loss up to 0 %: $KP 1: 1.00 M; $KP 8: 3.90 M; $KP 32: 4.00 M");
+        assert!(verdict.seen[1].starts_with("not so: size 1514"), "{verdict:#?}");
+        let text = text(&[verdict]);
+        assert!(
+            text.starts_with("expected: the rate in packets rises with $KP: does not hold\n  size 60"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_measured_is_not_known() {
+        let part = reading(&[("1", "60", Some(1e6)), ("8", "60", None)]);
+        assert_eq!(judged("rises = \"$KP\"", &part).holds, None);
+        // What is wrong stays wrong.
+        let rows =
+            [("1", "60", Some(1e6)), ("8", "60", None), ("1", "99", Some(2e6)), ("8", "99", Some(1e6))];
+        assert_eq!(judged("rises = \"$KP\"", &reading(&rows)).holds, Some(false));
+        assert_eq!(judged("rises = \"$KP\"\nof = \"latency\"", &reading(&rows)).holds, None);
+    }
+}

@@ -1,0 +1,70 @@
+//! A page that leads to the pages of several experiments.
+
+use crate::html::document;
+use crate::plots::{SIZE, plots};
+use crate::reading::Reading;
+use chart::escaped;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The page: for each experiment, with the name of its page, what it repeats, what came of it, and its first
+/// plot.
+///
+/// # Errors
+/// A message: one is no report, or of another version.
+pub fn index(title: &str, reports: &[(String, &Value)]) -> Result<String, String> {
+    let mut text = format!("<h1>{}</h1>\n<div class=\"plots\">\n", escaped(title));
+    for (page, report) in reports {
+        let reading = Reading::new(report).map_err(|e| format!("{page}: {e}"))?;
+        let paper = reading.paper.as_ref().map_or_else(String::new, |paper| {
+            format!("<cite>{}</cite>, {}<br>", escaped(&paper.title), escaped(&paper.figure))
+        });
+        let plot = plots(&reading).0.into_iter().next();
+        let plot = plot.map_or_else(String::new, |plot| plot.chart.inline(SIZE.0, SIZE.1));
+        let verdicts: String = (reading.expect.iter())
+            .map(|verdict| {
+                format!(
+                    "<li class=\"{}\"><b>{}</b>: {}</li>\n",
+                    verdict.class(),
+                    verdict.word(),
+                    escaped(&verdict.expected)
+                )
+            })
+            .collect();
+        let verdicts = if verdicts.is_empty() { verdicts } else { format!("<ul>\n{verdicts}</ul>\n") };
+        // Writing to a string does not fail.
+        let _ = write!(
+            text,
+            "<figure>\n<h2><a href=\"{}\">{}</a></h2>\n<figcaption>{paper}</figcaption>\n{plot}{verdicts}</figure>\n",
+            escaped(page),
+            escaped(&reading.experiment)
+        );
+    }
+    text += "</div>\n";
+    Ok(document(title, &text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_experiment_has_a_link_a_plot_and_its_verdicts() {
+        let row = |size: &str| json!({"point": {"size": size}, "pps": {"median": 1.0, "least": 1.0, "most": 1.0}, "rounds": [{"pps": 1.0}]});
+        let report = json!({"experiment": "a<b", "version": "1", "results": [row("60"), row("100")],
+            "paper": {"title": "P", "figure": "Figure 8", "source": "", "unit": "", "x": "", "values": []},
+            "expect": [{"expected": "it rises", "why": "", "holds": false, "seen": []}]});
+        let page = index("All", &[("a.html".to_owned(), &report), ("b.html".to_owned(), &report)]).unwrap();
+        assert_eq!(
+            (page.matches("<svg ").count(), page.matches("<a href=\"a.html\">a&lt;b</a>").count()),
+            (2, 1),
+            "{page}"
+        );
+        assert!(
+            page.contains("<cite>P</cite>, Figure 8") && page.contains("class=\"bad\"><b>does not hold"),
+            "{page}"
+        );
+        assert!(index("All", &[("a.html".to_owned(), &json!({}))]).unwrap_err().starts_with("a.html: "));
+    }
+}

@@ -1,0 +1,296 @@
+//! The JSON of a report, read again: for pages, and for what compares results with expectations.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The number of the form of reports. Reports without a number are of form 1.
+pub(crate) const FORM: u64 = 1;
+
+/// What is varied, and its values in the order of the file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct Varied {
+    pub(crate) name: String,
+    pub(crate) values: Vec<String>,
+}
+
+/// The median of the rounds, the least and the most; none: not measured.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Spread {
+    pub(crate) median: Option<f64>,
+    pub(crate) least: Option<f64>,
+    pub(crate) most: Option<f64>,
+}
+
+/// Latency in nanoseconds at a part of the rate.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct AtShare {
+    pub(crate) share: f64,
+    pub(crate) p50: Option<f64>,
+    pub(crate) p99: Option<f64>,
+    pub(crate) max: Option<f64>,
+}
+
+/// One round of a row.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Round {
+    pub(crate) pps: f64,
+    pub(crate) loss: Option<f64>,
+    pub(crate) frame_bytes: Option<f64>,
+    pub(crate) reordered: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) damaged: u64,
+    pub(crate) trials: u64,
+    pub(crate) traffic_seconds: f64,
+    pub(crate) latency_p50_ns: Option<f64>,
+    pub(crate) latency_p99_ns: Option<f64>,
+}
+
+/// A point with an allowed loss, or with a given rate.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) point: serde_json::Map<String, Value>,
+    #[serde(default)]
+    pub(crate) loss_allowed: Option<f64>,
+    #[serde(default)]
+    pub(crate) offered_pps: Option<f64>,
+    #[serde(default)]
+    pub(crate) pps: Spread,
+    #[serde(default)]
+    pub(crate) l2_gbps: Option<f64>,
+    #[serde(default)]
+    pub(crate) l1_gbps: Option<f64>,
+    #[serde(default)]
+    pub(crate) limit: Option<String>,
+    #[serde(default)]
+    pub(crate) latency_ns: Vec<AtShare>,
+    #[serde(default)]
+    pub(crate) rounds: Vec<Round>,
+    #[serde(default)]
+    pub(crate) rounds_open: u64,
+    #[serde(default)]
+    pub(crate) trials_disturbed: u64,
+    #[serde(default)]
+    pub(crate) failed: Vec<String>,
+}
+
+/// A value that the text of a paper gives.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub(crate) struct CitedValue {
+    /// The value of the factor.
+    pub(crate) x: String,
+    /// In the paper's unit.
+    pub(crate) y: f64,
+    /// Which of the paper's curves.
+    pub(crate) of: String,
+    /// The values of other factors.
+    #[serde(default)]
+    pub(crate) at: BTreeMap<String, String>,
+    /// The section with the sentence.
+    pub(crate) section: String,
+    /// The same in packets a second, if the unit is that of a rate.
+    pub(crate) pps: Option<f64>,
+    /// The same in bits a second on the line (L1).
+    pub(crate) l1_gbps: Option<f64>,
+}
+
+impl CitedValue {
+    /// The results that it can be compared with; `x` is its factor.
+    pub(crate) fn rows<'r>(&self, x: &str, reading: &'r Reading) -> impl Iterator<Item = &'r Row> {
+        let is = move |row: &&Row| {
+            row.value(x) == Some(&self.x)
+                && self.at.iter().all(|(name, value)| row.value(name) == Some(value))
+        };
+        reading.results.iter().filter(is)
+    }
+}
+
+/// A figure of a paper.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
+pub(crate) struct Cited {
+    pub(crate) title: String,
+    pub(crate) figure: String,
+    pub(crate) source: String,
+    pub(crate) unit: String,
+    /// The factor that its values are of.
+    pub(crate) x: String,
+    pub(crate) values: Vec<CitedValue>,
+}
+
+/// What was expected of the results, and what came of it.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) expected: String,
+    /// Why.
+    pub(crate) why: String,
+    /// Whether it holds; none: too little is measured.
+    pub(crate) holds: Option<bool>,
+    /// What was seen.
+    pub(crate) seen: Vec<String>,
+}
+
+impl Verdict {
+    /// The class of its element in a page.
+    pub(crate) fn class(&self) -> &'static str {
+        match self.holds {
+            Some(true) => "good",
+            Some(false) => "bad",
+            None => "open",
+        }
+    }
+
+    /// The word for it.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.holds {
+            Some(true) => "holds",
+            Some(false) => "does not hold",
+            None => "not known yet",
+        }
+    }
+}
+
+/// A report.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Reading {
+    pub(crate) experiment: String,
+    pub(crate) version: String,
+    #[serde(default)]
+    pub(crate) command: Option<String>,
+    #[serde(default)]
+    pub(crate) machine: Value,
+    #[serde(default)]
+    pub(crate) rounds: u32,
+    #[serde(default)]
+    pub(crate) to: Vec<String>,
+    #[serde(default)]
+    pub(crate) sink: Vec<String>,
+    #[serde(default)]
+    pub(crate) file: String,
+    #[serde(default)]
+    pub(crate) factors: Vec<Varied>,
+    #[serde(default)]
+    pub(crate) paper: Option<Cited>,
+    #[serde(default)]
+    pub(crate) expect: Vec<Verdict>,
+    pub(crate) results: Vec<Row>,
+}
+
+/// The median of what is known.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        len if len % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+impl Row {
+    /// The value of a factor at this point.
+    pub(crate) fn value(&self, factor: &str) -> Option<&str> {
+        self.point.get(factor)?.as_str()
+    }
+
+    /// Mean bytes of a frame, without frame check sequence.
+    pub(crate) fn frame_bytes(&self) -> Option<f64> {
+        median(self.rounds.iter().filter_map(|round| round.frame_bytes))
+    }
+
+    /// Latency at the result, in nanoseconds, median of the rounds: 50 %, 99 %.
+    pub(crate) fn latency(&self) -> [Option<f64>; 2] {
+        [
+            median(self.rounds.iter().filter_map(|round| round.latency_p50_ns)),
+            median(self.rounds.iter().filter_map(|round| round.latency_p99_ns)),
+        ]
+    }
+}
+
+impl Reading {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// A message: it is no report of an experiment, or one of another form.
+    pub(crate) fn new(report: &Value) -> Result<Self, String> {
+        let no_report = "this is no report of `valiant bench run --json`";
+        let Some(parts) = report.as_object() else {
+            return Err(no_report.to_owned());
+        };
+        let form = parts.get("format").map_or(Some(FORM), Value::as_u64);
+        if form != Some(FORM) {
+            let version = parts.get("version").and_then(Value::as_str).unwrap_or("unknown");
+            let form = form.map_or_else(|| "unknown".to_owned(), |form| form.to_string());
+            return Err(format!(
+                "a report of form {form} (by Valiant {version}); this is Valiant {}, which reads form {FORM}: read it with the \
+                 version that wrote it, or measure again",
+                env!("CARGO_PKG_VERSION")
+            ));
+        }
+        if !parts.contains_key("results") || !parts.contains_key("experiment") {
+            return Err(no_report.to_owned());
+        }
+        let mut reading: Self =
+            serde_json::from_value(report.clone()).map_err(|e| format!("{no_report}: {e}"))?;
+        let named = |row: &Row| row.point.values().all(Value::is_string);
+        if !reading.results.iter().all(named) {
+            return Err(format!("{no_report}: the value of a factor is no text"));
+        }
+        if reading.factors.is_empty() {
+            reading.factors = factors_of(&reading.results);
+        }
+        Ok(reading)
+    }
+}
+
+/// The factors and their values, in the order in which they come in the results.
+fn factors_of(rows: &[Row]) -> Vec<Varied> {
+    let mut factors: Vec<Varied> = Vec::new();
+    for (name, value) in rows.iter().flat_map(|row| &row.point) {
+        let value = value.as_str().unwrap_or_default();
+        match factors.iter_mut().find(|factor| factor.name == *name) {
+            Some(factor) if factor.values.iter().any(|known| known == value) => {}
+            Some(factor) => factor.values.push(value.to_owned()),
+            None => factors.push(Varied { name: name.clone(), values: vec![value.to_owned()] }),
+        }
+    }
+    factors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn old_reports_are_read_and_others_refused() {
+        let mut report = json!({"experiment": "e", "version": "0.0.1", "results": [
+            {"point": {"size": "60"}, "loss_allowed": 0.0, "pps": {"median": 1.0, "least": 1.0, "most": 1.0}},
+            {"point": {"size": "100"}, "loss_allowed": 0.0, "pps": {"median": null, "least": null, "most": null}}]});
+        let reading = Reading::new(&report).unwrap();
+        assert_eq!(
+            reading.factors,
+            [Varied { name: "size".into(), values: vec!["60".into(), "100".into()] }]
+        );
+        assert_eq!((reading.results[0].pps.median, reading.results[1].pps.median), (Some(1.0), None));
+        report["format"] = json!(7);
+        let error = Reading::new(&report).unwrap_err();
+        assert!(error.contains("form 7") && error.contains("Valiant 0.0.1"), "{error}");
+        for wrong in
+            [json!(3), json!([]), json!({}), json!({"experiment": "e", "version": "1", "results": 3})]
+        {
+            let error = Reading::new(&wrong).unwrap_err();
+            assert!(error.starts_with("this is no report"), "{error}");
+        }
+        let number = json!({"experiment": "e", "version": "1", "results": [{"point": {"size": 3}}]});
+        assert!(Reading::new(&number).unwrap_err().contains("no text"));
+    }
+
+    #[test]
+    fn a_median_is_of_what_is_known() {
+        assert_eq!(median([3.0, 1.0, f64::NAN, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([1.0, 2.0].into_iter()), Some(1.5));
+        assert_eq!(median(std::iter::empty()), None);
+    }
+}
