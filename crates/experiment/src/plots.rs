@@ -7,7 +7,7 @@ use measure::rate::short;
 use std::collections::BTreeSet;
 
 /// The size of a plot: letters stay readable where a page is as narrow as this.
-pub(crate) const SIZE: (u16, u16) = (440, 330);
+pub(crate) const SIZE: (u16, u16) = (380, 300);
 /// The most curves of one plot; with more of them, there are more plots.
 const MOST_CURVES: usize = 6;
 /// The most plots over one factor.
@@ -337,7 +337,7 @@ fn latency_by_load(reading: &Reading) -> Option<Plot> {
         }
     }
     let caption = "Latency by load".to_owned();
-    let x = Axis::linear("per cent of the rate without more loss than allowed", 0.0, 100.0);
+    let x = Axis::linear("load, per cent of the rate that was found", 0.0, 100.0);
     let y = vertical("us", &curves);
     Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: String::new() }, caption })
 }
