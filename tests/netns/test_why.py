@@ -168,8 +168,8 @@ def the_limit_is_a_rate_that_is_exceeded_by_a_little(lab: Lab) -> None:
 
 @case(Plain)
 def the_limit_is_the_worker_behind_a_queue(lab: Lab) -> None:
-    said = expect(lab, "imbalance", "worker 1", "s :: RatedSource(RATE 300000) -> q :: Queue(500) -> u :: Unqueue -> WorkPackage(CYCLES 20000)"
-                  " -> Discard; StaticThreadSched(s 0, u 1);", workers=2)
+    said = expect(lab, "imbalance", "worker 1", "s :: RatedSource(RATE 300000) -> q :: Queue(500) -> u :: Unqueue"
+                  " -> WorkPackage(CYCLES 20000) -> Discard; StaticThreadSched(s 0, u 1);", workers=2)
     check(said["workers"][1]["load"] > 0.9, said["workers"])
 
 

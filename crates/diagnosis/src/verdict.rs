@@ -75,7 +75,7 @@ fn nothing(interval: &Interval) -> Finding {
     if entered == 0 {
         return Finding::new(Kind::Idle, None, "nothing is wrong: no packets come")
             .shown_by(format!("no packet entered the router in {:.1} s", interval.seconds))
-            .advise("if packets should come: `valiant read NAME.port` of the FromDevice shows the port, its link and its addresses");
+            .advise("if packets should come: `valiant read NAME.port` of the element that receives shows the port, its link and its addresses");
     }
     Finding::new(Kind::Traffic, None, "nothing limits the router: it forwards all that comes")
         .shown_by(format!("{} entered, and none was lost for lack of room", rate(entered, interval.seconds)))

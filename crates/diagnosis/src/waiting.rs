@@ -198,7 +198,7 @@ pub(crate) fn queue(interval: &Interval) -> Option<Finding> {
         ))
         .shown_by(format!("it holds {capacity} packets; {} came", rate(work.sum.packets, interval.seconds)))
         .advise(format!(
-            "a larger capacity of {}, or traffic that comes more evenly (a Shaper at the sender)",
+            "a larger capacity of {}, or traffic that comes more evenly (at its sender)",
             work.name
         )),
     )
@@ -226,7 +226,7 @@ pub(crate) fn receive_ring(interval: &Interval) -> Option<Finding> {
         )
         .shown_by(lost)
         .shown_by(format!("the busiest worker was busy in {} of the time, {} at the most", percent(busy), percent(busiest)))
-        .advise("more descriptors: `NDESC` of FromDevice; or an element that does not keep its worker for so long")
+        .advise("more descriptors: `NDESC` of the element that receives; or an element that does not keep its worker for so long")
         .advise("if the bursts are longer than that: more workers"),
     )
 }

@@ -49,7 +49,7 @@ pub(crate) fn blocked(interval: &Interval) -> Option<Finding> {
         .shown_by(format!("it slept there in the middle of a batch at {} of the readings", percent(*share)))
         .shown_by(format!("it worked in {} of the time", percent(worker.busy)));
     let finding = at_rings(interval).into_iter().fold(finding, Finding::shown_by);
-    Some(finding.advise("whoever reads its file, pipe or socket, or the disk that it writes to, is too slow; or let another worker do that, behind a Queue (StaticThreadSched)"))
+    Some(finding.advise("whoever reads its file, pipe or socket, or the disk that it writes to, is too slow; or let another worker do that, behind a queue"))
 }
 
 /// Whether more comes than the worker takes: something is lost on the way to it, or it always finds full
@@ -370,12 +370,12 @@ fn imbalance(interval: &Interval, worker: &Worker) -> Option<Finding> {
             let names: Vec<&str> = alone.iter().map(|work| work.name.as_str()).take(4).collect();
             finding
                 .shown_by(format!("only this worker runs {}", names.join(", ")))
-                .advise("spread these elements over workers: no StaticThreadSched, or other numbers in it; `valiant plan-cores` shows what does not run in parallel, and why")
+                .advise("spread these elements over workers: bind them to none, or to others; `valiant plan-cores` shows what does not run in parallel, and why")
         }
         _ => finding
             .shown_by(per_worker())
             .advise("more flows, or flows of more even size: each flow stays on one receive queue, for its order")
-            .advise("the NIC's hash: does it use what distinguishes your flows? `ethtool -n NAME rx-flow-hash udp4`; RSS of FromDevice"),
+            .advise("the NIC's hash: does it use what distinguishes your flows? `ethtool -n NAME rx-flow-hash udp4`; `RSS` of the element that receives"),
     })
 }
 

@@ -40,6 +40,8 @@ fn misfit(registry: &Registry, class: &Class) -> Option<String> {
                 && class.notify == Notify::EmptyAndFull
                 && class.writes.is_empty()
         }
+        // They pull, and leave in the queue before them what may not pass yet.
+        Role::RateLimit | Role::Delay => inputs == (1, Some(1)) && class.processing.starts_with('l'),
         Role::ClusterLink => inputs.0 == 2 && outputs.0 >= 2,
         Role::ClusterSwitch => inputs == (2, Some(2)) && outputs.1.is_none(),
     };
@@ -57,6 +59,8 @@ fn roles_fit_the_ports() {
         Role::NextHopResolver,
         Role::RouteTable { changeable: None },
         Role::Queue,
+        Role::RateLimit,
+        Role::Delay,
         Role::ClusterLink,
         Role::ClusterSwitch,
     ] {

@@ -6,8 +6,8 @@
 //!
 //! # Layers
 //!
-//! 1. `values`, `reading`, `html`, `cost`, `log`: values as files have them; the JSON of a report, read again;
-//!    tables of pages; what a trial costs the device; the messages of a process.
+//! 1. `values`, `reading`, `html`, `cost`, `log`: values as files have them; the JSON of a report, read
+//!    again; tables of pages; what a trial costs the device; the messages of a process.
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.

@@ -3,6 +3,7 @@
 mod calls;
 mod core;
 mod delivery;
+mod follow;
 mod graph;
 mod run;
 mod trace;

@@ -1,19 +1,18 @@
-//! The ways of single packets through the elements of one worker, with times.
+//! The record of the ways of single packets through the elements of one worker, with times; `follow.rs` makes
+//! it.
 //!
 //! While a worker traces, all runs of its tasks are timed. Of each burst that begins it marks one packet
 //! ([`Packet::mark_traced`]), until there are enough, and records where packets with the mark come. The mark
 //! stays on the packet, so that workers that get it from others record it too. A worker that does not trace
 //! has nothing to do for this beyond what it does for runs that are timed.
 
-use super::core::{Core, Staged};
-use super::graph::Graph;
 use dpdk::Packet;
 use std::time::Instant;
 
 /// The most events that a worker records.
 const EVENTS: usize = 1 << 14;
 /// The bytes of a packet that are kept.
-pub(crate) const HEAD: usize = 64;
+pub(super) const HEAD: usize = 64;
 
 /// What happened to a packet.
 #[derive(Clone, Debug)]
@@ -56,7 +55,7 @@ pub(crate) struct Wanted {
 
 /// What a worker has recorded.
 pub(crate) struct Trace {
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     bursts: u32,
     pub(crate) events: Vec<Event>,
     /// Events for which there was no room.
@@ -73,7 +72,7 @@ impl Trace {
     pub(crate) fn want(&mut self, wanted: Wanted) {
         self.wanted = wanted;
     }
-    fn note(&mut self, packet: &Packet, slot: u32, burst: usize, what: What) {
+    pub(super) fn note(&mut self, packet: &Packet, slot: u32, burst: usize, what: What) {
         if self.events.len() >= EVENTS {
             self.lost += 1;
             return;
@@ -82,66 +81,13 @@ impl Trace {
         self.events.push(Event { cycles, packet, slot, burst: burst as u32, what });
     }
     /// Whether a packet of this burst is to be marked.
-    fn chooses(&mut self) -> bool {
+    pub(super) fn chooses(&mut self) -> bool {
         if self.wanted.packets == 0 {
             return false;
         }
         self.bursts += 1;
-        let chosen = self.bursts % self.wanted.every.max(1) == 0;
+        let chosen = self.bursts.is_multiple_of(self.wanted.every.max(1));
         self.wanted.packets -= u32::from(chosen);
         chosen
-    }
-}
-
-impl Core {
-    /// A batch is about to be delivered, in a run that is timed.
-    #[cold]
-    pub(super) fn arrives(&mut self, graph: &Graph, s: &mut Staged) {
-        let Some(mut trace) = self.trace.take() else { return };
-        let source = self.running.filter(|slot| graph.slots[*slot as usize].inputs.is_empty());
-        let begins = match trace.wanted.at {
-            Some(at) => (s.to == at).then_some(at),
-            // What the task of a source emits first in a run.
-            None => source.filter(|_| self.deliveries <= 1),
-        };
-        if begins.is_some() && Instant::now() > trace.wanted.until {
-            // Whoever wanted this has gone.
-            return;
-        }
-        let burst = s.batch.len();
-        if let Some(slot) = begins
-            && trace.chooses()
-        {
-            // Bursts begin and end alike, so any of them will do; the last one has waited for all others.
-            let place = burst - 1;
-            if let Some(packet) = s.batch.get_mut(place) {
-                packet.mark_traced();
-                let head = packet.data().iter().copied().take(HEAD).collect();
-                trace.note(packet, slot, burst, What::Begins(packet.len(), head));
-            }
-        }
-        for packet in s.batch.iter().filter(|packet| packet.is_traced()) {
-            trace.note(packet, s.to, burst, What::Enters(s.port));
-        }
-        self.trace = Some(trace);
-    }
-
-    /// Packets have been pulled from one element by another.
-    #[cold]
-    pub(super) fn pulled(&mut self, from: u32, by: u32, packets: &[Packet]) {
-        let Some(trace) = &mut self.trace else { return };
-        for packet in packets.iter().filter(|packet| packet.is_traced()) {
-            trace.note(packet, from, packets.len(), What::PulledBy(by));
-        }
-    }
-
-    /// A packet is about to be dropped.
-    #[cold]
-    pub(super) fn dropped(&mut self, slot: u32, packet: &Packet, reason: &'static str) {
-        if let Some(trace) = &mut self.trace
-            && packet.is_traced()
-        {
-            trace.note(packet, slot, 1, What::Dropped(reason));
-        }
     }
 }
