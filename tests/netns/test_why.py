@@ -14,9 +14,9 @@ from lab import Lab, Namespace, cores, the_binary
 
 
 def start(lab: Lab, program: str, *options: object, space: Namespace | None = None, first: bool = True,
-          workers: int = 1) -> Router:
+          workers: int = 1, spare: bool = True) -> Router:
     """A router on the last processors. `first`: its workers come before all others there, so that only a case that wants it
-    has them wait."""
+    has them wait. `spare`: if there are as many workers as processors, the first worker does not, so that all others have one."""
     cpus = cores()
     if len(cpus) < workers:
         raise Skip(f"{len(cpus)} processors, {workers} are needed")
@@ -34,8 +34,7 @@ def start(lab: Lab, program: str, *options: object, space: Namespace | None = No
                     names[task.name] = (task / "comm").read_text()
             return [task for task, name in sorted(names.items(), key=lambda item: item[1]) if name.startswith("worker-")]
         wait_for("the workers", lambda: len(threads()) == workers, 10)
-        # A processor is left for all others.
-        for thread in threads()[int(workers == len(cpus)):]:
+        for thread in threads()[int(spare and workers == len(cpus)):]:
             space.sh("chrt", "--fifo", "--pid", "10", thread)
     return router
 
@@ -238,7 +237,8 @@ def the_limit_is_a_receive_ring_that_is_too_short_for_bursts(lab: Lab) -> None:
 def the_limit_is_a_flow_that_is_too_much_for_its_worker(lab: Lab) -> None:
     space = lab.namespace("w")
     lab.veth(space, "eth0", space, "in0", queues=2)
-    router = start(lab, "FromDevice(in0, METHOD AF_PACKET) -> WorkPackage(CYCLES 500000) -> Discard;", workers=2, space=space)
+    router = start(lab, "FromDevice(in0, METHOD AF_PACKET) -> WorkPackage(CYCLES 500000) -> Discard;", workers=2, space=space,
+                   spare=False)
     generator = space.popen(the_binary(), "gen", "eth0", "-q", "-r", "20kpps", "-f", "1", "-t", "10")
     wait_for("packets", lambda: int(router.read("FromDevice@1.count")) > 100, 10)
     said = why(router, "--seconds", "2")
