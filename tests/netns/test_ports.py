@@ -423,3 +423,23 @@ def drops_have_reasons(net: RouterNet) -> None:
         time.sleep(0.2)
     lines = [x for x in net.router.read("drops").splitlines() if "checksum" in x.lower()]
     check(lines and int(lines[0].split()[0]) >= 10, f"no drops for a bad checksum in:\n{net.router.read('drops')}")
+
+
+@case(Plain)
+def a_poll_interval_is_the_least_time_between_polls(lab: Lab) -> None:
+    space = lab.namespace("p")
+    conf = lab.dir / "seldom.click"
+    conf.write_text("in :: FromDevice(net_null0, POLL_INTERVAL 5ms, BURST 32) -> Discard;\n")
+    began = time.monotonic()
+    router = Router(lab, space, conf)
+    wait_for("packets", lambda: int(router.read("in.count")) >= 320, 10)
+    count = int(router.read("in.count"))
+    most = 32 * ((time.monotonic() - began) / 0.005 + 1)
+    check(count <= most, f"{count} packets, in bursts of 32 every 5 ms at most {most:.0f}")
+    router.stop()
+    conf.write_text("FromDevice(net_null0, POLL_INTERVAL often) -> Discard;\n")
+    try:
+        Router(lab, space, conf, log="often.log").stop()
+        raise AssertionError("an interval that is none is accepted")
+    except LabError as e:
+        check("bad POLL_INTERVAL 'often'" in str(e), e)

@@ -36,6 +36,9 @@ pub struct Trial {
     pub missed: u64,
     /// Frames that the port to the device did not take.
     pub refused: u64,
+    /// How long the port to the device did not take all that was sent to it, in seconds.
+    #[serde(default)]
+    pub port_full: f64,
     /// Frames that were sent, and their bytes.
     pub sent: u64,
     /// Bytes of these, without frame check sequences.
@@ -157,7 +160,9 @@ impl Limit {
     pub fn of<'a>(trials: impl Iterator<Item = &'a Trial>) -> Option<Self> {
         let (missed, refused, device) = trials.fold((0, 0, 0), |(missed, refused, device), trial| {
             let lost = trial.sent.saturating_sub(trial.arrived);
-            (missed + trial.missed, refused + trial.refused, device + lost)
+            // A port that is full holds the generator up.
+            let (late, held) = if trial.port_was_full() { (0, trial.missed) } else { (trial.missed, 0) };
+            (missed + late, refused + trial.refused + held, device + lost)
         });
         let by = [(missed, Self::Generator), (refused, Self::Port), (device, Self::Device)];
         by.into_iter()
@@ -189,6 +194,11 @@ impl Trial {
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         Limit::of(std::iter::once(self))
+    }
+
+    /// Whether the port held the generator up for most of the time.
+    fn port_was_full(&self) -> bool {
+        self.port_full > 0.0 && self.port_full >= 0.5 * self.seconds
     }
 
     /// Whether the search is to be told of it.
@@ -229,6 +239,7 @@ impl Trial {
             intended: if burst.is_some() { made } else { made + missed },
             missed,
             refused: number("sent", "dropped")?,
+            port_full: report.get("sent")?.get("port_full_s")?.as_f64()?,
             sent: number("sent", "frames")?,
             bytes: number("sent", "bytes")?,
             arrived: number("received", "received")? + number("received", "untracked")?,
@@ -387,5 +398,9 @@ mod tests {
         assert_eq!(of(0, 2, 8, 7), (Some("port"), 0.3));
         assert_eq!(of(1, 1, 8, 4), (Some("device"), 0.6));
         assert_eq!(of(0, 0, 0, 0), (None, 0.0));
+        // The generator is not to blame if the port takes nothing more.
+        let held = Trial { intended: 9, missed: 4, sent: 5, arrived: 5, seconds: 1.0, ..Trial::default() };
+        let limit = |port_full| Trial { port_full, ..held.clone() }.limit();
+        assert_eq!((limit(0.1), limit(0.9)), (Some(Limit::Generator), Some(Limit::Port)));
     }
 }

@@ -274,6 +274,18 @@ impl Bench {
         Ok(true)
     }
 
+    /// How long ports did not take all that was sent to them, on average over the ports; of several workers,
+    /// the one for which that was longest.
+    fn port_full(&self) -> Duration {
+        let sources = self.shape.sources;
+        let elements = self.router.elements().iter();
+        let senders = elements.filter(|e| (0..sources).any(|i| e.name == format!("to{i}")));
+        let longest = |e: &runtime::ElementInfo| e.stats.iter().map(|s| s.snapshot().full_cycles).max();
+        let cycles: u64 = senders.filter_map(longest).sum();
+        let each = cycles as f64 / dpdk::cycles_per_second() / sources.max(1) as f64;
+        Duration::try_from_secs_f64(each).unwrap_or_default()
+    }
+
     /// How long workers have waited for a processor since the beginning.
     fn kept_waiting(&self) -> Duration {
         launch::kept_waiting(std::process::id()).saturating_sub(self.waited)
@@ -386,6 +398,7 @@ impl Bench {
             timeline: Timeline::default(),
             replayed,
             waited,
+            port_full: self.port_full(),
         };
         if sent.frames < sent.made {
             // Frames that were not sent are assumed to have the average length of those that were.

@@ -27,11 +27,18 @@ pub(crate) struct Sent {
     pub(crate) replayed: bool,
     /// How long workers waited for a processor meanwhile, because others used it.
     pub(crate) waited: Duration,
+    /// How long ports did not take all that was sent to them, on average.
+    pub(crate) port_full: Duration,
 }
 
 impl Sent {
     pub(crate) fn rate(&self) -> Achieved {
         Achieved::between(self.frames, self.bytes, self.first_ns, self.last_ns)
+    }
+    /// Who has made it miss frames.
+    fn who_is_slow(&self) -> &'static str {
+        let all = Duration::from_nanos(self.last_ns.saturating_sub(self.first_ns));
+        if self.port_full * 2 >= all.max(Duration::from_nanos(1)) { "the port" } else { "this machine" }
     }
     /// The requested rate, over all sources.
     pub(crate) fn share(&self) -> Option<f64> {
@@ -150,7 +157,8 @@ impl Report {
                     if share < SHORT_OF {
                         let _ = writeln!(
                             t,
-                            "            this machine or the port could not keep the rate: {} frames missed",
+                            "            {} could not keep the rate: {} frames missed",
+                            sent.who_is_slow(),
                             sent.missed
                         );
                     }
@@ -294,7 +302,7 @@ impl Report {
                 "asked": sent.asked.to_string(), "ports": sent.sources, "achieved_share": sent.share(),
                 "limited_by_generator": sent.share().is_some_and(|s| s < SHORT_OF),
                 "made": sent.made, "frames": sent.frames, "bytes": sent.bytes, "dropped": sent.dropped, "missed": sent.missed,
-                "kept_waiting_s": sent.waited.as_secs_f64(),
+                "kept_waiting_s": sent.waited.as_secs_f64(), "port_full_s": sent.port_full.as_secs_f64(),
                 "seconds": seconds(sent.last_ns.saturating_sub(sent.first_ns)),
             });
             merge(&mut value, rate_json(&rate));
@@ -386,6 +394,7 @@ mod tests {
             timeline: Timeline::default(),
             replayed: false,
             waited: Duration::ZERO,
+            port_full: Duration::ZERO,
         };
         let mut seen = Snapshot::default();
         seen.read(line).unwrap();

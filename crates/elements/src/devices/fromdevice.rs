@@ -16,6 +16,8 @@
 //!   swap fails and names the missing ones.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
+//! - `POLL_INTERVAL` (*time*, default 0): the least time from one poll of a worker to the next; without a
+//!   unit, milliseconds. To find out whether polling itself costs anything: packets wait for it.
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
 //! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls
 //!   queue N. All receive queues of a port must be polled by some element.
@@ -119,6 +121,7 @@ impl Element for FromDevice {
         let _snaplen = args.p::<u32>("SNAPLEN")?;
         let method = arguments::method(args)?;
         let burst = arguments::burst(args, cx)?;
+        let interval = arguments::poll_interval(args)?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queues = Queues::one(args)?;
         let rss = arguments::rss(args)?;
@@ -134,6 +137,7 @@ impl Element for FromDevice {
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, method, sniffer, ..PortConfig::default() };
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
+        receiver.configure_interval(interval);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;
         Ok(Self(receiver))

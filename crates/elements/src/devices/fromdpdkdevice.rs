@@ -14,6 +14,8 @@
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
+//! - `POLL_INTERVAL` (*time*, default 0): the least time from one poll of a worker to the next; without a
+//!   unit, milliseconds. To find out whether polling itself costs anything: packets wait for it.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `MTU` (*int*): the largest network packet, in bytes.
 //! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
@@ -76,6 +78,7 @@ impl Element for FromDpdkDevice {
         let rss = arguments::rss(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
         let burst = arguments::burst(args, cx)?;
+        let interval = arguments::poll_interval(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let mtu = args.k::<u32>("MTU")?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(false);
@@ -86,6 +89,7 @@ impl Element for FromDpdkDevice {
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
+        receiver.configure_interval(interval);
         receiver.configure_active(active);
         receiver.timestamp = timestamp;
         Ok(Self(receiver))

@@ -63,10 +63,18 @@ const FLUSH_AFTER_NS: u64 = 20_000;
 
 /// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as in FastClick.
 pub(in crate::devices) fn timeout(args: &mut Args<'_>) -> Result<u64, ArgError> {
-    let Some(text) = args.k::<String>("TIMEOUT")? else { return Ok(FLUSH_AFTER_NS) };
+    Ok(nanoseconds(args, "TIMEOUT", "0 to send at once")?.unwrap_or(FLUSH_AFTER_NS))
+}
+
+/// Reads the `POLL_INTERVAL` argument in the same way.
+pub(in crate::devices) fn poll_interval(args: &mut Args<'_>) -> Result<u64, ArgError> {
+    Ok(nanoseconds(args, "POLL_INTERVAL", "0 to poll all the time")?.unwrap_or(0))
+}
+
+fn nanoseconds(args: &mut Args<'_>, name: &str, or: &str) -> Result<Option<u64>, ArgError> {
+    let Some(text) = args.k::<String>(name)? else { return Ok(None) };
     let ms = text.bytes().all(|c| c.is_ascii_digit()).then(|| format!("{text}ms"));
     let time = lang::args::parse::<std::time::Duration>(ms.as_deref().unwrap_or(&text));
-    let bad =
-        |_| ArgError::new(format!("bad TIMEOUT '{text}', expected a time (20us), or 0 to send at once"));
-    time.map(|time| time.as_nanos().try_into().unwrap_or(u64::MAX)).map_err(bad)
+    let bad = |_| ArgError::new(format!("bad {name} '{text}', expected a time (20us), or {or}"));
+    time.map(|time| Some(time.as_nanos().try_into().unwrap_or(u64::MAX))).map_err(bad)
 }

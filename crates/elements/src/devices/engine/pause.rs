@@ -1,5 +1,5 @@
 //! Back-pressure: packets that would be dropped downstream, because queues are full, are left in the device
-//! for a while.
+//! for a while. Also the least time from one poll to the next, if one is set.
 
 use crate::prelude::*;
 
@@ -17,6 +17,10 @@ pub(in crate::devices) struct Pause {
     /// For how long to leave packets in the device, and until when.
     pause_ns: u64,
     resume_ns: u64,
+    /// The least time from one poll to the next; 0: none.
+    pub(in crate::devices) interval_ns: u64,
+    /// When the next poll may be.
+    due_ns: u64,
 }
 
 impl Pause {
@@ -44,6 +48,14 @@ impl Pause {
                 return true;
             }
             self.resume_ns = 0;
+        }
+        if self.interval_ns > 0 {
+            let now = cx.now_ns();
+            // A clock that was set back must not stop the polls.
+            if now < self.due_ns && self.due_ns - now <= self.interval_ns {
+                return true;
+            }
+            self.due_ns = now.saturating_add(self.interval_ns);
         }
         false
     }

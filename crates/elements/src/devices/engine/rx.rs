@@ -116,6 +116,10 @@ impl Receiver {
         }
     }
 
+    /// Sets the `POLL_INTERVAL` argument.
+    pub(crate) fn configure_interval(&mut self, ns: u64) {
+        self.pause.interval_ns = ns;
+    }
     /// Sets the `ACTIVE` argument.
     pub(crate) fn configure_active(&mut self, active: bool) {
         (self.active, self.configured) = (active, active);
