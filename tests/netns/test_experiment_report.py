@@ -3,8 +3,10 @@
 import html.parser
 import json
 import pathlib
+import urllib.error
+import urllib.request
 
-from harness import Plain, case, check, equal
+from harness import Plain, case, check, equal, wait_for
 from lab import Lab, the_binary
 from test_experiment import FORWARD, bench, experiment, laboratory, outcome, said
 
@@ -162,3 +164,36 @@ def every_experiment_of_a_directory_is_run(lab: Lab) -> None:
     (files / "c.toml").write_text("[vary]\n")
     equal(papers("--restart"), 1, "exit status")
     equal({file: file.read_text() for file in kept}, kept, "nothing is measured")
+
+
+@case(Plain, seconds=90)
+def a_running_experiment_is_seen_in_a_browser(lab: Lab) -> None:
+    space = laboratory(lab)
+    path = experiment(lab, FORWARD, "[vary]\nrate = [1000, 2000]\n[measure]\nlast = 0.5\n")
+    server = space.popen(the_binary(), "bench", "serve", path, "--listen", "127.0.0.1:0", log="serve")
+    wait_for("the server's address", lambda: server.log.read_text().endswith("/\n"), 10)
+    url = server.log.read_text().strip()
+
+    def get(what: str, method: str = "GET") -> tuple[int, str | None, str]:
+        """Status, the header that has a browser ask again, and the content."""
+        with space.inside():
+            try:
+                with urllib.request.urlopen(urllib.request.Request(url + what, method=method), timeout=10) as answer:
+                    return answer.status, answer.headers["Refresh"], answer.read().decode()
+            except urllib.error.HTTPError as e:
+                return e.code, e.headers["Refresh"], e.read().decode()
+
+    status, again, text = get("e")
+    check((status, again) == (404, "2") and "nothing has been measured yet" in text, (status, again, text))
+    equal((get("nothing")[0], get("..%2fe")[0], get("e", "POST")[0], get("")[:2]), (404, 404, 405, (200, "2")), "other answers")
+    run = bench(space, path, "--json")
+    # Seen before all is measured.
+    wait_for("the first results", lambda: get("e.json")[0] == 200 and len(json.loads(get("e.json")[2])["results"]) > 0, 60, 0.1)
+    equal(run.wait(60), 0, said(lab))
+    told = json.loads((lab.dir / "bench").read_text())
+    status, again, text = get("e")
+    equal((status, again, Page(text).open), (200, None, []), "the page when all is measured")
+    equal(json.loads(get("e.json")[2])["results"], told["results"], "results")
+    check('href="e"' in get("")[2], get("")[2])
+    server.terminate()
+    equal(server.wait(10), 0, "exit status of the server")

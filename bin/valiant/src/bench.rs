@@ -2,6 +2,7 @@
 
 use crate::experiments::{How, Outcome, measure, write_page};
 use crate::papers::{PapersArgs, papers};
+use crate::serve::{self, ServeArgs, serve};
 use ::bench::{Host, Options};
 use clap::{Args, Subcommand};
 use experiment::{Comparison, Experiment};
@@ -112,6 +113,9 @@ enum What {
     /// Run all experiments of a directory, such as those that repeat figures of papers.
     #[command(after_help = PAPERS_EXAMPLES)]
     Papers(PapersArgs),
+    /// Show results in a browser, while they are measured and afterwards.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(ServeArgs),
     /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
@@ -188,6 +192,7 @@ pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
         What::Host(args) => host(args),
         What::Run(args) => ended(experiment_of(args)),
         What::Papers(args) => ended(papers(args)),
+        What::Serve(args) => ended(serve(args)),
         What::Report(args) => ended(page_of(args)),
         What::Compare(args) => compare(args),
     }

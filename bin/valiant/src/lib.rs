@@ -13,8 +13,9 @@
 //!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
 //!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is
 //!    `plan-cores`; `capacity` is `plan`
-//! 4. `bench`, `why`, `trace`: the commands that measure; those that ask routers as `remote` does
-//! 5. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
+//! 4. `serve`: `bench serve`
+//! 5. `bench`, `why`, `trace`: the commands that measure; those that ask routers as `remote` does
+//! 6. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
 //! The crate `clusterctl` is `valiant cluster`, and `vrctl` is `valiant vr`. Below all of them is the crate
@@ -40,6 +41,7 @@ mod privileges;
 mod remote;
 mod run;
 mod running;
+mod serve;
 mod sim;
 mod source;
 mod trace;

@@ -36,7 +36,7 @@ pub(crate) struct PapersArgs {
 }
 
 /// The experiments of a directory, by name.
-fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
+pub(crate) fn files(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let wrong = |e: std::io::Error| format!("{}: {}", dir.display(), reason(&e));
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(wrong)? {

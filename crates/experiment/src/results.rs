@@ -107,15 +107,8 @@ impl Results {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let mut results =
             Self { path, file, shown: BTreeMap::new(), version, machine: machine.clone(), other: false };
-        let mut begun = false;
         let program = program_of(experiment);
-        for (number, line) in text[..whole].lines().enumerate() {
-            let line: Line = serde_json::from_str(line).map_err(|e| {
-                format!("{}:{}: this is no line of results: {e}", results.path.display(), number + 1)
-            })?;
-            results.take(line, number == 0, (&experiment.text, program.as_ref()))?;
-            begun = true;
-        }
+        let mut begun = results.take_all(&text[..whole], experiment)?;
         // Where all points have failed, nothing is lost.
         if results.other && results.shown.values().all(|shown| shown.failed.is_some()) {
             results.file.set_len(0).and_then(|()| results.file.rewind()).map_err(|e| bad("empty", &e))?;
@@ -138,6 +131,47 @@ impl Results {
             })?;
         }
         Ok(results)
+    }
+
+    /// The results in a directory as they are now, to look at: another process may be measuring. None: there
+    /// are none yet, or they are of this experiment as it was before it was changed.
+    ///
+    /// # Errors
+    /// A message: they cannot be read.
+    pub fn read(dir: &Path, experiment: &Experiment) -> Result<Option<Self>, String> {
+        let path = dir.join("results.jsonl");
+        let bad = |e: &std::io::Error| format!("cannot read {}: {}", path.display(), launch::reason(e));
+        let mut file = match File::open(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|e| bad(&e))?,
+        };
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(|e| bad(&e))?;
+        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        let mut results = Self {
+            path,
+            file,
+            shown: BTreeMap::new(),
+            version: String::new(),
+            machine: Value::Null,
+            other: false,
+        };
+        let begun = results.take_all(&text[..whole], experiment)?;
+        Ok((begun && !results.other).then_some(results))
+    }
+
+    /// Takes all lines. Returns whether there are any.
+    fn take_all(&mut self, text: &str, experiment: &Experiment) -> Result<bool, String> {
+        let program = program_of(experiment);
+        let mut any = false;
+        for (number, line) in text.lines().enumerate() {
+            let line: Line = serde_json::from_str(line).map_err(|e| {
+                format!("{}:{}: this is no line of results: {e}", self.path.display(), number + 1)
+            })?;
+            self.take(line, number == 0, (&experiment.text, program.as_ref()))?;
+            any = true;
+        }
+        Ok(any)
     }
 
     fn strange(&self, what: &str) -> String {
