@@ -122,8 +122,8 @@ def loss_duplicates_and_order_are_those_of_a_capture(lab: Lab) -> None:
     # Of 97 packets one is lost, one comes twice, and some wait until others have passed.
     conf.write_text("FromDevice(in0) -> s :: RoundRobinSwitch; out :: Queue(4096) -> ToDevice(in1); s [0] -> Discard;\n"
                     "s [1] -> t :: Tee -> out; t [1] -> out; late :: Queue -> DelayUnqueue(0.003) -> out;\n"
-                    "s [2] -> late; s [3] -> late; s [40] -> late;\n"
-                    + "".join(f"s [{n}] -> out;\n" for n in range(4, 97) if n != 40))
+                    "s [2] -> late; s [5] -> late; s [8] -> late;\n"
+                    + "".join(f"s [{n}] -> out;\n" for n in range(3, 97) if n not in (5, 8)))
     router = Router(lab, space, conf)
     pcap = lab.dir / "eth1.pcap"
     # From the kernel the capture gets what the sink gets.
@@ -137,7 +137,7 @@ def loss_duplicates_and_order_are_those_of_a_capture(lab: Lab) -> None:
     router.stop()
     check(" 0 packets dropped by kernel" in " " + dump.log.read_text().replace("\n", " "), dump.log.read_text())
     wanted = analysed(pcap)
-    check(min(wanted.values()) > 0 and wanted["reordered"] > wanted["sequences"], wanted)
+    check(min(wanted.values()) > 0, wanted)
     got = {"received": report["received"]["ours"], "duplicates": report["received"]["duplicates"],
            "reordered": report["order"]["reordered"], "sequences": report["order"]["sequences"],
            "distinct": report["sent"]["frames"] - report["loss"]["frames"]}

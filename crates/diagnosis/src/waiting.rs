@@ -9,7 +9,7 @@ use crate::words::{packets, percent, rate, short};
 /// The part of the time for which something must have been full to be what limits the router.
 const LONG: f64 = 0.3;
 /// The part of the time in which a rate must have held packets back to be what limits the router.
-const HELD_BACK: f64 = 0.85;
+const HELD_BACK: f64 = 0.7;
 /// The same where a queue before it is full, so that it always has packets: a busy worker comes late to each.
 const HELD_BACK_WHILE_FULL: f64 = 0.4;
 /// The bytes of preamble, frame check sequence and gap that a frame has on the wire.

@@ -37,6 +37,9 @@ impl Client {
             s.set_read_timeout(Some(limit))?;
             s.set_write_timeout(Some(limit))?;
             Box::new(s)
+        } else if !socket.contains(':') && socket.parse::<u16>().is_err() {
+            let message = "there is no such socket, and this is no TCP port";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
         } else {
             let address =
                 if socket.contains(':') { socket.to_owned() } else { format!("127.0.0.1:{socket}") };
