@@ -7,6 +7,7 @@ use crate::handler::HandlerError;
 use crate::info::ElementInfo;
 use crate::stats::StatsSnapshot;
 use lang::Source;
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// Reads one of the handlers that every element has.
@@ -130,7 +131,8 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         "handlers" => {
             let both = |n: &&str| if GLOBAL_WRITE.contains(n) { "rw" } else { "r" };
             let mut lines: Vec<String> = GLOBAL_READ.iter().map(|n| format!("{n}\t{}\n", both(n))).collect();
-            lines.extend(["stop\tw\n".to_owned(), "trace\tw\n".to_owned()]);
+            let only_written = GLOBAL_WRITE.iter().filter(|n| !GLOBAL_READ.contains(n));
+            lines.extend(only_written.map(|n| format!("{n}\tw\n")));
             lines.sort();
             lines.concat()
         }
@@ -140,14 +142,14 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         }),
         "cycles" => table(router),
         "load.json" => super::load::json(router),
-        "stats.json" => json(router),
+        "stats.json" => counters(router),
         "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
             let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
             text
         }),
         "trace.json" => super::trace::json(router)?,
         "workers" => format!("{}\n", router.options().workers.max(1)),
-        "stop" | "trace" => return Err(HandlerError::NotReadable(name.to_owned())),
+        _ if GLOBAL_WRITE.contains(&name) => return Err(HandlerError::NotReadable(name.to_owned())),
         _ => return Err(HandlerError::NoHandler(name.to_owned())),
     })
 }
@@ -212,65 +214,25 @@ fn table(router: &Router) -> String {
 }
 
 /// All counters, as JSON.
-fn json(router: &Router) -> String {
-    let quote = |s: &str| lang_json(s);
-    let mut items = Vec::new();
-    for e in router.elements() {
+fn counters(router: &Router) -> String {
+    let element = |e: &ElementInfo| {
         let s = e.totals();
-        let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
-        items.push(format!(
-            "{{\"name\":{},\"class\":{},\"packets\":{},\"batches\":{},\"emitted\":{},\"emissions\":{},\
-             \"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\
-             \"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
-            quote(&e.name),
-            quote(e.class),
-            s.packets,
-            s.calls,
-            s.emitted,
-            s.emissions,
-            s.cycles,
-            s.idle_polls,
-            s.idle_cycles,
-            s.wasted_packets,
-            s.wasted_cycles,
-            drops.join(",")
-        ));
-    }
-    let stuck = router.hub().stuck();
-    let stuck: Vec<String> = stuck
-        .iter()
-        .map(|s| {
-            let (worker, element, seconds) = (s.worker, quote(&s.element), s.time.as_secs());
-            format!("{{\"worker\":{worker},\"element\":{element},\"seconds\":{seconds}}}")
+        let drops: Map<String, Value> =
+            s.drops.iter().map(|(reason, n)| ((*reason).into(), (*n).into())).collect();
+        json!({
+            "name": e.name, "class": e.class, "packets": s.packets, "batches": s.calls, "emitted": s.emitted,
+            "emissions": s.emissions, "cycles": s.cycles, "empty_polls": s.idle_polls,
+            "empty_cycles": s.idle_cycles, "wasted_packets": s.wasted_packets, "wasted_cycles": s.wasted_cycles,
+            "drops": drops,
         })
-        .collect();
-    format!(
-        "{{\"time_ns\":{},\"tsc\":{},\"workers\":{},\"generation\":{},\"stuck\":[{}],\"elements\":[{}]}}\n",
-        router.now_ns(),
-        dpdk::cycles(),
-        router.options().workers.max(1),
-        router.generation(),
-        stuck.join(","),
-        items.join(",")
-    )
-}
-
-/// A JSON string literal (RFC 8259 section 7).
-fn lang_json(s: &str) -> String {
-    let mut out = String::with_capacity(s.len() + 2);
-    out.push('"');
-    for c in s.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if u32::from(c) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    };
+    let stuck = router.hub().stuck();
+    let stuck =
+        stuck.iter().map(|s| json!({"worker": s.worker, "element": s.element, "seconds": s.time.as_secs()}));
+    let all = json!({
+        "time_ns": router.now_ns(), "tsc": dpdk::cycles(), "workers": router.options().workers.max(1),
+        "generation": router.generation(), "stuck": stuck.collect::<Vec<_>>(),
+        "elements": router.elements().iter().map(element).collect::<Vec<_>>(),
+    });
+    format!("{all}\n")
 }
