@@ -66,6 +66,22 @@ def traced_packets_are_seen_on_each_worker_and_where_they_are_dropped(lab: Lab) 
 
 
 @case(Plain)
+def packets_of_sources_that_are_pulled_are_traced(lab: Lab) -> None:
+    router = start(lab, "in :: MeasureSource(5k) -> u :: Unqueue -> q :: Queue -> ToDevice(net_null0);")
+    for packet in trace(router, "-n", "3")["packets"]:
+        equal(steps(packet), [("in", "begins"), ("in", "is pulled"), ("q", "enters"), ("q", "is pulled")], "the way")
+        check(packet["ended"] and bytes.fromhex(packet["head"])[12:14] == b"\x08\x00", packet)
+    router.stop()
+
+
+@case(Plain)
+def packets_of_timers_are_traced(lab: Lab) -> None:
+    router = start(lab, "in :: TimedSource(0.02) -> c :: Counter -> Discard;")
+    equal([steps(packet)[:2] for packet in trace(router, "-n", "2")["packets"]], [[("in", "begins"), ("c", "enters")]] * 2, "the way")
+    router.stop()
+
+
+@case(Plain)
 def a_trace_without_packets_says_so(lab: Lab) -> None:
     router = start(lab, "FromDevice(net_ring0) -> q :: Queue -> ToDevice(net_null0);")
     for options, said in ((("--seconds", "0.3"), "no packet came in within 0.3 s"),

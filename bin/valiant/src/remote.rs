@@ -41,6 +41,12 @@ pub(crate) struct HandlerArgs {
     pub(crate) value: Vec<String>,
 }
 
+/// A time to look at a router for, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected seconds, 0.1 to 3600".to_owned())
+}
+
 /// Connects to the router that the command line names, and sends it the token.
 pub(crate) fn connect(args: &SocketArgs) -> io::Result<Client> {
     let token =

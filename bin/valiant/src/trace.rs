@@ -1,6 +1,6 @@
 //! `valiant trace`: the ways of single packets through the elements of a running router.
 
-use crate::remote::{SocketArgs, connect, refused};
+use crate::remote::{SocketArgs, connect, refused, seconds};
 use clap::Args;
 use launch::logging::error;
 use launch::output::print;
@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use wire::ethernet::ETHERTYPE_IPV4;
+use wire::{Ethernet, Ipv4, protocol};
 
 pub(crate) const EXAMPLES: &str = "\
 Of each burst that comes in, the last packet is followed, until there are enough: from element to element, through queues and over workers, with the time of each step. The packet goes on as it would; copies of it (Tee) are not followed. While packets are followed, all task runs are timed, which takes some cycles for each burst and element.
@@ -49,11 +51,6 @@ pub(crate) struct TraceArgs {
     /// Write a timeline to a file, in the Trace Event Format.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "expected seconds, 0.1 to 3600".to_owned())
 }
 
 /// What the handler `trace.json` says.
@@ -98,35 +95,35 @@ impl Event {
     }
 }
 
-/// The headers of a frame in a few words.
+/// The headers of a frame, or of an IP packet without one, in a few words.
 fn summary(head: &str) -> String {
-    let bytes: Vec<u8> = (0..head.len() / 2)
-        .filter_map(|i| u8::from_str_radix(head.get(2 * i..2 * i + 2)?, 16).ok())
-        .collect();
-    // With an Ethernet header or without one.
-    let ip = [14, 0].iter().filter_map(|at| bytes.get(*at..)).find(|ip| {
-        ip.len() >= 20
-            && ip[0] >> 4 == 4
-            && ip[0] & 15 >= 5
-            && bytes.get(12..14).is_none_or(|kind| ip.len() == bytes.len() || kind == [8, 0])
-    });
-    let Some(ip) = ip else {
-        let kind = bytes.get(12..14).map_or_else(String::new, |k| format!("type 0x{:02x}{:02x}", k[0], k[1]));
-        return kind;
+    let byte =
+        |at: usize| head.get(2 * at..2 * at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let bytes: Vec<u8> = (0..head.len() / 2).map_while(byte).collect();
+    let frame = Ethernet::split(&bytes);
+    let of_frame =
+        frame.as_ref().filter(|(header, _)| header.ethertype() == ETHERTYPE_IPV4).map(|(_, rest)| *rest);
+    let is_ip = |ip: &&[u8]| {
+        Ipv4::split(*ip).is_some_and(|(header, _)| header.version() == 4 && header.header_len() >= 20)
     };
-    let address = |at: usize| ip[at..at + 4].iter().map(u8::to_string).collect::<Vec<_>>().join(".");
-    let protocol = match ip[9] {
-        1 => "ICMP".to_owned(),
-        6 => "TCP".to_owned(),
-        17 => "UDP".to_owned(),
-        other => format!("protocol {other}"),
+    let Some((ip, rest)) = of_frame.into_iter().chain([&bytes[..]]).find(is_ip).and_then(Ipv4::split) else {
+        return frame.map_or_else(String::new, |(header, _)| format!("type 0x{:04x}", header.ethertype()));
     };
-    let ports =
-        ip.get(usize::from(ip[0] & 15) * 4..).filter(|rest| matches!(ip[9], 6 | 17) && rest.len() >= 4);
+    let transport =
+        rest.get(ip.header_len() - wire::ipv4::HEADER_LEN..).filter(|_| ip.fragment_offset() == 0);
+    let ports = transport
+        .filter(|_| [protocol::TCP, protocol::UDP].contains(&ip.protocol()))
+        .and_then(|rest| rest.first_chunk::<4>());
     let port = |at: usize| {
         ports.map_or_else(String::new, |p| format!(":{}", u16::from_be_bytes([p[at], p[at + 1]])))
     };
-    format!("{protocol} {}{} > {}{}", address(12), port(0), address(16), port(2))
+    let name = match ip.protocol() {
+        protocol::ICMP => "ICMP".to_owned(),
+        protocol::TCP => "TCP".to_owned(),
+        protocol::UDP => "UDP".to_owned(),
+        other => format!("protocol {other}"),
+    };
+    format!("{name} {}{} > {}{}", ip.src(), port(0), ip.dst(), port(2))
 }
 
 impl Traced {
@@ -220,7 +217,7 @@ impl Traced {
 }
 
 /// Has the router record, and waits for it.
-fn recorded(args: &TraceArgs) -> Result<String, ExitCode> {
+fn recorded(args: &TraceArgs) -> Result<(String, Traced), ExitCode> {
     let mut client = connect(&args.socket).map_err(|e| refused(&args.socket, &e))?;
     let failed = |e: std::io::Error| refused(&args.socket, &e);
     let at = args.at.as_ref().map_or_else(String::new, |name| format!(" at {name}"));
@@ -238,18 +235,17 @@ fn recorded(args: &TraceArgs) -> Result<String, ExitCode> {
         let ended = traced.packets.iter().filter(|packet| packet.ended).count();
         if ended >= args.count as usize || began.elapsed().as_secs_f64() >= args.seconds {
             client.write("trace", b"0").map_err(failed)?;
-            return Ok(text);
+            return Ok((text, traced));
         }
     }
 }
 
 /// `valiant trace`.
 pub(crate) fn trace(args: &TraceArgs) -> ExitCode {
-    let text = match recorded(args) {
-        Ok(text) => text,
+    let (text, mut traced) = match recorded(args) {
+        Ok(recorded) => recorded,
         Err(status) => return status,
     };
-    let Ok(mut traced) = serde_json::from_str::<Traced>(&text) else { return ExitCode::FAILURE };
     // Each worker has recorded as many.
     traced.packets.truncate(args.count as usize);
     if traced.packets.is_empty() {

@@ -1,6 +1,6 @@
 //! `valiant why`: what limits a running router.
 
-use crate::remote::{SocketArgs, connect, refused};
+use crate::remote::{SocketArgs, connect, refused, seconds};
 use clap::Args;
 use diagnosis::{Diagnosis, Interval, Reading};
 use launch::logging::error;
@@ -40,11 +40,6 @@ pub(crate) struct WhyArgs {
     /// Use readings that were saved, and no router.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "expected seconds, 0.1 to 3600".to_owned())
 }
 
 /// Reads saved readings.

@@ -1,6 +1,7 @@
 //! Counters of the processor, for the threads of other processes: instructions, cycles, misses of the last
 //! cache (perf_event_open(2)).
 
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
@@ -35,7 +36,7 @@ struct Attributes {
 }
 
 /// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Instructions that were completed, those of the kernel for these threads included.
     pub instructions: u64,

@@ -13,10 +13,12 @@
 //! 2. `interval`: the difference between readings.
 //! 3. `finding`, `words`: a limit, its evidence, and what to change; numbers for people.
 //! 4. `losses`, `workers`, `waiting`: the rules, by what they look at.
-//! 5. `verdict`: the finding that counts, and the others.
-//! 6. `report`: as text and as JSON.
+//! 5. `busy`: workers that are busy all the time, and why.
+//! 6. `verdict`: the finding that counts, and the others.
+//! 7. `report`: as text and as JSON.
 #![forbid(unsafe_code)]
 
+mod busy;
 mod finding;
 mod interval;
 mod losses;

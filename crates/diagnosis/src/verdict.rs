@@ -4,7 +4,7 @@ use crate::finding::{Finding, Kind};
 use crate::interval::Interval;
 use crate::losses::{self, FEW};
 use crate::words::{percent, rate};
-use crate::{waiting, workers};
+use crate::{busy, waiting, workers};
 
 /// What limits a router.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Diagnosis {
             workers::processor,
             workers::lock,
             workers::blocked,
-            workers::busy,
+            busy::busy,
             workers::share,
             waiting::stopped,
             losses::mostly_by_rule,

@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+pub(crate) use measure::rate::short;
+
 /// A part of a whole, in percent.
 pub(crate) fn percent(part: f64) -> String {
     let percent = 100.0 * part;
@@ -8,16 +10,6 @@ pub(crate) fn percent(part: f64) -> String {
         p if p < 0.1 => "less than 0.1 %".to_owned(),
         p if p < 9.95 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
-    }
-}
-
-/// A number with a unit prefix: `1.24 M`.
-pub(crate) fn short(n: f64) -> String {
-    match n {
-        n if n >= 999.5e6 => format!("{:.2} G", n / 1e9),
-        n if n >= 999.5e3 => format!("{:.2} M", n / 1e6),
-        n if n >= 9_999.5 => format!("{:.1} k", n / 1e3),
-        n => format!("{n:.0} "),
     }
 }
 
@@ -55,10 +47,6 @@ mod tests {
         assert_eq!(
             [percent(0.0), percent(0.0004), percent(0.031), percent(0.5)],
             ["0 %", "less than 0.1 %", "3.1 %", "50 %"]
-        );
-        assert_eq!(
-            [short(12.0), short(9_999.0), short(12_345.0), short(1_234_567.0), short(2e9)],
-            ["12 ", "9999 ", "12.3 k", "1.23 M", "2.00 G"]
         );
         assert_eq!([rate(10, 2.0), packets(1), packets(2)], ["5 packets/s", "1 packet", "2 packets"]);
         assert_eq!([bytes(100), bytes(64 << 20)], ["1 KB", "64 MB"]);

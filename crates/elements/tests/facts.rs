@@ -80,6 +80,24 @@ fn an_element_without_packets_reads_and_writes_none_and_one_without_inputs_reads
     }
 }
 
+/// `valiant why` tells what was lost for lack of room, of buffers or of a port from what elements drop by
+/// their rules, by the texts of the reasons; it knows no classes.
+#[test]
+fn reasons_by_which_losses_are_explained_are_there() {
+    let registry = elements::registry();
+    let all: Vec<&str> =
+        registry.iter().flat_map(|class| class.drops).map(|case| case.reason.text()).collect();
+    for text in ["receive: ring full", "early drop", "port gone"] {
+        assert!(all.contains(&text), "{text}");
+    }
+    for begin in ["no buffer", "receive: no buffer"] {
+        assert!(all.iter().any(|text| text.starts_with(begin)), "{begin}");
+    }
+    let full = ["queue full", "transmit queue full", "worker's ring full", "handoff ring full"];
+    let general = runtime::DropReason::GENERAL.map(runtime::DropReason::text);
+    assert!(full.iter().all(|text| text.ends_with("full") && (all.contains(text) || general.contains(text))));
+}
+
 #[test]
 fn drop_reasons_are_short_and_said_once() {
     let registry = elements::registry();

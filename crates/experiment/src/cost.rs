@@ -1,5 +1,6 @@
 //! What a trial has cost the device under test.
 
+use bench::Counts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,17 +47,6 @@ impl<T> From<Result<T, String>> for Known<T> {
     }
 }
 
-/// What the processor has counted for the threads of the device (perf_event_open(2)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Instructions.
-    pub instructions: u64,
-    /// Cycles of the processor's own clock.
-    pub cycles: u64,
-    /// Accesses that the last cache did not have.
-    pub llc_misses: u64,
-}
-
 /// What a trial has cost the device, from before its traffic until all of it had come back or was lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
@@ -70,8 +60,8 @@ pub struct Cost {
     /// What its router has counted, if it is a program of Valiant's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterCost>,
-    /// What the processor has counted.
-    pub counted: Known<Counted>,
+    /// What the processor has counted for its threads.
+    pub counted: Known<Counts>,
     /// The energy of all processors of this machine, in joules: with the generator, and whatever else runs.
     pub joules: Known<f64>,
 }

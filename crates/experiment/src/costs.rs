@@ -1,8 +1,9 @@
 //! What trials have cost the device, as text and as JSON.
 
-use crate::cost::{Cost, Counted, ElementCost, RouterCost};
+use crate::cost::{Cost, ElementCost, RouterCost};
 use crate::layout::{quantile, table};
 use crate::trial::Trial;
+use bench::Counts;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -33,7 +34,7 @@ impl Spent {
         self.cost.router.as_ref().map(of)
     }
 
-    fn counted(&self, of: impl Fn(&Counted) -> u64) -> Option<f64> {
+    fn counted(&self, of: impl Fn(&Counts) -> u64) -> Option<f64> {
         self.cost.counted.get().map(|counted| of(counted) as f64 / self.packets.max(1) as f64)
     }
 
@@ -205,7 +206,7 @@ mod tests {
                 processor_seconds,
                 memory_bytes: Some(50 << 20),
                 router: Some(RouterCost { workers: 1, tsc_hz: 2e9, elements: vec![element] }),
-                counted: Known::Is(Counted { instructions: 5000, cycles: 4000, llc_misses: 500 }),
+                counted: Known::Is(Counts { instructions: 5000, cycles: 4000, llc_misses: 500 }),
                 joules: Known::Not { not_available: "no RAPL".into() },
             }),
             ..Trial::default()

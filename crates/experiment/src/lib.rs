@@ -57,7 +57,7 @@ mod values;
 mod varied;
 
 pub use compare::Comparison;
-pub use cost::{Cost, Counted, ElementCost, Known, RouterCost};
+pub use cost::{Cost, ElementCost, Known, RouterCost};
 pub use index::index;
 pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
 pub use page::page;

@@ -1,6 +1,6 @@
 //! Measures what a trial costs the device under test.
 
-use crate::cost::{Cost, Counted, Stats};
+use crate::cost::{Cost, Stats};
 use crate::device::Device;
 use bench::{Counters, Energy};
 use std::time::{Duration, Instant};
@@ -60,13 +60,7 @@ impl Meter {
             processor_seconds: used(&processes).saturating_sub(self.used).as_secs_f64(),
             memory_bytes: most_memory(&processes),
             router,
-            counted: counted
-                .map(|all| Counted {
-                    instructions: all.instructions,
-                    cycles: all.cycles,
-                    llc_misses: all.llc_misses,
-                })
-                .into(),
+            counted: counted.into(),
             joules: self.energy.and_then(|energy| energy.joules()).into(),
         })
     }

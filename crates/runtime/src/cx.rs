@@ -22,7 +22,7 @@ pub(crate) use self::core::Scratch;
 pub use self::core::{Core, MAX_BATCH, Numbers};
 pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Passed, Reader, Slot, Writer, find};
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
-pub(crate) use self::trace::{Event, Trace, Wanted, What};
+pub(crate) use self::trace::{Event, Head, Trace, Wanted, What};
 
 /// The most packets that one run of a task moves, which takes some milliseconds.
 const RUN_PACKETS: usize = 1 << 16;
@@ -287,7 +287,7 @@ impl Cx<'_> {
             upstream.stats.count_emission();
             self.slot().stats.count_in(n);
             if self.core.trace.is_some() {
-                self.core.pulled(from, self.me, &out[before..]);
+                self.core.pulled(self.graph, from, self.me, &mut out[before..]);
             }
         }
         self.core.enter(previous);

@@ -2,7 +2,7 @@
 //! Receives packets from a DPDK device.
 //!
 //! ## Synopsis
-//! `FromDPDKDevice(PORT [, QUEUE, N_QUEUES, PROMISC, BURST, NDESC, MTU, TIMESTAMP, ACTIVE, VERBOSE])`
+//! `FromDPDKDevice(PORT [, QUEUE, N_QUEUES, PROMISC, BURST, POLL_INTERVAL, NDESC, MTU, TIMESTAMP, ACTIVE, ...])`
 //!
 //! ## Arguments
 //! - `PORT` (*string*): a PCI address, DPDK device arguments (`net_pcap0,rx_pcap=in.pcap`), an interface

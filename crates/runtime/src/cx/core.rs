@@ -81,7 +81,7 @@ pub struct Core {
     /// The sampling's own random numbers, so that it does not disturb those of elements.
     dice: u32,
     pub(super) deliveries: u32,
-    current: u32,
+    pub(super) current: u32,
     /// Elements where packets of the running task were dropped because the elements were full.
     pub(super) overflowed_at: u32,
     /// Packets that the running task has emitted, and those of them that were dropped downstream because an

@@ -2,7 +2,7 @@
 
 use super::core::{Core, Staged};
 use super::graph::Graph;
-use super::trace::{HEAD, What};
+use super::trace::What;
 use dpdk::Packet;
 use std::time::Instant;
 
@@ -11,10 +11,11 @@ impl Core {
     #[cold]
     pub(super) fn arrives(&mut self, graph: &Graph, s: &mut Staged) {
         let Some(mut trace) = self.trace.take() else { return };
-        let source = self.running.filter(|slot| graph.slots[*slot as usize].inputs.is_empty());
+        // Before the first delivery of a run, that is the element whose task or timer runs.
+        let source = Some(self.current).filter(|slot| graph.slots[*slot as usize].inputs.is_empty());
         let begins = match trace.wanted.at {
             Some(at) => (s.to == at).then_some(at),
-            // What the task of a source emits first in a run.
+            // What a source emits first in a run.
             None => source.filter(|_| self.deliveries <= 1),
         };
         if begins.is_some() && Instant::now() > trace.wanted.until {
@@ -22,16 +23,8 @@ impl Core {
             return;
         }
         let burst = s.batch.len();
-        if let Some(slot) = begins
-            && trace.chooses()
-        {
-            // Bursts begin and end alike, so any of them will do; the last one has waited for all others.
-            let place = burst - 1;
-            if let Some(packet) = s.batch.get_mut(place) {
-                packet.mark_traced();
-                let head = packet.data().iter().copied().take(HEAD).collect();
-                trace.note(packet, slot, burst, What::Begins(packet.len(), head));
-            }
+        if let Some(slot) = begins {
+            trace.begin(slot, &mut s.batch);
         }
         for packet in s.batch.iter().filter(|packet| packet.is_traced()) {
             trace.note(packet, s.to, burst, What::Enters(s.port));
@@ -41,8 +34,16 @@ impl Core {
 
     /// Packets have been pulled from one element by another.
     #[cold]
-    pub(super) fn pulled(&mut self, from: u32, by: u32, packets: &[Packet]) {
+    pub(super) fn pulled(&mut self, graph: &Graph, from: u32, by: u32, packets: &mut [Packet]) {
         let Some(trace) = &mut self.trace else { return };
+        // A source that makes packets when it is pulled.
+        if trace.wanted.at.is_none() && graph.slots[from as usize].inputs.is_empty() {
+            if Instant::now() > trace.wanted.until {
+                self.trace = None;
+                return;
+            }
+            trace.begin(from, packets);
+        }
         for packet in packets.iter().filter(|packet| packet.is_traced()) {
             trace.note(packet, from, packets.len(), What::PulledBy(by));
         }

@@ -10,15 +10,34 @@ use dpdk::Packet;
 use std::time::Instant;
 
 /// The most events that a worker records.
-const EVENTS: usize = 1 << 14;
+const EVENTS: usize = 1 << 13;
 /// The bytes of a packet that are kept.
-pub(super) const HEAD: usize = 64;
+const HEAD: usize = 64;
+
+/// The length of a packet, and its first bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) length: usize,
+    bytes: [u8; HEAD],
+}
+
+impl Head {
+    fn of(packet: &Packet) -> Self {
+        let mut bytes = [0; HEAD];
+        bytes.iter_mut().zip(packet.data()).for_each(|(to, from)| *to = *from);
+        Self { length: packet.len(), bytes }
+    }
+    /// The first bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length.min(HEAD)]
+    }
+}
 
 /// What happened to a packet.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// Here it was marked: its length and its first bytes.
-    Begins(usize, Vec<u8>),
+    /// Here it was marked.
+    Begins(Head),
     /// It was pushed to an input.
     Enters(u16),
     /// Another element pulled it.
@@ -47,7 +66,7 @@ pub(crate) struct Wanted {
     pub(crate) packets: u32,
     /// One burst of so many.
     pub(crate) every: u32,
-    /// Those that enter this element; none: those that tasks of elements without inputs make or receive.
+    /// Those that enter this element; none: those that elements without inputs make or receive.
     pub(crate) at: Option<u32>,
     /// Until when it goes on; then all that it has recorded is forgotten.
     pub(crate) until: Instant,
@@ -80,14 +99,22 @@ impl Trace {
         let (cycles, packet) = (dpdk::cycles(), packet.identity());
         self.events.push(Event { cycles, packet, slot, burst: burst as u32, what });
     }
-    /// Whether a packet of this burst is to be marked.
-    pub(super) fn chooses(&mut self) -> bool {
+    /// Marks a packet of a burst that begins at an element, if one is wanted.
+    pub(super) fn begin(&mut self, slot: u32, packets: &mut [Packet]) {
         if self.wanted.packets == 0 {
-            return false;
+            return;
         }
         self.bursts += 1;
-        let chosen = self.bursts.is_multiple_of(self.wanted.every.max(1));
-        self.wanted.packets -= u32::from(chosen);
-        chosen
+        if !self.bursts.is_multiple_of(self.wanted.every.max(1)) {
+            return;
+        }
+        self.wanted.packets -= 1;
+        let burst = packets.len();
+        // Bursts begin and end alike, so any of them will do; the last one has waited for all others.
+        if let Some(packet) = packets.last_mut() {
+            packet.mark_traced();
+            let head = Head::of(packet);
+            self.note(packet, slot, burst, What::Begins(head));
+        }
     }
 }

@@ -213,18 +213,24 @@ fn table(router: &Router) -> String {
     text
 }
 
+/// The counters of an element, as JSON.
+pub(super) fn figures(s: &StatsSnapshot) -> Value {
+    let drops: Map<String, Value> =
+        s.drops.iter().map(|(reason, n)| ((*reason).into(), (*n).into())).collect();
+    json!({
+        "packets": s.packets, "batches": s.calls, "emitted": s.emitted, "emissions": s.emissions,
+        "cycles": s.cycles, "empty_polls": s.idle_polls, "empty_cycles": s.idle_cycles,
+        "wasted_packets": s.wasted_packets, "wasted_cycles": s.wasted_cycles, "full_cycles": s.full_cycles,
+        "drops": drops,
+    })
+}
+
 /// All counters, as JSON.
 fn counters(router: &Router) -> String {
     let element = |e: &ElementInfo| {
-        let s = e.totals();
-        let drops: Map<String, Value> =
-            s.drops.iter().map(|(reason, n)| ((*reason).into(), (*n).into())).collect();
-        json!({
-            "name": e.name, "class": e.class, "packets": s.packets, "batches": s.calls, "emitted": s.emitted,
-            "emissions": s.emissions, "cycles": s.cycles, "empty_polls": s.idle_polls,
-            "empty_cycles": s.idle_cycles, "wasted_packets": s.wasted_packets, "wasted_cycles": s.wasted_cycles,
-            "drops": drops,
-        })
+        let mut all = figures(&e.totals());
+        (all["name"], all["class"]) = (e.name.clone().into(), e.class.into());
+        all
     };
     let stuck = router.hub().stuck();
     let stuck =

@@ -2,6 +2,7 @@
 //! router (`valiant why`). Counters grow from the start; two readings make a rate.
 
 use super::Router;
+use super::builtin::figures;
 use crate::facts::Role;
 use crate::info::ElementInfo;
 use crate::placement::Lanes;
@@ -184,14 +185,9 @@ fn counters(worker: usize, s: &StatsSnapshot) -> Option<Value> {
     if *s == (StatsSnapshot { rejected: s.rejected.clone(), ..StatsSnapshot::default() }) {
         return None;
     }
-    let drops: Map<String, Value> =
-        s.drops.iter().map(|(reason, n)| ((*reason).to_owned(), (*n).into())).collect();
-    Some(json!({
-        "worker": worker, "packets": s.packets, "batches": s.calls, "emitted": s.emitted,
-        "emissions": s.emissions, "cycles": s.cycles, "empty_polls": s.idle_polls,
-        "empty_cycles": s.idle_cycles, "wasted_packets": s.wasted_packets, "wasted_cycles": s.wasted_cycles,
-        "full_cycles": s.full_cycles, "drops": drops,
-    }))
+    let mut all = figures(s);
+    all["worker"] = worker.into();
+    Some(all)
 }
 
 /// The ports that the router's elements use.

@@ -2,7 +2,7 @@
 //! workers (`valiant trace`).
 
 use super::Router;
-use crate::cx::{Event, Trace, Wanted, What};
+use crate::cx::{Event, Head, Trace, Wanted, What};
 use crate::handler::HandlerError;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -61,8 +61,7 @@ pub(super) fn start(router: &mut Router, text: &str) -> Result<(), HandlerError>
 
 /// A packet, and what happened to it.
 struct Way {
-    length: usize,
-    head: Vec<u8>,
+    head: Head,
     events: Vec<(usize, Event)>,
     /// It has left, or was dropped.
     ended: bool,
@@ -73,9 +72,9 @@ fn ways(router: &Router, events: Vec<(usize, Event)>) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     let mut of: HashMap<usize, usize> = HashMap::new();
     for (worker, event) in events {
-        if let What::Begins(length, head) = &event.what {
+        if let What::Begins(head) = &event.what {
             of.insert(event.packet, all.len());
-            all.push(Way { length: *length, head: head.clone(), events: Vec::new(), ended: false });
+            all.push(Way { head: head.clone(), events: Vec::new(), ended: false });
         }
         let Some(way) = of.get(&event.packet).and_then(|at| all.get_mut(*at)) else { continue };
         let element = router.elements().get(event.slot as usize);
@@ -127,10 +126,10 @@ fn shown(router: &Router, way: &Way) -> Value {
         }
         one
     };
-    let head = way.head.iter().fold(String::new(), |mut text, byte| {
+    let head = way.head.bytes().iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     });
     let events: Vec<Value> = way.events.iter().map(event).collect();
-    json!({"bytes": way.length, "head": head, "ended": way.ended, "events": events})
+    json!({"bytes": way.head.length, "head": head, "ended": way.ended, "events": events})
 }
