@@ -104,7 +104,7 @@ fn summary(head: &str) -> String {
     let of_frame =
         frame.as_ref().filter(|(header, _)| header.ethertype() == ETHERTYPE_IPV4).map(|(_, rest)| *rest);
     let is_ip = |ip: &&[u8]| {
-        Ipv4::split(*ip).is_some_and(|(header, _)| header.version() == 4 && header.header_len() >= 20)
+        Ipv4::split(ip).is_some_and(|(header, _)| header.version() == 4 && header.header_len() >= 20)
     };
     let Some((ip, rest)) = of_frame.into_iter().chain([&bytes[..]]).find(is_ip).and_then(Ipv4::split) else {
         return frame.map_or_else(String::new, |(header, _)| format!("type 0x{:04x}", header.ethertype()));

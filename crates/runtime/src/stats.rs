@@ -1,6 +1,7 @@
 //! Counters that one worker writes and any thread reads, without atomic read-modify-write.
 
 use crate::facts::{DropCase, DropReason};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -263,6 +264,18 @@ impl StatsSnapshot {
                 }
             }
         }
+    }
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let drops: Map<String, Value> =
+            self.drops.iter().map(|(reason, n)| ((*reason).into(), (*n).into())).collect();
+        json!({
+            "packets": self.packets, "batches": self.calls, "emitted": self.emitted, "emissions": self.emissions,
+            "cycles": self.cycles, "empty_polls": self.idle_polls, "empty_cycles": self.idle_cycles,
+            "wasted_packets": self.wasted_packets, "wasted_cycles": self.wasted_cycles,
+            "full_cycles": self.full_cycles, "drops": drops,
+        })
     }
     /// Packets that were rejected for a reason of the class.
     #[must_use]

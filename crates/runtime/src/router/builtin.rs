@@ -7,7 +7,7 @@ use crate::handler::HandlerError;
 use crate::info::ElementInfo;
 use crate::stats::StatsSnapshot;
 use lang::Source;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::fmt::Write;
 
 /// Reads one of the handlers that every element has.
@@ -213,22 +213,10 @@ fn table(router: &Router) -> String {
     text
 }
 
-/// The counters of an element, as JSON.
-pub(super) fn figures(s: &StatsSnapshot) -> Value {
-    let drops: Map<String, Value> =
-        s.drops.iter().map(|(reason, n)| ((*reason).into(), (*n).into())).collect();
-    json!({
-        "packets": s.packets, "batches": s.calls, "emitted": s.emitted, "emissions": s.emissions,
-        "cycles": s.cycles, "empty_polls": s.idle_polls, "empty_cycles": s.idle_cycles,
-        "wasted_packets": s.wasted_packets, "wasted_cycles": s.wasted_cycles, "full_cycles": s.full_cycles,
-        "drops": drops,
-    })
-}
-
 /// All counters, as JSON.
 fn counters(router: &Router) -> String {
     let element = |e: &ElementInfo| {
-        let mut all = figures(&e.totals());
+        let mut all = e.totals().json();
         (all["name"], all["class"]) = (e.name.clone().into(), e.class.into());
         all
     };

@@ -2,7 +2,6 @@
 //! router (`valiant why`). Counters grow from the start; two readings make a rate.
 
 use super::Router;
-use super::builtin::figures;
 use crate::facts::Role;
 use crate::info::ElementInfo;
 use crate::placement::Lanes;
@@ -185,7 +184,7 @@ fn counters(worker: usize, s: &StatsSnapshot) -> Option<Value> {
     if *s == (StatsSnapshot { rejected: s.rejected.clone(), ..StatsSnapshot::default() }) {
         return None;
     }
-    let mut all = figures(s);
+    let mut all = s.json();
     all["worker"] = worker.into();
     Some(all)
 }
