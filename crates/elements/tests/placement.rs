@@ -420,6 +420,26 @@ fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere()
 }
 
 #[test]
+fn sources_that_share_a_full_queue_all_get_a_share() {
+    if !may_run() {
+        return;
+    }
+    let ports = |n: usize| format!("FromDPDKDevice(net_null_f{n})");
+    let made = |_: usize| "InfiniteSource(DATA x, BURST 32)".to_owned();
+    for source in [&ports as &dyn Fn(usize) -> String, &made] {
+        let sources: String = (0..3).map(|n| format!("{} -> c{n} :: Counter -> q; ", source(n))).collect();
+        let config = format!("q :: Queue(1000) -> Unqueue(BURST 32) -> Discard; {sources}");
+        let mut router = router(&config, in_turn(1)).unwrap();
+        router.start();
+        let total = |r: &mut Router| [0, 1, 2].map(|n| number(r, &format!("c{n}.count")));
+        (0..2000).for_each(|_| router.turn());
+        let counts = total(&mut router);
+        let least = counts.iter().sum::<u64>() / 4;
+        assert!(least > 1000 && counts.iter().all(|n| *n > least), "{counts:?} packets of the three sources");
+    }
+}
+
+#[test]
 fn a_bound_element_serves_what_other_workers_push_to_it() {
     // Sources and consumers run on the workers that they are bound to. Elements between them run timers and
     // tasks where their packets are.

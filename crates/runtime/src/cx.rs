@@ -322,6 +322,15 @@ impl Cx<'_> {
             self.core.run.schedule(self.me);
         }
     }
+    /// For a task that leaves its packets where they are while there is no room for them
+    /// ([`Cx::downstream_room`]): the same, unless those that it has just emitted have taken the last room
+    /// behind this output. It is then woken with all others that wait for it; if it stayed in the run queue,
+    /// it would always be before them.
+    #[inline]
+    pub fn reschedule_with_room(&mut self, output: usize) {
+        self.core.needs_room = Some(output);
+        self.reschedule();
+    }
     /// Whether the element's task belongs to this worker: it is bound to none, or to this one.
     #[must_use]
     pub fn runs_here(&self) -> bool {
@@ -432,7 +441,12 @@ impl Cx<'_> {
             *flag = full;
             self.graph.slots[self.me as usize].stats.set_full(full);
             if !full {
-                for &task in &self.graph.slots[self.me as usize].listeners.room {
+                // Whoever comes first may fill it again: each time that is another one.
+                let tasks = &self.graph.slots[self.me as usize].listeners.room;
+                let turn = &mut self.core.turns[self.me as usize];
+                *turn = if *turn + 1 < tasks.len() { *turn + 1 } else { 0 };
+                let (last, first) = tasks.split_at((*turn).min(tasks.len()));
+                for &task in first.iter().chain(last) {
                     self.core.run.schedule(task);
                 }
             }

@@ -193,7 +193,7 @@ impl Element for InfiniteSource {
                 cx.flush();
             }
         }
-        cx.reschedule();
+        cx.reschedule_with_room(0);
         made > 0
     }
 

@@ -94,6 +94,8 @@ pub struct Core {
     /// queue when its packets have been delivered, after the tasks that these have woken, as in Click.
     pub(super) running: Option<u32>,
     pub(super) again: bool,
+    /// The output behind which there must be room for that.
+    pub(super) needs_room: Option<usize>,
     /// One packet at a time, in Click's order.
     pub(crate) exact: bool,
     /// Whether large segments were among the packets that have come in by sockets.
@@ -102,6 +104,8 @@ pub struct Core {
     pub(super) arrived: u64,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
+    /// For each element, which of the tasks that wait for room in it has been woken first.
+    pub(crate) turns: Vec<usize>,
     /// Runs of each task that were measured before sampling begins.
     measured: Vec<u8>,
     /// Packets that were dropped because an element was full, since the start, by the task that emitted them.
@@ -150,9 +154,11 @@ impl Core {
             expects: false,
             nonempty: vec![false; slots],
             full: vec![false; slots],
+            turns: vec![0; slots],
             scratch: Box::default(),
             running: None,
             again: false,
+            needs_room: None,
             later: VecDeque::new(),
             rng,
             seeded: false,

@@ -47,18 +47,28 @@ impl Core {
     pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
         self.begin(slot);
         self.wakers[slot as usize].valid = false;
-        (self.running, self.again) = (Some(slot), false);
+        (self.running, self.again, self.needs_room) = (Some(slot), false, None);
         let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
             Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
             Err(_) => false,
         };
         let worked = self.settle(graph) || worked;
         self.running = None;
-        if std::mem::take(&mut self.again) {
+        if std::mem::take(&mut self.again) && !self.waits_for_room(graph, slot) {
             self.run.schedule(slot);
         }
         self.end(graph, slot, worked);
         worked
+    }
+
+    /// Whether the task that has just run is woken when there is room, as it wants to be.
+    #[inline]
+    fn waits_for_room(&mut self, graph: &Graph, slot: u32) -> bool {
+        let Some(output) = self.needs_room else { return false };
+        // One by one, tasks run in Click's order; who is bound to another worker is not woken here.
+        !self.exact
+            && graph.slots[slot as usize].runs_here
+            && !Cx { graph, core: self, me: slot, base: 0 }.downstream_room(output)
     }
 
     /// Delivers packets that came from another worker.

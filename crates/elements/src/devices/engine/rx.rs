@@ -180,7 +180,7 @@ impl Receiver {
         // Packets that have been polled are passed to their worker, also if no more are polled.
         let polls = self.active && !self.gone && !self.queues.is_empty();
         if polls || !self.inlets.is_empty() || self.owes() {
-            cx.reschedule();
+            cx.reschedule_with_room(0);
             // A worker that puts packets into an inlet wakes this worker, and so do the sockets.
             if !pauses && (!moved || self.is_drained()) && self.finds_sockets() {
                 cx.idle_until_readable(&self.sockets);
