@@ -2,7 +2,9 @@
 
 use crate::experiments::{How, Outcome, measure, write_page};
 use crate::papers::{PapersArgs, papers};
+use crate::predict::{PredictArgs, predict};
 use crate::serve::{self, ServeArgs, serve};
+use crate::source::{self, FileArgs};
 use ::bench::{Host, Options};
 use clap::{Args, Subcommand};
 use experiment::{Comparison, Experiment};
@@ -11,7 +13,9 @@ use launch::cpu_list;
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::Progress;
+use runtime::Registry;
 use serde_json::Value;
+use std::sync::Arc;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,6 +28,8 @@ Examples:
   valiant bench run sizes.toml        the experiment of a file
   valiant bench run sizes.toml --html sizes.html
                                       and its results as a page with plots
+  valiant bench program router.click --traffic frames.pcap
+                                      what each element of a configuration takes, predicted and measured
   valiant bench report old.json       a page from a report of before
   valiant bench papers --quick        figures of papers, without NICs or rights
   valiant bench compare a.json b.json what has changed between two reports";
@@ -74,6 +80,15 @@ Examples:
 
 Exit status: as that of `valiant bench run`, of the experiment with which most is wrong.";
 
+const PROGRAM_EXAMPLES: &str = "\
+Ports are virtual: frames of a capture file come as fast as they are taken, and what is sent goes nowhere. So it is what the elements and the
+runtime take, without a NIC's driver. Nothing should run beside it on that processor.
+
+Examples:
+  valiant bench program router.click --traffic frames.pcap
+  valiant bench program router.click --traffic eth0=inside.pcap --traffic eth1=outside.pcap
+  valiant check --predict router.click --traffic frames.pcap --scale cpu=4,mem=2,io=2";
+
 const COMPARE_EXAMPLES: &str = "\
 A difference counts if it is less likely than 1 in 20 by chance (Mann-Whitney test). That takes at least four rounds on both sides, better eight.
 
@@ -110,6 +125,10 @@ enum What {
     /// Write a report of an experiment as a page: HTML with plots.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
+    /// Run a configuration as fast as one processor can, and compare with the prediction of `valiant check
+    /// --predict`.
+    #[command(after_help = PROGRAM_EXAMPLES)]
+    Program(ProgramArgs),
     /// Run all experiments of a directory, such as those that repeat figures of papers.
     #[command(after_help = PAPERS_EXAMPLES)]
     Papers(PapersArgs),
@@ -119,6 +138,17 @@ enum What {
     /// Compare two reports of an experiment: what has changed, and whether it is more than noise.
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+}
+
+#[derive(Args)]
+struct ProgramArgs {
+    #[command(flatten)]
+    source: FileArgs,
+    #[command(flatten)]
+    how: PredictArgs,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args)]
@@ -187,8 +217,12 @@ struct HostArgs {
     json: bool,
 }
 
-pub(crate) fn bench(args: &BenchArgs) -> ExitCode {
+pub(crate) fn bench(registry: &Arc<Registry>, args: &BenchArgs) -> ExitCode {
     match &args.what {
+        What::Program(args) => match source::load(&args.source) {
+            Ok(wanted) => predict(registry, &wanted, &args.how, (true, args.json)),
+            Err(message) => ended(Err(message)),
+        },
         What::Host(args) => host(args),
         What::Run(args) => ended(experiment_of(args)),
         What::Papers(args) => ended(papers(args)),

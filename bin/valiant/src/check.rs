@@ -1,5 +1,6 @@
 //! `valiant check` and `valiant flatten`.
 
+use crate::predict::{PredictArgs, predict};
 use crate::source::{self, FileArgs};
 use clap::Args;
 use launch::logging::error;
@@ -24,6 +25,12 @@ pub(crate) struct CheckArgs {
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Predict how fast it will run on this machine: it runs for a moment, to see which packets come to which
+    /// element; then each element is timed alone, and the times are added up.
+    #[arg(long)]
+    pub(crate) predict: bool,
+    #[command(flatten)]
+    pub(crate) how: PredictArgs,
 }
 
 #[derive(Args)]
@@ -51,6 +58,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if args.predict {
+        return predict(registry, &wanted, &args.how, (false, args.json));
+    }
     let options = Options {
         workers: args.threads.max(1),
         check_only: true,

@@ -37,6 +37,7 @@ mod handlers;
 mod host;
 mod manual;
 mod papers;
+mod predict;
 mod privileges;
 mod remote;
 mod run;
@@ -112,7 +113,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Why(args) => why::why(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Console(args) => remote::console(&args),
-        Command::Bench(args) => bench::bench(&args),
+        Command::Bench(args) => bench::bench(&registry, &args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
         Command::Chart => chart::draw(),

@@ -76,6 +76,18 @@ fn neighbors(machine: &Machine, first: usize, processors: &[usize]) -> Vec<(&'st
 }
 
 impl Host {
+    /// Bytes a second that all processors together can read and write again (the median).
+    #[must_use]
+    pub fn copy_rate(&self) -> Option<f64> {
+        self.streams.iter().find(|(traffic, ..)| *traffic == Traffic::Copy).map(|(_, _, all)| all.median)
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Measures; `step` is told what is next, and how much is done (0 to 1).
     ///
     /// # Errors

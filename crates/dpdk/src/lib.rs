@@ -77,7 +77,7 @@ pub use bell::Bell;
 pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
 pub use eal::{
-    Eal, EalOptions, HugepageSize, Hugepages, OnNode, cpu_list, dpdk_version, hugepage_sizes, set_affinity,
+    Eal, EalOptions, HugepageSize, Hugepages, OnNode, cpu_list, dpdk_version, hugepage_sizes, run_before_others, set_affinity,
     set_worker_cpus,
 };
 pub use error::Error;
@@ -90,7 +90,7 @@ pub use memifport::MemifPort;
 pub use mempool::Mempool;
 pub use needs::{Method, PortConfig};
 pub use netdev::{Interface, firmware, interface, interfaces};
-pub use packet::{Packet, count_freed, set_thread_pool};
+pub use packet::{KeptPacket, Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
 pub use port::Port;
 pub use prefetch::prefetch;

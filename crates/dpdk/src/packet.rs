@@ -32,8 +32,11 @@ mod firstline;
 mod guard;
 mod headers;
 mod heap;
+mod kept;
 #[cfg(any(test, feature = "testing"))]
 mod mapped;
+
+pub use kept::KeptPacket;
 
 /// One packet: the only owner of one single-segment mbuf, which dropping it frees.
 #[repr(transparent)]

@@ -89,6 +89,14 @@ pub(crate) fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     }
 }
 
+/// The same for a worker that is measured: it also runs before ordinary threads, if the process may do that.
+pub fn enter_measured(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
+    let guard = enter(worker);
+    // Without the right to it, others disturb it, as they disturb any measurement.
+    let _ = dpdk::run_before_others();
+    guard
+}
+
 /// The NUMA nodes of processors.
 fn nodes_of(cpus: &[usize]) -> Vec<Option<usize>> {
     if cpus.is_empty() {

@@ -97,7 +97,7 @@ impl Packet {
 
     /// What the first line holds; it counts only while [`FIRST_LINE`] is set.
     #[inline(always)]
-    fn load_common(&self) -> Common {
+    pub(super) fn load_common(&self) -> Common {
         // SAFETY: invariant 1; plain loads of initialized integers.
         unsafe {
             let raw = self.mbuf.as_ptr();
@@ -116,7 +116,7 @@ impl Packet {
 
     /// Writes the first line's annotations and makes them count.
     #[inline(always)]
-    fn store_common(&mut self, common: Common) {
+    pub(super) fn store_common(&mut self, common: Common) {
         let [n0, n1] = common.network.to_ne_bytes();
         let [t0, t1] = common.transport.to_ne_bytes();
         // SAFETY: invariant 1; plain stores, and the flag then tells the truth.

@@ -1,0 +1,290 @@
+//! `valiant check --predict` and `valiant bench program`: how fast a configuration will run, and how fast it does.
+
+use crate::source::Wanted;
+use ::bench::{Host, Machine};
+use clap::Args;
+use launch::logging::error;
+use launch::output::print;
+use launch::progress::Progress;
+use launch::{Launch, report};
+use measure::rate::short;
+use predict::{Component, Failure, Kept, Measured, Observed, Prediction, Scale, Traffic, limit};
+use runtime::{Options, Registry};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// How a prediction is made.
+#[derive(Args, Clone, Default)]
+pub(crate) struct PredictArgs {
+    /// The packets that come in: a capture file for all ports, or DEVICE=FILE for one; repeat it for others.
+    /// Interfaces and NICs are not opened. Virtual devices (`net_...`) are, and need no file.
+    #[arg(long, value_name = "[DEVICE=]FILE.pcap")]
+    pub(crate) traffic: Vec<String>,
+    /// Also say what a server would do that has so many times the cycles, the memory bandwidth and the I/O
+    /// bandwidth of this one, as in `cpu=4,mem=2,io=2`.
+    #[arg(long, value_name = "cpu=N,mem=N,io=N", value_parser = Scale::parse)]
+    pub(crate) scale: Option<Scale>,
+    /// The processor on which elements are measured.
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+    /// Measure all elements again, also those whose cost is known from before.
+    #[arg(long)]
+    pub(crate) again: bool,
+}
+
+/// What was found out about a configuration.
+struct Found {
+    name: String,
+    notes: Vec<String>,
+    prediction: Prediction,
+    measured: Option<Measured>,
+    scaled: Option<(Vec<Component>, Scale)>,
+}
+
+/// Predicts, and measures too if that is wanted; prints both.
+pub(crate) fn predict(
+    registry: &Arc<Registry>,
+    wanted: &Wanted,
+    args: &PredictArgs,
+    (measure, json): (bool, bool),
+) -> ExitCode {
+    match find(registry, wanted, args, measure) {
+        Ok(found) if json => print(&format!("{:#}\n", found.json())),
+        Ok(found) => print(&found.text()),
+        Err(failure) => {
+            let (value, show): (Value, Box<dyn Fn()>) = match failure {
+                Failure::Configuration(diags) => {
+                    let value = json!({"ok": false, "diagnostics": diags.to_json(diags.sources())});
+                    (value, Box::new(move || report(&diags)))
+                }
+                Failure::Message(message) => {
+                    (json!({"ok": false, "error": message}), Box::new(move || error(&format!("error: {message}"))))
+                }
+            };
+            if json {
+                print(&format!("{value}\n"));
+            } else {
+                show();
+            }
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: bool) -> Result<Found, Failure> {
+    let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
+    let cpus = launch
+        .choose_cpus(registry, std::slice::from_ref(&wanted.source), &wanted.options)
+        .map_err(Failure::Message)?;
+    let options = Options { enter: Some(launch::enter_measured), ..launch.options(&cpus) };
+    let mut traffic = Traffic::default();
+    args.traffic.iter().for_each(|text| traffic.add(text));
+    let mut progress = Progress::new(false, "predict ", false);
+    progress.update(0.0, || "which packets come where".to_owned());
+    let observed = predict::observe(&wanted.source, &wanted.options, registry, &options, &traffic)?;
+    let mut kept = kept(args.again, &options);
+    let prediction = predict::predict(&observed, registry, &options, &mut kept, |done, what| {
+        progress.update(done, || what.to_owned());
+    })?;
+    let mut notes = observed.notes.clone();
+    if let Err(e) = kept.save() {
+        notes.push(format!("the costs cannot be kept for the next time: {e}"));
+    }
+    let measured = if measure {
+        progress.update(1.0, || "the configuration itself".to_owned());
+        Some(predict::measured(&observed, registry, &options)?)
+    } else {
+        None
+    };
+    let scaled = args.scale.map(|scale| {
+        progress.update(1.0, || "memory".to_owned());
+        Ok((components(&prediction, &observed, scale)?, scale))
+    });
+    let scaled = scaled.transpose().map_err(Failure::Message)?;
+    Ok(Found { name: wanted.name.clone(), notes, prediction, measured, scaled })
+}
+
+/// The costs of before.
+fn kept(again: bool, options: &Options) -> Kept {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let directory = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let path = directory.unwrap_or_else(std::env::temp_dir).join("valiant/costs.json");
+    // Another build of the program may be faster.
+    let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok();
+    let built = built.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |time| time.as_secs());
+    let machine = format!(
+        "{}, Valiant {} of {built}, batches of {}, hugepages {:?}",
+        Machine::here().model,
+        env!("CARGO_PKG_VERSION"),
+        options.batch_size,
+        options.eal.hugepages
+    );
+    Kept::load(&path, &machine, again)
+}
+
+/// What a packet takes of each component of this machine, and what there is.
+fn components(prediction: &Prediction, observed: &Observed, scale: Scale) -> Result<Vec<Component>, String> {
+    let options =
+        ::bench::Options { processors: Vec::new(), bytes: None, samples: 3, sample: Duration::from_millis(20) };
+    let host = Host::measure(&options, |_, _| ())?;
+    let processors = host.machine().processors().len() as f64;
+    let links: f64 = host.machine().nics.iter().filter_map(|nic| Some(nic.link?.gbps() * 1e9 / 8.0)).sum();
+    Ok(vec![
+        Component {
+            name: "processors",
+            unit: "cycles",
+            load: prediction.cycles,
+            capacity: Some(prediction.hertz * processors),
+            times: scale.cpu,
+        },
+        Component {
+            name: "memory",
+            unit: "bytes",
+            load: prediction.memory,
+            capacity: host.copy_rate(),
+            times: scale.mem,
+        },
+        Component {
+            name: "links of NICs",
+            unit: "bytes",
+            load: observed.bytes_of_a_packet(),
+            capacity: (links > 0.0).then_some(links),
+            times: scale.io,
+        },
+    ])
+}
+
+impl Found {
+    /// By how much the predicted rate is wrong, in percent.
+    fn error(&self) -> Option<f64> {
+        self.measured.as_ref().map(|measured| (measured.cycles / self.prediction.cycles - 1.0) * 100.0)
+    }
+
+    fn measured_of(&self, name: &str) -> Option<f64> {
+        let all = &self.measured.as_ref()?.elements;
+        all.iter().find(|(element, _)| element == name).map(|(_, cycles)| *cycles)
+    }
+
+    fn json(&self) -> Value {
+        let p = &self.prediction;
+        let lines = p.lines.iter().map(|line| {
+            json!({
+                "name": line.name, "class": line.class, "share": line.share, "batch": line.batch, "bytes": line.bytes,
+                "cycles": line.cycles.as_ref().ok(), "not_known": line.cycles.as_ref().err(),
+                "measured_cycles": self.measured_of(&line.name),
+            })
+        });
+        let measured = self.measured.as_ref().map(|m| {
+            json!({"cycles_per_packet": m.cycles, "rate_pps": p.hertz / m.cycles, "error_percent": self.error()})
+        });
+        let scaled = self.scaled.as_ref().map(|(components, scale)| {
+            let of = |c: &Component| {
+                let rates = c.rates();
+                json!({
+                    "name": c.name, "unit": c.unit, "per_packet": c.load, "per_second": c.capacity, "times": c.times,
+                    "rate_pps": rates.map(|r| r.0), "scaled_rate_pps": rates.map(|r| r.1),
+                })
+            };
+            let limit = limit(components);
+            json!({
+                "cpu": scale.cpu, "mem": scale.mem, "io": scale.io,
+                "components": components.iter().map(of).collect::<Vec<_>>(),
+                "limit": limit.map(|l| l.0.name), "rate_pps": limit.map(|l| l.1),
+            })
+        });
+        json!({
+            "ok": true, "configuration": self.name, "elements": lines.collect::<Vec<_>>(),
+            "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "tsc_hz": p.hertz, "rate_pps": p.rate(),
+            "sent_per_received": p.sent, "memory_bytes_per_packet": p.memory, "notes": self.notes,
+            "measured": measured, "scaled": scaled,
+        })
+    }
+
+    fn text(&self) -> String {
+        let p = &self.prediction;
+        let mut text = format!("{}: cycles on one processor, each element measured alone\n", self.name);
+        let width = |least: usize, of: &dyn Fn(&predict::Line) -> usize| p.lines.iter().map(of).fold(least, usize::max);
+        let (name, class) = (width(7, &|l| l.name.len()), width(5, &|l| l.class.len()));
+        let there = if self.measured.is_some() { "  measured" } else { "" };
+        let _ = writeln!(
+            text,
+            "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9}{there}",
+            "element", "class", "packets", "batch", "bytes", "cycles", "part"
+        );
+        for line in &p.lines {
+            let _ = write!(
+                text,
+                "{:name$}  {:class$}  {:>8.3} {:>6.1} {:>6.0}",
+                line.name, line.class, line.share, line.batch, line.bytes
+            );
+            match &line.cycles {
+                Ok(cycles) => {
+                    let _ = write!(text, " {cycles:>9.1} {:>9.1}", cycles * line.share);
+                }
+                Err(why) => {
+                    let _ = write!(text, "  not known: {}", why.lines().next().unwrap_or_default());
+                }
+            }
+            if let Some(cycles) = self.measured_of(&line.name).filter(|_| line.cycles.is_ok()) {
+                let _ = write!(text, "  {cycles:>8.1}");
+            }
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9.1}", "(tasks)", "", "", "", "", "", p.runs);
+        let _ = writeln!(
+            text,
+            "\npredicted: {}pps received, {:.1} cycles each at {:.2} GHz; {}pps sent",
+            short(p.rate()),
+            p.cycles,
+            p.hertz / 1e9,
+            short(p.rate() * p.sent)
+        );
+        if let (Some(measured), Some(error)) = (&self.measured, self.error()) {
+            let _ = writeln!(
+                text,
+                "measured:  {}pps received, {:.1} cycles each, error {error:+.1} %",
+                short(p.hertz / measured.cycles),
+                measured.cycles
+            );
+        }
+        if let Some((components, scale)) = &self.scaled {
+            text += &scaled(components, *scale);
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+}
+
+/// What each component allows, here and in the other server.
+fn scaled(components: &[Component], scale: Scale) -> String {
+    let mut text = format!(
+        "\n{:14} {:>18} {:>14} {:>14} {:>7} {:>14}\n",
+        "component", "a packet takes", "a second has", "allows", "times", "would allow"
+    );
+    for c in components {
+        let rates = c.rates().map(|(here, there)| [here, there].map(|rate| format!("{}pps", short(rate))));
+        let [here, there] = rates.unwrap_or_else(|| ["not known".to_owned(), "not known".to_owned()]);
+        let capacity = c.capacity.map_or("not known".to_owned(), |n| short(n).trim().to_owned());
+        let load = format!("{:.0} {}", c.load, c.unit);
+        let _ = writeln!(text, "{:14} {load:>18} {capacity:>14} {here:>14} {:>7} {there:>14}", c.name, c.times);
+    }
+    if let Some((component, rate)) = limit(components) {
+        let _ = writeln!(
+            text,
+            "projected (cpu x{}, mem x{}, io x{}): {}pps received, limited by {}; all processors, if the work is shared equally",
+            scale.cpu,
+            scale.mem,
+            scale.io,
+            short(rate),
+            component.name
+        );
+    }
+    text
+}

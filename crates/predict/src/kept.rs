@@ -1,0 +1,95 @@
+//! Costs that have been measured on this machine, in a file.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The most costs in the file.
+const MOST: usize = 4096;
+/// Grows when a cost of before means something else.
+const FORMAT: u32 = 1;
+
+/// Costs by what was measured.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kept {
+    format: u32,
+    /// The processor, and the version of the program: costs of others do not count.
+    machine: String,
+    costs: BTreeMap<String, One>,
+    #[serde(skip)]
+    path: PathBuf,
+    /// Nothing of before counts.
+    #[serde(skip)]
+    again: bool,
+    #[serde(skip)]
+    changed: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct One {
+    /// What it was, for people who read the file.
+    element: String,
+    cycles: f64,
+    /// Seconds since 1970.
+    when: u64,
+}
+
+impl Kept {
+    /// What is in a file; nothing if it cannot be read, or is of another machine. If all is to be measured
+    /// `again`, what is there does not count, and stays until it has been.
+    #[must_use]
+    pub fn load(path: &Path, machine: &str, again: bool) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let read: Self = serde_json::from_str(&text).unwrap_or_default();
+        let same = read.format == FORMAT && read.machine == machine;
+        let costs = if same { read.costs } else { BTreeMap::new() };
+        let (machine, path) = (machine.to_owned(), path.to_owned());
+        Self { format: FORMAT, machine, costs, path, again, changed: false }
+    }
+
+    /// The cost of what has this description.
+    pub(crate) fn get(&self, what: &impl Hash) -> Option<f64> {
+        self.costs.get(&key(what)).filter(|_| !self.again).map(|one| one.cycles)
+    }
+
+    pub(crate) fn put(&mut self, what: &impl Hash, element: &str, cycles: f64) {
+        let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        self.costs.insert(key(what), One { element: element.to_owned(), cycles, when });
+        while self.costs.len() > MOST {
+            let oldest = self.costs.iter().min_by_key(|(_, one)| one.when).map(|(key, _)| key.clone());
+            oldest.and_then(|key| self.costs.remove(&key));
+        }
+        self.changed = true;
+    }
+
+    /// Writes the file, all of it or nothing, if there is something new.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn save(&self) -> io::Result<()> {
+        if !self.changed {
+            return Ok(());
+        }
+        if let Some(directory) = self.path.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let new = self.path.with_extension(format!("new{}", std::process::id()));
+        let written = serde_json::to_vec_pretty(self).map_err(io::Error::other).and_then(|text| std::fs::write(&new, text));
+        let done = written.and_then(|()| std::fs::rename(&new, &self.path));
+        if done.is_err() {
+            // There may be nothing to remove.
+            let _ = std::fs::remove_file(&new);
+        }
+        done
+    }
+}
+
+fn key(what: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
