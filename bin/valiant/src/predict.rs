@@ -200,7 +200,7 @@ impl Found {
         json!({
             "ok": true, "configuration": self.name, "elements": lines.collect::<Vec<_>>(),
             "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "tsc_hz": p.hertz, "rate_pps": p.rate(),
-            "sent_per_received": p.sent, "memory_bytes_per_packet": p.memory, "notes": self.notes,
+            "sent_per_received": p.sent, "waiting_packets": p.waiting, "memory_bytes_per_packet": p.memory, "notes": self.notes,
             "measured": measured, "scaled": scaled,
         })
     }

@@ -5,7 +5,7 @@ use crate::clock::Runtime;
 use crate::elements::{self, MOST_OUTPUTS, sink};
 use crate::kept::Kept;
 use crate::observe::Observed;
-use crate::sample::{Sample, run, undisturbed};
+use crate::sample::{Sample, run, median};
 use crate::stream::Numbered;
 use crate::text::declarations;
 use lang::{LoadOptions, Source};
@@ -49,7 +49,7 @@ pub(crate) fn measure(observed: &Observed, index: usize, bench: &Bench<'_>, kept
     let cycles = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0).map(|s| {
         (s.cycles as f64 - bench.runtime.reading * seen.intervals(s) as f64).max(0.0) / s.handled() as f64
     });
-    let cycles = undisturbed(cycles).ok_or("no packets come to it alone")?;
+    let cycles = median(cycles).ok_or("no packets come to it alone")?;
     kept.put(&what, &format!("{}({})", e.class, e.config), cycles);
     Ok(cycles)
 }
@@ -69,12 +69,13 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
     });
     // Buffers come back to a port when the packets of all queues have gone before them.
     let hold = observed.waiting() / which.len().max(1);
+    let (each, among) = observed.memory_of_elements();
     for n in &which {
         let name = &observed.config.elements[*n].name;
         for output in 0..all[*n].outputs.len() {
             let batch = all[*n].stats.batch_size().round().max(1.0);
             let class = sink(output);
-            let _ = writeln!(text, "{name} [{output}] -> predict_sink_{n}_{output} :: {class}({batch}, {hold});");
+            let _ = writeln!(text, "{name} [{output}] -> predict_sink_{n}_{output} :: {class}({batch}, {hold}, {each}, {among});");
         }
     }
     let what = |n: Option<usize>| (&text, n.map(|n| &observed.config.elements[n].name), observed.digest(&which));
@@ -91,15 +92,15 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
         let cycles = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0).map(|s| {
             (s.cycles as f64 - bench.runtime.reading * all[n].intervals(s) as f64).max(0.0) / s.handled() as f64
         });
-        undisturbed(cycles)
+        median(cycles)
     };
     let costs: Vec<(usize, f64)> = which.iter().filter_map(|n| Some((*n, cost(*n)?))).collect();
     let per_run = |sample: &Sample, cycles: f64| {
         let sources = which.iter().filter_map(|n| Some((&all[*n], &sample.stats[find(*n)?])));
         cycles / sources.map(|(seen, s)| seen.runs(s) + s.idle_polls).sum::<u64>() as f64
     };
-    let whole = undisturbed(samples.iter().map(|sample| per_run(sample, sample.cycles)));
-    let elements = undisturbed(samples.iter().map(|sample| {
+    let whole = median(samples.iter().map(|sample| per_run(sample, sample.cycles)));
+    let elements = median(samples.iter().map(|sample| {
         let cycles: u64 = sample.stats.iter().map(|s| s.cycles + s.idle_cycles).sum();
         let batches: u64 = sample.stats.iter().map(|s| s.calls + s.emissions).sum();
         per_run(sample, cycles as f64 - bench.runtime.reading * batches as f64)

@@ -1,7 +1,7 @@
 //! What the runtime itself takes: reading the clock where elements are timed, and the worker's loop.
 
 use crate::elements;
-use crate::sample::{Sample, run, undisturbed};
+use crate::sample::{Sample, run, median};
 use crate::stream::{Numbered, Stream};
 use dpdk::Packet;
 use lang::{LoadOptions, Source};
@@ -45,8 +45,8 @@ pub(crate) fn calibrate(registry: &Registry, options: &Options) -> Result<Runtim
         )
         .map_err(|diags| diags.render(diags.sources(), false))?;
         let runs = |s: &Sample| s.stats[0].emissions as f64;
-        let whole = undisturbed(samples.iter().map(|s| s.cycles / runs(s))).unwrap_or(0.0);
-        let seeming = undisturbed(
+        let whole = median(samples.iter().map(|s| s.cycles / runs(s))).unwrap_or(0.0);
+        let seeming = median(
             samples.iter().map(|s| s.stats.iter().map(|s| s.cycles as f64).sum::<f64>() / runs(s)),
         )
         .unwrap_or(0.0);

@@ -1,6 +1,7 @@
 //! Elements that only a prediction uses: one that records what passes, one that plays it, one where it ends.
 
-use crate::stream::{Stream, find};
+use crate::stream::{Shared, Stream, find};
+use crate::waiting::Waiting;
 use dpdk::KeptPacket;
 use locks::IgnorePoison;
 use runtime::{
@@ -54,20 +55,28 @@ pub(crate) fn sink(output: usize) -> &'static str {
     SINKS[output.min(MOST_OUTPUTS - 1)]
 }
 
-fn stream(args: &mut Args<'_>) -> Result<Arc<Mutex<Stream>>, ArgError> {
+fn found(args: &mut Args<'_>) -> Result<Shared, ArgError> {
     let number: u64 = args.p("STREAM")?.unwrap_or(0);
     find(number).ok_or_else(|| ArgError::new("no such stream"))
 }
 
-/// Records what goes to an input of an element.
+/// Records what goes to input `INPUT` of an element, whose number is `TO`, from the element `FROM`.
 struct Tap {
     stream: Arc<Mutex<Stream>>,
     input: usize,
+    waiting: Arc<Waiting>,
+    between: (usize, usize),
+    /// Whether the packets come from a source.
+    first: bool,
 }
 
 impl Tap {
     fn record(&self, packets: &[Packet]) {
+        self.waiting.passed(self.between.0, self.between.1, packets.len());
         if RECORDING.load(Ordering::Relaxed) {
+            if self.first {
+                self.waiting.look();
+            }
             self.stream.lock().ignore_poison().add(self.input, packets.iter().map(Packet::keep));
         }
     }
@@ -81,7 +90,11 @@ impl Element for Tap {
     const MANUAL: &'static str = "";
 
     fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { stream: stream(args)?, input: args.p::<u32>("INPUT")?.unwrap_or(0) as usize })
+        let found = found(args)?;
+        let mut number = |name| Ok::<_, ArgError>(args.p::<u32>(name)?.unwrap_or(0) as usize);
+        let (input, from, to) = (number("INPUT")?, number("FROM")?, number("TO")?);
+        let first = args.p("FIRST")?.unwrap_or(false);
+        Ok(Self { stream: found.stream, input, waiting: found.waiting, between: (from, to), first })
     }
 }
 
@@ -100,12 +113,12 @@ impl Vector for Tap {
 /// Packets that wait, first in, first out: those that leave a queue are no longer in the processor's nearest
 /// cache, and neither are buffers that have waited to be used again.
 #[derive(Default)]
-struct Waiting {
+struct Held {
     packets: VecDeque<Packet>,
     most: usize,
 }
 
-impl Waiting {
+impl Held {
     /// Puts packets in, and takes as many out, or none while fewer wait than shall.
     fn exchange(&mut self, batch: &mut Batch) {
         if self.most == 0 {
@@ -127,15 +140,17 @@ struct Others {
 }
 
 impl Others {
-    /// More than the caches of a processor hold.
-    const ALL: usize = 16 << 20;
     /// The most for a batch.
     const MOST: usize = 2 << 20;
 
-    fn new(bytes: usize) -> Self {
-        Self { memory: vec![1; if bytes > 0 { Self::ALL } else { 0 }], bytes, at: 0 }
+    /// So many bytes for each packet, of so many.
+    fn new(bytes: usize, among: usize) -> Self {
+        Self { memory: vec![1; if bytes > 0 { among.max(LINE) } else { 0 }], bytes, at: 0 }
     }
     fn read(&mut self, packets: usize) {
+        if self.memory.is_empty() {
+            return;
+        }
         let mut sum = 0u8;
         for _ in 0..(packets * self.bytes).min(Self::MOST) / LINE {
             self.at = if self.at + LINE < self.memory.len() { self.at + LINE } else { 0 };
@@ -145,6 +160,9 @@ impl Others {
     }
 }
 
+/// Bytes of memory that a processor's caches do not hold.
+const MORE_THAN_CACHES: usize = 16 << 20;
+
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
@@ -153,7 +171,7 @@ const LINE: usize = 64;
 struct Replay {
     batches: Vec<(usize, Vec<KeptPacket>)>,
     at: usize,
-    waiting: Vec<Waiting>,
+    held: Vec<Held>,
     others: Others,
 }
 
@@ -166,13 +184,13 @@ impl Element for Replay {
     const MANUAL: &'static str = "";
 
     fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let stream = stream(args)?;
+        let stream = found(args)?.stream;
         let batches = stream.lock().ignore_poison().batches.clone();
         let most = args.p::<u32>("HOLD")?.unwrap_or(0) as usize;
         let outputs = batches.iter().map(|(output, _)| output + 1).max().unwrap_or(0);
-        let waiting = (0..outputs).map(|_| Waiting { most, ..Waiting::default() }).collect();
-        let others = Others::new(args.p::<u32>("OTHERS")?.unwrap_or(0) as usize);
-        Ok(Self { batches, at: 0, waiting, others })
+        let held = (0..outputs).map(|_| Held { most, ..Held::default() }).collect();
+        let others = Others::new(args.p::<u32>("OTHERS")?.unwrap_or(0) as usize, MORE_THAN_CACHES);
+        Ok(Self { batches, at: 0, held, others })
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -190,7 +208,7 @@ impl Element for Replay {
         let mut batch = cx.spare_batch();
         self.others.read(packets.len());
         batch.extend(packets.iter().map_while(KeptPacket::packet));
-        self.waiting[*output].exchange(&mut batch);
+        self.held[*output].exchange(&mut batch);
         cx.output_batch(*output, batch);
         true
     }
@@ -198,10 +216,12 @@ impl Element for Replay {
 
 impl Vector for Replay {}
 
-/// Takes packets, by pull as many at once as `BURST` says, and lets `HOLD` of them wait.
+/// Takes packets, by pull as many at once as `BURST` says, and lets `HOLD` of them wait; for each packet, `OTHERS`
+/// bytes of other memory are read, among `AMONG` of them.
 struct Sink {
     burst: usize,
-    waiting: Waiting,
+    held: Held,
+    others: Others,
 }
 
 impl Element for Sink {
@@ -216,7 +236,9 @@ impl Element for Sink {
     fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let burst = args.p::<u32>("BURST")?.unwrap_or(1).max(1) as usize;
         let most = args.p::<u32>("HOLD")?.unwrap_or(0) as usize;
-        Ok(Self { burst, waiting: Waiting { most, ..Waiting::default() } })
+        let mut bytes = |name| Ok::<_, ArgError>(args.p::<u32>(name)?.unwrap_or(0) as usize);
+        let others = Others::new(bytes("OTHERS")?, bytes("AMONG")?);
+        Ok(Self { burst, held: Held { most, ..Held::default() }, others })
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -229,7 +251,8 @@ impl Element for Sink {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut batch = cx.spare_batch();
         let pulled = cx.pull(0, self.burst, &mut batch);
-        self.waiting.exchange(&mut batch);
+        self.held.exchange(&mut batch);
+        self.others.read(pulled);
         cx.recycle(batch);
         if pulled > 0 || cx.upstream_active(0) {
             cx.reschedule();
@@ -241,7 +264,8 @@ impl Element for Sink {
 impl Vector for Sink {
     #[inline]
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.waiting.exchange(&mut batch);
+        self.others.read(batch.len());
+        self.held.exchange(&mut batch);
         cx.recycle(batch);
     }
 }

@@ -11,13 +11,13 @@
 //!
 //! # Layers
 //!
-//! 1. `stream`, `kept`, `text`: the packets that came to an element; costs that have been measured; parts of
-//!    configurations.
-//! 2. `elements`, `traffic`: elements that record and play packets; ports.
-//! 3. `observe`: which packets come to which element of a configuration.
-//! 4. `sample`: a configuration that runs, and its counters.
-//! 5. `clock`, `alone`: what the runtime takes, and one element by itself.
-//! 6. `prediction`, `measured`, `projection`: the sum, the truth, another server.
+//! 1. `waiting`, `kept`, `text`: how many packets wait where; costs that have been measured; parts of configurations.
+//! 2. `stream`, `traffic`: the packets that came to an element; ports.
+//! 3. `elements`: elements that record and play packets.
+//! 4. `observe`: which packets come to which element of a configuration.
+//! 5. `sample`: a configuration that runs, and its counters.
+//! 6. `clock`, `alone`: what the runtime takes, and one element by itself.
+//! 7. `prediction`, `measured`, `projection`: the sum, the truth, another server.
 #![forbid(unsafe_code)]
 
 mod alone;
@@ -32,6 +32,7 @@ mod sample;
 mod stream;
 mod text;
 mod traffic;
+mod waiting;
 
 pub use kept::Kept;
 pub use measured::{Measured, measured};

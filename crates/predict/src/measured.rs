@@ -1,7 +1,7 @@
 //! What a configuration takes when it runs.
 
 use crate::observe::{Failure, Observed, received};
-use crate::sample::{run, undisturbed};
+use crate::sample::{run, median};
 use lang::LoadOptions;
 use runtime::{Options, Registry, Role};
 use std::sync::Arc;
@@ -33,10 +33,10 @@ pub fn measured(observed: &Observed, registry: &Arc<Registry>, options: &Options
         let all = roles.iter().zip(&sample.stats).map(|((role, inputs), stats)| (*role, *inputs, stats));
         sample.cycles / received(all) as f64
     });
-    let cycles = undisturbed(cycles).ok_or_else(|| Failure::Message("no packets come in".to_owned()))?;
+    let cycles = median(cycles).ok_or_else(|| Failure::Message("no packets come in".to_owned()))?;
     let one = |n: usize| {
         let each = samples.iter().map(|sample| &sample.stats[n]).filter(|s| s.cycles > 0);
-        undisturbed(each.map(|s| s.cycles as f64 / s.handled() as f64))
+        median(each.map(|s| s.cycles as f64 / s.handled() as f64))
     };
     let elements = router.elements().iter().enumerate().filter_map(|(n, e)| Some((e.name.clone(), one(n)?)));
     Ok(Measured { cycles, elements: elements.collect() })

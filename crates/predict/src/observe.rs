@@ -4,6 +4,7 @@
 use crate::elements::{self, RECORDING};
 use crate::stream::{Numbered, Stream};
 use crate::traffic::{Traffic, with_ports};
+use crate::waiting::Waiting;
 use lang::{Config, Diagnostics, LoadOptions, PortRef, Source};
 use locks::IgnorePoison;
 use runtime::{ElementId, Fields, Options, Registry, Role, Router, StatsSnapshot};
@@ -22,6 +23,12 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Bytes of memory that a packet uses beside its data: the lines of its mbuf, and pointers to it.
 const MBUF_BYTES: f64 = 256.0;
+
+/// The most elements between two that let packets wait.
+const MOST_STEPS: usize = 256;
+
+/// Bytes of memory that a batch uses in an element: the element, its place in the graph, its counters.
+const ELEMENT_BYTES: f64 = 640.0;
 
 /// A configuration, and what packets did in it.
 pub struct Observed {
@@ -112,7 +119,9 @@ pub fn observe(
     }
     let runs = Source::new(source.name.clone(), text);
     let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), registry).map_err(Failure::Configuration)?;
-    let streams: Vec<Numbered> = config.elements.iter().map(|_| Numbered::new(Arc::default())).collect();
+    let waiting = Waiting::new(config.elements.len());
+    let streams: Vec<Numbered> =
+        config.elements.iter().map(|_| Numbered::recorded(Arc::default(), Arc::clone(&waiting))).collect();
     let text = tapped(&config, &streams);
     let live = runtime::live_annotations(&config, registry);
     let mut with = registry.clone();
@@ -121,12 +130,17 @@ pub fn observe(
     let source = Source::new("recorded configuration", text);
     let mut router = Router::new(&[source], LoadOptions::default(), Arc::new(with), options)
         .map_err(Failure::Configuration)?;
-    let before = run(&mut router, BEFORE, &vec![StatsSnapshot::default(); config.elements.len()]);
+    // The elements that record follow those of the configuration, in the order of the connections.
+    let taps = config.elements.len();
+    let none = vec![StatsSnapshot::default(); taps + config.connections.len()];
+    let before = run(&mut router, BEFORE, &none, &waiting);
     RECORDING.store(true, Ordering::Relaxed);
-    let after = run(&mut router, RECORDED, &before);
+    let after = run(&mut router, RECORDED, &before, &waiting);
     RECORDING.store(false, Ordering::Relaxed);
-    let waiting: Vec<usize> = config.elements.iter().map(|e| waiting_in(&mut router, &e.name)).collect();
-    let behind = behind(&config, &waiting);
+    let waiting: Vec<usize> =
+        (0..taps).map(|index| if stores(&router, index) { waiting.mean(index) } else { 0 }).collect();
+    let passed: Vec<u64> = (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
+    let behind = behind(&config, &passed, &waiting);
     let mut all = Vec::new();
     for (index, element) in config.elements.iter().enumerate() {
         let Some(info) = router.elements().get(index).filter(|info| info.name == element.name) else {
@@ -149,7 +163,7 @@ pub fn observe(
             live: (0..info.n_outputs).map(fields).collect(),
             stats: between(&before[index], &after[index]),
             waiting: waiting[index],
-            behind: behind[index],
+            behind: behind[index].round() as usize,
             stream: Arc::clone(&streams[index].stream),
         });
     }
@@ -167,6 +181,16 @@ impl Observed {
     pub(crate) fn received(&self) -> u64 {
         received(self.elements.iter().map(|e| (e.role, e.inputs.len(), &e.stats)))
     }
+    /// Batches that elements got or emitted.
+    fn calls(&self) -> f64 {
+        self.elements.iter().map(|e| e.stats.calls + e.stats.emissions).sum::<u64>() as f64
+    }
+    /// Bytes of memory of elements, without packets: for each packet that is received, and in all.
+    pub(crate) fn memory_of_elements(&self) -> (usize, usize) {
+        let each = self.calls() * ELEMENT_BYTES / self.received().max(1) as f64;
+        let all = self.elements.iter().filter(|e| e.worked()).count() as f64 * ELEMENT_BYTES;
+        (each as usize / 64 * 64, all as usize)
+    }
     /// Bytes of a packet that comes in, on average.
     #[must_use]
     pub fn bytes_of_a_packet(&self) -> f64 {
@@ -180,8 +204,9 @@ impl Observed {
         let behind = self.config.connections.iter().filter(|c| from.contains(&c.from.element));
         behind.map(|c| self.elements[c.to.element].stream.lock().ignore_poison().digest()).collect()
     }
-    /// Packets that wait in all elements.
-    pub(crate) fn waiting(&self) -> usize {
+    /// Packets that wait in all elements, on average.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
         self.elements.iter().map(|e| e.waiting).sum()
     }
     /// Bytes of memory that all packets used: their data, written and read, and their mbufs.
@@ -189,10 +214,11 @@ impl Observed {
         let sources = self.elements.iter().enumerate().filter(|(_, e)| e.inputs.is_empty());
         sources.map(|(n, e)| e.stats.emitted as f64 * used(self.bytes_behind(n))).sum()
     }
-    /// The same for each packet that an element handles, without those of this packet.
+    /// Bytes of memory that others use for each packet that an element handles: other packets, other elements.
     pub(crate) fn memory_of_others(&self, index: usize) -> f64 {
         let own = &self.elements[index];
-        (self.memory() / own.stats.handled().max(1) as f64 - used(own.bytes())).max(0.0)
+        let all = self.memory() + self.calls() * ELEMENT_BYTES;
+        (all / own.stats.handled().max(1) as f64 - used(own.bytes())).max(0.0)
     }
     /// Bytes of the packets that an element emits, on average.
     fn bytes_behind(&self, index: usize) -> f64 {
@@ -210,28 +236,35 @@ fn used(bytes: f64) -> f64 {
     2.0 * bytes + MBUF_BYTES
 }
 
-/// Packets that wait in an element: elements that let packets wait have a handler for their number.
-fn waiting_in(router: &mut Router, name: &str) -> usize {
-    let length = router.read(&format!("{name}.length"), "").ok();
-    length.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+/// Whether packets wait in an element: such elements have a handler for their number.
+fn stores(router: &Router, index: usize) -> bool {
+    router.elements()[index].handlers.iter().any(|handler| handler.name == "length")
 }
 
-/// For each element, how many packets wait in the elements from which its packets come without waiting elsewhere.
-fn behind(config: &Config, waiting: &[usize]) -> Vec<usize> {
-    let mut behind = vec![0; waiting.len()];
-    for (from, most) in waiting.iter().enumerate().filter(|(_, most)| **most > 0) {
-        let mut reached = vec![from];
-        while let Some(element) = reached.pop() {
-            for c in config.connections.iter().filter(|c| c.from.element == element) {
-                let to = c.to.element;
-                if behind[to] < *most {
-                    behind[to] = *most;
-                    if waiting[to] == 0 {
-                        reached.push(to);
-                    }
-                }
-            }
+/// Notes how many packets wait in each element.
+fn count_waiting(router: &mut Router, waiting: &Waiting, elements: usize) {
+    for index in (0..elements).filter(|index| stores(router, *index)).collect::<Vec<_>>() {
+        let handler = format!("{}.length", router.elements()[index].name);
+        if let Some(length) = router.read(&handler, "").ok().and_then(|text| text.trim().parse().ok()) {
+            waiting.set(index, length);
         }
+    }
+}
+
+/// For each element, how many packets waited, on average, where its packets have waited last. `passed` has the
+/// packets of each connection.
+fn behind(config: &Config, passed: &[u64], waiting: &[usize]) -> Vec<f64> {
+    let mut behind = vec![0.0; waiting.len()];
+    // Packets that come back to an element become fewer each time.
+    for _ in 0..waiting.len().min(MOST_STEPS) {
+        let mut sums = vec![(0.0, 0.0); waiting.len()];
+        for (c, n) in config.connections.iter().zip(passed) {
+            let from = c.from.element;
+            let waited = if waiting[from] > 0 { waiting[from] as f64 } else { behind[from] };
+            sums[c.to.element].0 += *n as f64 * waited;
+            sums[c.to.element].1 += *n as f64;
+        }
+        behind = sums.into_iter().map(|(sum, n)| if n > 0.0 { sum / n } else { 0.0 }).collect();
     }
     behind
 }
@@ -250,10 +283,12 @@ pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnap
 }
 
 /// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the counters.
-fn run(router: &mut Router, packets: u64, since: &[StatsSnapshot]) -> Vec<StatsSnapshot> {
+fn run(router: &mut Router, packets: u64, since: &[StatsSnapshot], waiting: &Waiting) -> Vec<StatsSnapshot> {
     router.start();
     let began = Instant::now();
     loop {
+        // What queues drop is not seen on its way.
+        count_waiting(router, waiting, waiting.len());
         for _ in 0..16 {
             router.turn();
         }
@@ -288,10 +323,11 @@ fn tapped(config: &Config, streams: &[Numbered]) -> String {
     for (n, c) in config.connections.iter().enumerate() {
         let (from, to) = (&config.elements[c.from.element].name, &config.elements[c.to.element].name);
         let stream = streams[c.to.element].number;
+        let first = config.connections.iter().all(|other| other.to.element != c.from.element);
         let _ = writeln!(
             text,
-            "{from} [{}] -> predict_tap_{n} :: PredictTap({stream}, {}) -> [{}] {to};",
-            c.from.port, c.to.port, c.to.port
+            "{from} [{}] -> predict_tap_{n} :: PredictTap({stream}, {}, {}, {}, {first}) -> [{}] {to};",
+            c.from.port, c.to.port, c.from.element, c.to.element, c.to.port
         );
     }
     text

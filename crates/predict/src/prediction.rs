@@ -34,6 +34,8 @@ pub struct Prediction {
     pub runs: f64,
     /// Bytes of memory that such a packet uses.
     pub memory: f64,
+    /// Packets that wait in queues, on average.
+    pub waiting: usize,
     /// Packets that leave by devices for each one that is received.
     pub sent: f64,
     /// Cycles of the time-stamp counter in a second.
@@ -85,6 +87,7 @@ pub fn predict(
         cycles: cycles / received + runs,
         runs,
         memory: observed.memory() / received,
+        waiting: observed.waiting(),
         sent: observed.sent() as f64 / received,
         hertz: dpdk::cycles_per_second(),
     })

@@ -51,10 +51,10 @@ pub(crate) fn run(
     Ok((router, samples))
 }
 
-/// What a number is while nobody else uses the processor: the lower fifth, as others make it larger, never
-/// smaller. None if there is no number.
-pub(crate) fn undisturbed(all: impl Iterator<Item = f64>) -> Option<f64> {
+/// The median of those that are numbers: others who use the processor, or its caches, spoil some samples. None if
+/// there is no number.
+pub(crate) fn median(all: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = all.filter(|x| x.is_finite()).collect();
     all.sort_by(f64::total_cmp);
-    all.get(all.len() / 5).copied()
+    all.get(all.len() / 2).copied()
 }

@@ -1,5 +1,6 @@
 //! The packets that came to an element, as they came.
 
+use crate::waiting::Waiting;
 use dpdk::KeptPacket;
 use locks::IgnorePoison;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,9 +45,15 @@ impl Stream {
     }
 }
 
-/// Where elements that record packets put them, and those that play them take them from: a configuration is
-/// text, which says the number.
-static STREAMS: Mutex<BTreeMap<u64, Arc<Mutex<Stream>>>> = Mutex::new(BTreeMap::new());
+/// What elements that record and play packets share with the rest of the program.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) stream: Arc<Mutex<Stream>>,
+    pub(crate) waiting: Arc<Waiting>,
+}
+
+/// Where those elements find it: a configuration is text, which says the number.
+static SHARED: Mutex<BTreeMap<u64, Shared>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A stream that elements find by its number as long as this lives.
@@ -56,20 +63,25 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
+    /// A stream that is played.
     pub(crate) fn new(stream: Arc<Mutex<Stream>>) -> Self {
+        Self::recorded(stream, Waiting::new(0))
+    }
+    /// A stream that is recorded.
+    pub(crate) fn recorded(stream: Arc<Mutex<Stream>>, waiting: Arc<Waiting>) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        STREAMS.lock().ignore_poison().insert(number, Arc::clone(&stream));
+        SHARED.lock().ignore_poison().insert(number, Shared { stream: Arc::clone(&stream), waiting });
         Self { number, stream }
     }
 }
 
 impl Drop for Numbered {
     fn drop(&mut self) {
-        STREAMS.lock().ignore_poison().remove(&self.number);
+        SHARED.lock().ignore_poison().remove(&self.number);
     }
 }
 
-/// The stream with this number.
-pub(crate) fn find(number: u64) -> Option<Arc<Mutex<Stream>>> {
-    STREAMS.lock().ignore_poison().get(&number).cloned()
+/// What has this number.
+pub(crate) fn find(number: u64) -> Option<Shared> {
+    SHARED.lock().ignore_poison().get(&number).cloned()
 }
