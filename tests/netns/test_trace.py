@@ -128,7 +128,7 @@ def a_trace_ends_without_whoever_began_it(lab: Lab) -> None:
 def a_trace_of_a_router_that_is_replaced_says_so(lab: Lab) -> None:
     program = "in :: RatedSource(RATE 10) -> Discard;"
     router = start(lab, program, 1, "-R")
-    client = lab.spaces["w"].popen(the_binary(), "trace", "--socket", router.socket, "-n", "1000")
+    client = lab.spaces["w"].popen(the_binary(), "trace", "--socket", router.socket, "-n", "1000", log="trace.log")
     wait_for("a traced packet", lambda: json.loads(router.read("trace.json"))["packets"], 5)
     router.control().write("hotconfig", program)
     equal(client.wait(5), 1, "the exit status")
