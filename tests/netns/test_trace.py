@@ -4,15 +4,15 @@ import json
 from typing import Any
 
 from harness import LabError, Plain, Router, Skip, case, check, equal
-from lab import Lab, cores, the_binary
+from lab import Lab, cores, the_binary, wait_for
 
 
-def start(lab: Lab, program: str, workers: int = 1) -> Router:
+def start(lab: Lab, program: str, workers: int = 1, *options: str) -> Router:
     if len(cores()) < workers:
         raise Skip(f"{len(cores())} processors, {workers} are needed")
     conf = lab.dir / "trace.click"
     conf.write_text(program + "\n")
-    return Router(lab, lab.namespace("w"), conf, "-j", workers)
+    return Router(lab, lab.namespace("w"), conf, "-j", workers, *options)
 
 
 def trace(router: Router, *options: object) -> Any:
@@ -78,6 +78,61 @@ def packets_of_sources_that_are_pulled_are_traced(lab: Lab) -> None:
 def packets_of_timers_are_traced(lab: Lab) -> None:
     router = start(lab, "in :: TimedSource(0.02) -> c :: Counter -> Discard;")
     equal([steps(packet)[:2] for packet in trace(router, "-n", "2")["packets"]], [[("in", "begins"), ("c", "enters")]] * 2, "the way")
+    router.stop()
+
+
+@case(Plain)
+def packets_are_traced_from_elements_that_pull_or_receive(lab: Lab) -> None:
+    router = start(lab, "in :: RatedSource(RATE 5000) -> q :: Queue -> s :: Shaper(1000000) -> d :: Discard;")
+    for at, way in (("d", [("d", "begins"), ("s", "is pulled")]),
+                    ("s", [("s", "begins"), ("q", "is pulled"), ("s", "is pulled")]),
+                    ("in", [("in", "begins"), ("q", "enters"), ("q", "is pulled"), ("s", "is pulled")])):
+        packets = trace(router, "-n", "2", "--at", at)["packets"]
+        equal([steps(packet) for packet in packets], [way] * 2, f"the way from {at}")
+    router.stop()
+
+
+@case(Plain)
+def a_packet_that_comes_again_is_one_packet(lab: Lab) -> None:
+    router = start(lab, "in :: RatedSource(RATE 1000) -> x :: Counter -> p :: PaintSwitch -> Paint(1) -> x; p [1] -> d :: Discard;")
+    for packet in trace(router, "-n", "3", "--at", "x")["packets"]:
+        way = [element for element, _ in steps(packet)]
+        equal(way, ["x", "x", "p", "Paint@4", "x", "p", "d"], "the way")
+    router.stop()
+
+
+@case(Plain)
+def packets_are_traced_to_where_a_port_does_not_take_them(lab: Lab) -> None:
+    # Nobody takes anything from the ring.
+    router = start(lab, "in :: RatedSource(LENGTH 60, RATE 100000) -> out :: ToDevice(net_ring0);")
+    wait_for("drops", lambda: int(router.read("out.drops")) > 0, 5)
+    for packet in trace(router, "-n", "3")["packets"]:
+        equal(steps(packet), [("in", "begins"), ("out", "enters"), ("out", "is dropped")], "the way")
+    router.stop()
+
+
+@case(Plain)
+def a_trace_ends_without_whoever_began_it(lab: Lab) -> None:
+    router = start(lab, "in :: RatedSource(RATE 1000) -> Discard; FromDevice(net_ring0) -> idle :: Counter -> Discard;")
+
+    def tracing() -> bool:
+        return bool(json.loads(router.read("trace.json"))["tracing"])
+
+    router.control().write("trace", "5 at idle for 0.3")
+    check(tracing(), "it has begun")
+    wait_for("the end of the trace", lambda: not tracing(), 5)
+    router.stop()
+
+
+@case(Plain)
+def a_trace_of_a_router_that_is_replaced_says_so(lab: Lab) -> None:
+    program = "in :: RatedSource(RATE 10) -> Discard;"
+    router = start(lab, program, 1, "-R")
+    client = lab.spaces["w"].popen(the_binary(), "trace", "--socket", router.socket, "-n", "1000", log="trace.log")
+    wait_for("a traced packet", lambda: json.loads(router.read("trace.json"))["packets"], 5)
+    router.control().write("hotconfig", program)
+    equal(client.wait(5), 1, "the exit status")
+    check("its configuration was replaced" in client.log.read_text(), client.log.read_text())
     router.stop()
 
 

@@ -52,6 +52,21 @@ def tag(payload: bytes) -> tuple[int, int, int]:
 
 
 @case(Plain)
+def what_a_port_that_disappears_does_not_carry_is_no_loss(lab: Lab) -> None:
+    space = lab.namespace("x")
+    for lost in ("to0", "sink0"):
+        lab.veth(space, "to0", space, "to1")
+        lab.veth(space, "sink0", space, "sink1")
+        generator = traffic(space, "gen", "--to", "to0", "--sink", "sink0", "-r", "1k", "-t", "3s", "--json", log=lost)
+        wait_for("traffic", lambda: int(space.sh("cat", "/sys/class/net/to1/statistics/rx_packets")) > 20, 10)
+        space.ip("link", "del", lost)
+        report = report_of(space, generator, lost, status=3)
+        equal((report["failures"], report["passed"]), ([f"port {lost} has disappeared"], False), "failures")
+        for kept in ("to0", "sink0"):
+            space.ip("link", "del", kept, check=False)
+
+
+@case(Plain)
 def generated_frames_are_what_was_asked_for(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     with Wire(left) as wire:

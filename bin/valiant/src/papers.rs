@@ -102,7 +102,7 @@ pub(crate) fn papers(args: &PapersArgs) -> Result<ExitCode, String> {
         let pages: Vec<(String, &Value)> =
             all.iter().map(|(name, _, json)| (format!("{name}.html"), json)).collect();
         let path = dir.join("index.html");
-        let page = index("Experiments", &pages)?;
+        let page = index("Experiments", &pages, &[])?;
         std::fs::write(&path, page)
             .map_err(|e| format!("cannot write {}: {}", path.display(), reason(&e)))?;
     }

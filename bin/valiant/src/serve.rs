@@ -1,7 +1,9 @@
 //! `valiant bench serve`: results of experiments in a browser, while they are measured and afterwards.
 
-use axum::extract::{Path as InPath, State};
-use axum::http::{StatusCode, header};
+use axum::extract::{Path as InPath, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
@@ -10,7 +12,7 @@ use launch::logging::error;
 use launch::output::print;
 use launch::{StopSignals, reason};
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,6 +20,10 @@ use std::time::Duration;
 
 /// How often a browser asks again while there is something left to measure, in seconds.
 const AGAIN: u32 = 2;
+/// What is said of an experiment without results.
+const NOTHING: &str = "nothing has been measured yet";
+/// The name by which a browser on this host may call it.
+const HERE: &str = "localhost";
 /// How often the server looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -88,10 +94,32 @@ fn failed(status: StatusCode, message: String) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], message + "\n").into_response()
 }
 
+/// Whether a request means this host, if only this host is to be served: a page from elsewhere, whose name
+/// leads here (DNS rebinding), is not to read what is shown.
+fn is_meant(host: Option<&HeaderValue>) -> bool {
+    let name = host.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    name.is_some_and(|name| {
+        let name = name.host();
+        let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        name.eq_ignore_ascii_case(HERE) || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+async fn only_meant(request: Request, next: Next) -> Response {
+    if is_meant(request.headers().get(header::HOST)) {
+        next.run(request).await
+    } else {
+        let message = format!(
+            "this is for programs of this host, which call it {HERE} or by its address; for others: --listen"
+        );
+        failed(StatusCode::FORBIDDEN, message)
+    }
+}
+
 async fn all(State(served): State<Arc<Served>>) -> Response {
     let names = served.experiments.iter().map(|(experiment, _)| experiment.name.clone());
     let mut reports: Vec<(String, Value)> = Vec::new();
-    let mut open = false;
+    let (mut open, mut others) = (false, Vec::new());
     for name in names {
         match served.report(&name) {
             Some(Ok(Some(report))) => {
@@ -99,25 +127,29 @@ async fn all(State(served): State<Arc<Served>>) -> Response {
                 reports.push((name, report));
             }
             // It may begin at any time.
-            Some(Ok(None)) => open = true,
-            Some(Err(e)) => return failed(StatusCode::INTERNAL_SERVER_ERROR, format!("{name}: {e}")),
+            Some(Ok(None)) => {
+                open = true;
+                others.push(format!("{name}: {NOTHING}"));
+            }
+            // The rest is shown nevertheless.
+            Some(Err(e)) => others.push(format!("{name}: {e}")),
             None => {}
         }
     }
     let pages: Vec<(String, &Value)> = reports.iter().map(|(name, report)| (name.clone(), report)).collect();
-    match experiment::index("Experiments", &pages) {
+    match experiment::index("Experiments", &pages, &others) {
         Ok(text) => page(text, open),
         Err(e) => failed(StatusCode::INTERNAL_SERVER_ERROR, e),
     }
 }
 
 async fn one(State(served): State<Arc<Served>>, InPath(name): InPath<String>) -> Response {
-    let (name, json) = name.strip_suffix(".json").map_or((&*name, false), |name| (name, true));
+    let json = name.strip_suffix(".json").filter(|_| served.report(&name).is_none());
+    let (name, json) = (json.unwrap_or(&name), json.is_some());
     match served.report(name) {
         None => failed(StatusCode::NOT_FOUND, format!("there is no experiment {name}")),
         Some(Ok(None)) => {
-            let mut response =
-                failed(StatusCode::NOT_FOUND, format!("{name}: nothing has been measured yet"));
+            let mut response = failed(StatusCode::NOT_FOUND, format!("{name}: {NOTHING}"));
             if let Ok(value) = AGAIN.to_string().parse() {
                 response.headers_mut().insert(header::REFRESH, value);
             }
@@ -178,7 +210,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<ExitCode, String> {
         .enable_time()
         .build()
         .map_err(|e| format!("cannot serve: {}", reason(&e)))?;
-    let routes = axum::Router::new().route("/", get(all)).route("/{name}", get(one)).with_state(served);
+    let mut routes = axum::Router::new().route("/", get(all)).route("/{name}", get(one)).with_state(served);
+    if args.listen.ip().is_loopback() {
+        routes = routes.layer(from_fn(only_meant));
+    }
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(args.listen).await;
         let listener = listener.map_err(|e| format!("cannot listen at {}: {}", args.listen, reason(&e)))?;
@@ -211,6 +246,20 @@ mod tests {
         assert!(is_open(&report(1)) && !is_open(&report(0)));
         let header = |again| page(String::new(), again).headers().get(header::REFRESH).cloned();
         assert_eq!((header(false), header(true).map(|value| value == "2")), (None, Some(true)));
+    }
+
+    #[test]
+    fn only_this_host_is_meant() {
+        let meant = |host: &'static str| is_meant(Some(&HeaderValue::from_static(host)));
+        for host in ["localhost", "LOCALHOST:8088", "127.0.0.1:8088", "127.8.0.1", "[::1]:8088"] {
+            assert!(meant(host), "{host}");
+        }
+        for host in
+            ["evil.example:8088", "localhost.evil.example", "10.0.0.1", "127.0.0.1@evil.example", "", "[::1"]
+        {
+            assert!(!meant(host), "{host}");
+        }
+        assert!(!is_meant(None));
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) struct TraceArgs {
     /// Follow a packet of one burst in so many.
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
-    /// Follow packets that come to this element, rather than all that come in.
+    /// Follow packets that come to this element, or that it receives or makes, rather than all that come in.
     #[arg(long, value_name = "ELEMENT")]
     at: Option<String>,
     /// For how many seconds to wait for packets, and for them to leave.
@@ -57,6 +57,8 @@ pub(crate) struct TraceArgs {
 #[derive(Deserialize)]
 struct Traced {
     cycles_per_second: f64,
+    /// It has not ended.
+    tracing: bool,
     lost_events: u64,
     packets: Vec<Packet>,
 }
@@ -217,7 +219,7 @@ impl Traced {
 }
 
 /// Has the router record, and waits for it.
-fn recorded(args: &TraceArgs) -> Result<(String, Traced), ExitCode> {
+fn recorded(args: &TraceArgs) -> Result<Value, ExitCode> {
     let mut client = connect(&args.socket).map_err(|e| refused(&args.socket, &e))?;
     let failed = |e: std::io::Error| refused(&args.socket, &e);
     let at = args.at.as_ref().map_or_else(String::new, |name| format!(" at {name}"));
@@ -228,26 +230,39 @@ fn recorded(args: &TraceArgs) -> Result<(String, Traced), ExitCode> {
     loop {
         std::thread::sleep(LOOK);
         let text = client.read("trace.json", "").map_err(failed)?;
-        let traced: Traced = serde_json::from_str(&text).map_err(|e| {
-            error(&format!("trace.json: the router's answer cannot be read: {e}"));
-            ExitCode::FAILURE
-        })?;
+        let mut report: Value = serde_json::from_str(&text).map_err(unreadable)?;
+        let traced = Traced::deserialize(&report).map_err(unreadable)?;
+        if !traced.tracing {
+            error(
+                "the router has ended the trace: its configuration was replaced, or somebody else ended it",
+            );
+            return Err(ExitCode::FAILURE);
+        }
         let ended = traced.packets.iter().filter(|packet| packet.ended).count();
         if ended >= args.count as usize || began.elapsed().as_secs_f64() >= args.seconds {
             client.write("trace", b"0").map_err(failed)?;
-            return Ok((text, traced));
+            // Each worker has recorded as many.
+            if let Some(packets) = report["packets"].as_array_mut() {
+                packets.truncate(args.count as usize);
+            }
+            return Ok(report);
         }
     }
 }
 
+fn unreadable(e: serde_json::Error) -> ExitCode {
+    error(&format!("trace.json: the router's answer cannot be read: {e}"));
+    ExitCode::FAILURE
+}
+
 /// `valiant trace`.
 pub(crate) fn trace(args: &TraceArgs) -> ExitCode {
-    let (text, mut traced) = match recorded(args) {
-        Ok(recorded) => recorded,
+    let read =
+        recorded(args).and_then(|report| Ok((Traced::deserialize(&report).map_err(unreadable)?, report)));
+    let (traced, report) = match read {
+        Ok(read) => read,
         Err(status) => return status,
     };
-    // Each worker has recorded as many.
-    traced.packets.truncate(args.count as usize);
     if traced.packets.is_empty() {
         let place = args.at.as_ref().map_or_else(|| "came in".to_owned(), |name| format!("came to {name}"));
         error(&format!("no packet {place} within {} s", args.seconds));
@@ -260,7 +275,7 @@ pub(crate) fn trace(args: &TraceArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     if args.socket.json {
-        print(&format!("{}\n", text.trim()));
+        print(&format!("{report}\n"));
     } else {
         print(&traced.text());
     }
@@ -278,8 +293,10 @@ mod tests {
             "head": "0200000000020200000000010800450000200000000040110000c6120001c613000103e80009000c0000",
             "events": [event(3000, 0, "in", "begins"), event(6000, 0, "q", "enters"), event(9000, 1, "q", "is pulled")],
         });
-        serde_json::from_value(json!({"cycles_per_second": 3e9, "lost_events": 0, "packets": [packet]}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"cycles_per_second": 3e9, "tracing": true, "lost_events": 0, "packets": [packet]}),
+        )
+        .unwrap()
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Axis {
     low: f64,
     high: f64,
     log: bool,
-    /// Marks are words: none is left out.
+    /// Marks are words: none is left out, unless there is no room for all.
     pub(crate) words: bool,
     pub(crate) marks: Vec<(f64, String)>,
 }

@@ -10,6 +10,9 @@ const GAP: f64 = 8.0;
 pub(crate) const ROW: f64 = 18.0;
 /// A mark that leans goes so far down for each unit of its length, and as much to the left.
 pub(crate) const SLOPE: f64 = 0.5;
+/// The room that a mark that leans takes of the axis, beside the space between two: with it, letters are a
+/// row of text apart.
+pub(crate) const LEANING: f64 = 12.0 / SLOPE - GAP;
 /// The longest mark that leans, in letters.
 const LONGEST: f64 = 24.0 * LETTER;
 /// The sample of a line in the legend, with its margins.
@@ -102,9 +105,11 @@ impl Layout {
         (left + chart.x.at(x) * wide, top + high - chart.y.at(y) * high)
     }
 
-    /// The text of a mark of the horizontal axis.
-    pub(crate) fn mark(&self, text: &str) -> String {
-        if self.leaning { fitted(text, LONGEST) } else { text.to_owned() }
+    /// The text of a mark of the horizontal axis, which ends at a place if it leans: it begins within the
+    /// drawing.
+    pub(crate) fn mark(&self, text: &str, at: f64) -> String {
+        let room = at / SLOPE.asin().cos();
+        if self.leaning { fitted(text, LONGEST.min(room)) } else { text.to_owned() }
     }
 
     /// The legend: within the plot where it covers nothing, otherwise below.

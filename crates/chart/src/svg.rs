@@ -1,7 +1,7 @@
 //! The drawing.
 
 use crate::axis::Axis;
-use crate::layout::{Area, Layout, SLOPE, shown};
+use crate::layout::{Area, LEANING, Layout, SLOPE, shown};
 use crate::model::{Chart, Line, Point};
 use crate::text::{escaped, width};
 use std::fmt::Write as _;
@@ -88,11 +88,20 @@ impl Chart {
     fn draw_axes(&self, layout: &Layout, text: &mut String) {
         let Area { left, top, wide, high } = layout.plot;
         let base = top + high;
-        let kept = if self.x.words { vec![true; self.x.marks.len()] } else { shown(&self.x, wide, width) };
+        let kept = if layout.leaning {
+            shown(&self.x, wide, |_| LEANING)
+        } else if self.x.words {
+            vec![true; self.x.marks.len()]
+        } else {
+            shown(&self.x, wide, width)
+        };
         for ((value, mark), kept) in self.x.marks.iter().zip(kept) {
             let at = left + self.x.at(*value) * wide;
             let _ = writeln!(text, "<path class=\"grid\" d=\"M{at:.1} {top}V{base}\" stroke=\"#ddd\"/>");
-            let words = escaped(&layout.mark(mark));
+            if !kept {
+                continue;
+            }
+            let words = escaped(&layout.mark(mark, at));
             if layout.leaning {
                 let y = base + 14.0;
                 let angle = -SLOPE.asin().to_degrees();
@@ -101,7 +110,7 @@ impl Chart {
                     "<text class=\"x mark\" transform=\"translate({at:.1} {y:.1}) rotate({angle:.0})\" \
                      text-anchor=\"end\">{words}</text>"
                 );
-            } else if kept {
+            } else {
                 let y = base + 18.0;
                 let _ = writeln!(
                     text,
@@ -238,6 +247,25 @@ mod tests {
         assert!(svg.contains("d=\"M70.0 290.0V20.0M66.0 290.0h8M66.0 20.0h8\""), "{svg}");
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<title>here").count()), (0, 2), "{svg}");
         assert!(svg.contains("class=\"full c1\""), "{svg}");
+    }
+
+    #[test]
+    fn leaning_words_stay_apart_and_inside() {
+        for count in [4_u8, 9, 40] {
+            let words: Vec<String> = (0..count).map(|n| format!("{n} is a long name of a program")).collect();
+            let mut chart = chart(vec![Curve::line("c", Line::None, [(0.0, 0.0)])]);
+            chart.x = Axis::words("x", &words);
+            let svg = chart.inline(380, 300);
+            let texts = svg.split("<text class=\"x mark\" transform=\"translate(").skip(1);
+            let texts: Vec<(f64, &str)> = texts
+                .map(|rest| (rest.split(' ').next().unwrap(), rest.split('>').nth(1).unwrap()))
+                .map(|(at, rest)| (at.parse().unwrap(), rest.split('<').next().unwrap()))
+                .collect();
+            assert!(texts.len() >= 4, "{svg}");
+            assert!(texts.windows(2).all(|pair| (pair[1].0 - pair[0].0) * SLOPE >= 12.0), "{texts:?}");
+            let left = |(at, text): &(f64, &str)| at - width(text) * SLOPE.asin().cos();
+            assert!(texts.iter().all(|text| left(text) >= 0.0), "{texts:?}");
+        }
     }
 
     #[test]

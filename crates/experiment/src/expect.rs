@@ -3,7 +3,7 @@
 use crate::known::{Fixed, Known, Table};
 use crate::reading::{Reading, Row, Verdict};
 use crate::values::{number, part, percent, positive};
-use lang::Diagnostics;
+use lang::{Diagnostics, Span};
 use launch::settings::at;
 use measure::rate::short;
 use serde::Deserialize;
@@ -81,6 +81,33 @@ enum Shape {
     Flat(String),
     /// Of the first to the second.
     Ratio(Fixed, Fixed),
+}
+
+impl Shape {
+    /// Reports points that cannot be compared: there is none, or there are several, where other factors have
+    /// these values.
+    fn fits(&self, fixed: &[(String, String)], place: Span, diags: &mut Diagnostics) {
+        let names = |point: &Fixed| point.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+        let (compared, differ) = match self {
+            Self::Rises(factor) | Self::Falls(factor) | Self::Flat(factor) => {
+                (fixed.iter().find(|(name, _)| name == factor), false)
+            }
+            Self::Ratio(first, second) => {
+                let other = |(name, value): &&(String, String)| {
+                    first.iter().chain(second).any(|(n, v)| n == name && v != value)
+                };
+                (fixed.iter().find(other), names(first) != names(second))
+            }
+        };
+        if let Some((name, value)) = compared {
+            let message = format!("at keeps {name} at {value}, and another value of it is compared");
+            diags.error_with_help(place, message, "at has factors that are the same on both sides");
+        }
+        if differ {
+            let help = "both points have the same factors: ratio = [{ size = 60 }, { size = 1514 }]";
+            diags.error_with_help(place, "one point has a factor that the other does not have", help);
+        }
+    }
 }
 
 /// An expectation.
@@ -179,6 +206,7 @@ pub(crate) fn read(raw: &Spanned<RawExpect>, known: &Known<'_>, diags: &mut Diag
             return None;
         }
     };
+    shape.fits(&fixed, place, diags);
     if let (Some(low), Some(high)) = (least, most)
         && low > high
     {
@@ -420,6 +448,23 @@ mod tests {
             text.starts_with("expected: the rate in packets rises with $KP: does not hold\n  size 60"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn points_that_cannot_be_compared_are_errors() {
+        let seen = reading(&[("1", "60", None), ("8", "60", None), ("1", "99", None), ("8", "99", None)]);
+        let errors = |text: &str| {
+            let mut diags = Diagnostics::new();
+            let file: File = settings::read(&format!("[[expect]]\n{text}"), "", &mut diags).unwrap();
+            read(&file.expect[0], &Known { factors: &seen.factors, losses: &[] }, &mut diags);
+            diags.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("; ")
+        };
+        assert!(errors("rises = \"size\"\nat = {size = 60}").contains("at keeps size at 60"));
+        let ratio = |rest: &str| errors(&format!("least = 1\nratio = [{{size = 60}}, {rest}"));
+        assert!(ratio("{size = 99}]\nat = {size = 99}").contains("at keeps size at 99"));
+        assert!(ratio("{size = 99, \"$KP\" = 1}]").contains("one point has a factor"));
+        assert!(ratio("{\"$KP\" = 8}]").contains("one point has a factor"));
+        assert_eq!(ratio("{size = 99}]\nat = {\"$KP\" = 8}"), "");
     }
 
     #[test]

@@ -428,6 +428,11 @@ mod tests {
         .unwrap_err();
         assert_eq!(errors.len(), 3, "{errors:#?}");
         assert!(errors.iter().any(|error| error.starts_with("src: '10.0.0.300'")), "{errors:#?}");
+        let source = Source::new("e.toml", "[traffic]\nto = \"a\"\nsink = \"b\"\nrate = \"1e30\"\n");
+        let errors = Experiment::read(&source, Path::new("e.toml"), PathBuf::from("/")).unwrap_err();
+        let places: Vec<_> =
+            errors.iter().map(|error| (error.message.as_str(), error.span.is_some())).collect();
+        assert_eq!(places, [("'1e30' is no rate in packets", true)]);
         // Each is right by itself; two reasons, of eight points.
         let errors = read(
             "[traffic]\nto = \"a\"\nsink = \"b\"\nsport = 7\n[vary]\nipv6 = [false, true]\nsize = [60, 80]\nflows = [1, 2]\n",

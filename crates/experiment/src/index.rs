@@ -7,13 +7,25 @@ use chart::escaped;
 use serde_json::Value;
 use std::fmt::Write;
 
+/// A path as an address: what could mean something else there is a percent sign and its number.
+fn address(path: &str) -> String {
+    path.bytes().fold(String::new(), |text, byte| match byte {
+        b'-' | b'.' | b'_' | b'~' | b'/' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+            text + &char::from(byte).to_string()
+        }
+        other => format!("{text}%{other:02X}"),
+    })
+}
+
 /// The page: for each experiment, with the name of its page, what it repeats, what came of it, and its first
-/// plot.
+/// plot; and what is to be said of others.
 ///
 /// # Errors
 /// A message: one is no report, or of another version.
-pub fn index(title: &str, reports: &[(String, &Value)]) -> Result<String, String> {
-    let mut text = format!("<h1>{}</h1>\n<div class=\"plots\">\n", escaped(title));
+pub fn index(title: &str, reports: &[(String, &Value)], others: &[String]) -> Result<String, String> {
+    let mut text = format!("<h1>{}</h1>\n", escaped(title));
+    text.extend(others.iter().map(|what| format!("<p>{}</p>\n", escaped(what))));
+    text += "<div class=\"plots\">\n";
     for (page, report) in reports {
         let reading = Reading::new(report).map_err(|e| format!("{page}: {e}"))?;
         let paper = reading.paper.as_ref().map_or_else(String::new, |paper| {
@@ -36,7 +48,7 @@ pub fn index(title: &str, reports: &[(String, &Value)]) -> Result<String, String
         let _ = write!(
             text,
             "<figure>\n<h2><a href=\"{}\">{}</a></h2>\n<figcaption>{paper}</figcaption>\n{plot}{verdicts}</figure>\n",
-            escaped(page),
+            address(page),
             escaped(&reading.experiment)
         );
     }
@@ -55,7 +67,12 @@ mod tests {
         let report = json!({"experiment": "a<b", "version": "1", "results": [row("60"), row("100")],
             "paper": {"title": "P", "figure": "Figure 8", "source": "", "unit": "", "x": "", "values": []},
             "expect": [{"expected": "it rises", "why": "", "holds": false, "seen": []}]});
-        let page = index("All", &[("a.html".to_owned(), &report), ("b.html".to_owned(), &report)]).unwrap();
+        let pages = [("a.html".to_owned(), &report), ("50%: 1#2.html".to_owned(), &report)];
+        let page = index("All", &pages, &["c: <wrong>".to_owned()]).unwrap();
+        assert!(
+            page.contains("<p>c: &lt;wrong&gt;</p>") && page.contains("<a href=\"50%25%3A%201%232.html\">"),
+            "{page}"
+        );
         assert_eq!(
             (page.matches("<svg ").count(), page.matches("<a href=\"a.html\">a&lt;b</a>").count()),
             (2, 1),
@@ -65,6 +82,6 @@ mod tests {
             page.contains("<cite>P</cite>, Figure 8") && page.contains("class=\"bad\"><b>does not hold"),
             "{page}"
         );
-        assert!(index("All", &[("a.html".to_owned(), &json!({}))]).unwrap_err().starts_with("a.html: "));
+        assert!(index("All", &[("a.html".to_owned(), &json!({}))], &[]).unwrap_err().starts_with("a.html: "));
     }
 }

@@ -3,7 +3,6 @@
 use crate::model::{Bursts, Measure, packets};
 use crate::reader::Reader;
 use crate::values::{part, part_of_rate, time, word};
-use lang::Diagnostic;
 use measure::search::{Goal, Method};
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -66,11 +65,6 @@ impl Reader<'_> {
         let method = match raw.search.as_ref().map(|word| (word, word.get_ref().as_str())) {
             None if rate.is_some() || varied => {
                 let packets = rate.and_then(packets);
-                if let (Some(rate), None) = (rate, packets) {
-                    let message = format!("rate = {rate}: this is no rate in packets");
-                    let help = "a rate such as 1M or \"14.88Mpps\"";
-                    self.diags.push(Diagnostic::error(None, message).with_help(help));
-                }
                 let others = [
                     ("loss", &raw.loss),
                     ("exceed", &raw.exceed),

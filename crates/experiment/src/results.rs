@@ -15,6 +15,15 @@ const FORMAT: u32 = 1;
 /// How the file begins.
 const BEGINNING: &str = "{\"line\":\"experiment\"";
 
+/// What to do about results that cannot be gone on with.
+const ELSEWHERE: &str = "choose another directory (--results), or start again (--restart)";
+
+/// The lines that are whole: the last one may be in the middle of being written.
+fn whole_lines(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    bytes.get(..end).unwrap_or_default()
+}
+
 /// A line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
@@ -94,21 +103,22 @@ impl Results {
         if again {
             file.set_len(0).map_err(|e| bad("empty", &e))?;
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|e| bad("read", &e))?;
-        // A line that was being written when everything ended.
-        let whole = text.rfind('\n').map_or(0, |at| at + 1);
-        if whole == 0 && !text.is_empty() && !text.starts_with(BEGINNING) {
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| bad("read", &e))?;
+        let whole = whole_lines(&bytes);
+        // A first line that was being written when everything ended.
+        let begins = bytes.iter().zip(BEGINNING.as_bytes()).all(|(byte, is)| byte == is);
+        if whole.is_empty() && !begins {
             return Err(format!("{name}: these are no results: choose another directory (--results)"));
         }
-        file.set_len(whole as u64)
+        file.set_len(whole.len() as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(|e| bad("write", &e))?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let mut results =
             Self { path, file, shown: BTreeMap::new(), version, machine: machine.clone(), other: false };
         let program = program_of(experiment);
-        let mut begun = results.take_all(&text[..whole], experiment)?;
+        let mut begun = results.take_all(whole, experiment)?;
         // Where all points have failed, nothing is lost.
         if results.other && results.shown.values().all(|shown| shown.failed.is_some()) {
             results.file.set_len(0).and_then(|()| results.file.rewind()).map_err(|e| bad("empty", &e))?;
@@ -145,9 +155,8 @@ impl Results {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|e| bad(&e))?,
         };
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|e| bad(&e))?;
-        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| bad(&e))?;
         let mut results = Self {
             path,
             file,
@@ -156,17 +165,21 @@ impl Results {
             machine: Value::Null,
             other: false,
         };
-        let begun = results.take_all(&text[..whole], experiment)?;
+        let begun = results.take_all(whole_lines(&bytes), experiment)?;
         Ok((begun && !results.other).then_some(results))
     }
 
     /// Takes all lines. Returns whether there are any.
-    fn take_all(&mut self, text: &str, experiment: &Experiment) -> Result<bool, String> {
+    fn take_all(&mut self, lines: &[u8], experiment: &Experiment) -> Result<bool, String> {
         let program = program_of(experiment);
         let mut any = false;
-        for (number, line) in text.lines().enumerate() {
-            let line: Line = serde_json::from_str(line).map_err(|e| {
-                format!("{}:{}: this is no line of results: {e}", self.path.display(), number + 1)
+        for (number, line) in lines.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let line: Line = serde_json::from_slice(line).map_err(|e| {
+                format!(
+                    "{}:{}: this is no line of results ({e}): {ELSEWHERE}",
+                    self.path.display(),
+                    number + 1
+                )
             })?;
             self.take(line, number == 0, (&experiment.text, program.as_ref()))?;
             any = true;
@@ -176,7 +189,7 @@ impl Results {
 
     fn strange(&self, what: &str) -> String {
         let path = self.path.display();
-        format!("{path}: {what}: choose another directory (--results), or start again (--restart)")
+        format!("{path}: {what}: {ELSEWHERE}")
     }
 
     fn take(&mut self, line: Line, first: bool, is: (&String, Option<&String>)) -> Result<(), String> {
@@ -296,7 +309,8 @@ mod tests {
         drop(results);
         // Killed while it wrote.
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
-        file.write_all(b"{\"line\":\"trial\",\"poi").unwrap();
+        // In the middle of a letter.
+        file.write_all(b"{\"line\":\"trial\",\"point\":[[\"$A\",\"\xc3").unwrap();
         drop(file);
         let mut results = Results::open(&at, &e, &Value::Null, false).unwrap();
         assert_eq!(results.of(one, 1), Shown { trials: vec![trial(5)], ended: true, failed: None });
@@ -313,6 +327,9 @@ mod tests {
         let other = experiment(dir.path(), "ttl = [1]\n");
         assert!(Results::open(&at, &other, &Value::Null, false).unwrap_err().contains("another experiment"));
         assert_eq!(Results::open(&at, &other, &Value::Null, true).unwrap().of(two, 1), Shown::default());
+        std::fs::write(&path, "{\"line").unwrap();
+        assert!(Results::read(&at, &e).unwrap().is_none());
+        drop(Results::open(&at, &e, &Value::Null, false).unwrap());
         std::fs::write(&path, "notes").unwrap();
         assert!(Results::open(&at, &e, &Value::Null, false).unwrap_err().contains("no results"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "notes");

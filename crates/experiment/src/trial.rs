@@ -330,6 +330,14 @@ pub(crate) fn make(
     let mut generator =
         Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors.into()))
             .map_err(because)?;
+    // Read as it comes: a pipe holds less than a long report.
+    let output = generator.output();
+    let report = std::thread::spawn(move || {
+        let mut text = String::new();
+        // Without a report there is no trial.
+        output.map(|mut output| output.read_to_string(&mut text));
+        text
+    });
     let (began, waited) = (Instant::now(), device.kept_waiting());
     // The generator waits at most ten times as long.
     let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
@@ -352,12 +360,7 @@ pub(crate) fn make(
         }
         std::thread::sleep(POLL);
     };
-    let mut text = String::new();
-    if let Some(mut output) = generator.output() {
-        // Without a report there is no trial.
-        let _ = output.read_to_string(&mut text);
-    }
-    let report: Option<Value> = serde_json::from_str(&text).ok();
+    let report: Option<Value> = serde_json::from_str(&report.join().unwrap_or_default()).ok();
     let interrupted = report.as_ref().and_then(|report| report.get("interrupted")?.as_bool());
     // By the signal that ends the whole.
     if stop() {
@@ -379,6 +382,24 @@ pub(crate) fn make(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_report_may_be_longer_than_a_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("e.toml");
+        std::fs::write(&file, "[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
+        let experiment = Experiment::load(&file).unwrap();
+        // A generator whose report is a megabyte.
+        let program = dir.path().join("generator");
+        std::fs::write(&program, "#!/bin/sh\nhead -c 1000000 /dev/zero\nexit 7\n").unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let (log, settings) = (dir.path().join("log"), Settings::new());
+        let mut device = Device::start(&experiment, &settings, (&program, &log), &|| false).unwrap();
+        let traffic = Traffic { rate: 1, seconds: 0.1, burst: None };
+        let made = make(&experiment, &settings, traffic, &mut device, (&program, &log), &|| false);
+        let Err(Failed::Because(reason)) = made else { panic!("{made:?}") };
+        assert!(reason.contains("failed (exit status 7)"), "{reason}");
+    }
 
     #[test]
     fn the_limit_is_whoever_lost_most() {

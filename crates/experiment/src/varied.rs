@@ -55,6 +55,11 @@ impl Reader<'_> {
             let help = "values are those of the options of `valiant gen`";
             self.wrong(place, format!("{name}: {fault}"), help);
         }
+        if name == "rate"
+            && let Some(bad) = values.iter().find(|rate| packets(rate).is_none())
+        {
+            self.wrong(place, format!("'{bad}' is no rate in packets"), "rates such as 1M or \"14.88Mpps\"");
+        }
     }
 
     /// Whether the generator accepts the values of each point together.
@@ -190,15 +195,6 @@ impl Reader<'_> {
                 self.wrong(values, format!("{text} has {} twice", values_of[twice]), "each value once");
             }
             self.can_be_sent(text, &values_of, values);
-            if text == "rate"
-                && let Some(bad) = values_of.iter().find(|rate| packets(rate).is_none())
-            {
-                self.wrong(
-                    values,
-                    format!("'{bad}' is no rate in packets"),
-                    "rates such as 1M or \"14.88Mpps\"",
-                );
-            }
             if text == "program"
                 && let Some(none) = values_of.iter().find(|path| !self.dir.join(path).is_file())
             {

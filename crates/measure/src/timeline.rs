@@ -57,7 +57,8 @@ pub fn when_lost(width_ns: u64, spans: &[Span]) -> Option<String> {
     let words =
         worst.iter().map(|(index, span)| format!("{} of {} at {:.1} s", span.lost(), span.sent, at(*index)));
     let mut text = words.collect::<Vec<_>>().join(", ");
-    if let Some((index, span)) = spans.iter().enumerate().max_by_key(|(_, span)| span.latency_ns) {
+    let longest = spans.iter().enumerate().max_by_key(|(_, span)| span.latency_ns);
+    if let Some((index, span)) = longest.filter(|(_, span)| span.latency_ns > 0) {
         // Writing to a string does not fail.
         let _ =
             write!(text, "; longest latency {:.2} ms at {:.1} s", span.latency_ns as f64 / 1e6, at(index));
@@ -226,6 +227,8 @@ mod tests {
             "in 4 of 5 spans of 100 ms, most 40 of 100 at 0.1 s, 10 of 90 at 0.3 s, 3 of 100 at 0.4 s; longest latency 20.30 ms at 0.1 s"
         );
         assert_eq!((when_lost(WIDTH_NS, &spans[..1]), when_lost(WIDTH_NS, &[])), (None, None));
+        let none = when_lost(WIDTH_NS, &[span(7, 0, 0)]).unwrap();
+        assert_eq!(none, "in 1 of 1 spans of 100 ms, most 7 of 7 at 0.0 s", "nothing has a latency");
     }
 
     #[test]

@@ -70,6 +70,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
             flows: bench.flows(&args.output)?,
             expected: None,
+            gone: gone(),
             interrupted: !ended,
             seconds: bench.began.elapsed().as_secs_f64(),
         };
@@ -98,6 +99,7 @@ pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
             seen: Some(bench.seen()?),
             flows: bench.flows(&args.output)?,
             expected: args.expect_count,
+            gone: gone(),
             interrupted: !ended,
             seconds: bench.began.elapsed().as_secs_f64(),
         };
@@ -115,6 +117,12 @@ fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
         error(&format!("failed: {failure}"));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_AS_ASKED) }
+}
+
+/// The ports that have disappeared meanwhile.
+fn gone() -> Vec<String> {
+    let ports = dpdk::all_ports().into_iter();
+    ports.filter(|port| port.state() == dpdk::PortState::Gone).map(|port| port.name().to_owned()).collect()
 }
 
 /// Sets a configuration up, lets `measure` run it, and ends it.

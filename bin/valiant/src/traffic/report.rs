@@ -53,6 +53,8 @@ pub(crate) struct Report {
     /// Lines of the sinks' `flows` handlers.
     pub(crate) flows: String,
     pub(crate) expected: Option<u64>,
+    /// Ports that have disappeared: what was lost there says nothing of a device.
+    pub(crate) gone: Vec<String>,
     pub(crate) interrupted: bool,
     pub(crate) seconds: f64,
 }
@@ -86,7 +88,8 @@ impl Report {
     }
     /// The limits that were exceeded.
     pub(crate) fn failures(&self, limits: &Limits) -> Vec<String> {
-        let mut failures = Vec::new();
+        let mut failures: Vec<String> =
+            self.gone.iter().map(|port| format!("port {port} has disappeared")).collect();
         if let (Some(expected), Some(seen)) = (self.expected, &self.seen)
             && came(&seen.totals) != expected
         {
@@ -403,6 +406,7 @@ mod tests {
             seen: Some(seen),
             flows: "0 1 2 3 4 5 6\n".into(),
             expected: None,
+            gone: Vec::new(),
             interrupted: false,
             seconds: 1.0,
         }

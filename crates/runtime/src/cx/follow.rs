@@ -11,19 +11,16 @@ impl Core {
     #[cold]
     pub(super) fn arrives(&mut self, graph: &Graph, s: &mut Staged) {
         let Some(mut trace) = self.trace.take() else { return };
-        // Before the first delivery of a run, that is the element whose task or timer runs.
-        let source = Some(self.current).filter(|slot| graph.slots[*slot as usize].inputs.is_empty());
-        let begins = match trace.wanted.at {
-            Some(at) => (s.to == at).then_some(at),
-            // What a source emits first in a run.
-            None => source.filter(|_| self.deliveries <= 1),
-        };
-        if begins.is_some() && Instant::now() > trace.wanted.until {
+        if Instant::now() > trace.wanted.until {
             // Whoever wanted this has gone.
             return;
         }
+        // What a source emits first in a run: before its first delivery, that is the element whose task or
+        // timer runs.
+        let source = Some(self.current)
+            .filter(|slot| self.deliveries <= 1 && graph.slots[*slot as usize].inputs.is_empty());
         let burst = s.batch.len();
-        if let Some(slot) = begins {
+        if let Some(slot) = trace.wanted.first_of([source, Some(s.to)]) {
             trace.begin(slot, &mut s.batch);
         }
         for packet in s.batch.iter().filter(|packet| packet.is_traced()) {
@@ -36,13 +33,14 @@ impl Core {
     #[cold]
     pub(super) fn pulled(&mut self, graph: &Graph, from: u32, by: u32, packets: &mut [Packet]) {
         let Some(trace) = &mut self.trace else { return };
+        if Instant::now() > trace.wanted.until {
+            self.trace = None;
+            return;
+        }
         // A source that makes packets when it is pulled.
-        if trace.wanted.at.is_none() && graph.slots[from as usize].inputs.is_empty() {
-            if Instant::now() > trace.wanted.until {
-                self.trace = None;
-                return;
-            }
-            trace.begin(from, packets);
+        let source = Some(from).filter(|slot| graph.slots[*slot as usize].inputs.is_empty());
+        if let Some(slot) = trace.wanted.first_of([source, Some(by)]) {
+            trace.begin(slot, packets);
         }
         for packet in packets.iter().filter(|packet| packet.is_traced()) {
             trace.note(packet, from, packets.len(), What::PulledBy(by));

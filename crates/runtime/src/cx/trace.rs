@@ -66,19 +66,31 @@ pub(crate) struct Wanted {
     pub(crate) packets: u32,
     /// One burst of so many.
     pub(crate) every: u32,
-    /// Those that enter this element; none: those that elements without inputs make or receive.
+    /// Those that come to this element, or that it makes or receives; none: those that elements without
+    /// inputs make or receive.
     pub(crate) at: Option<u32>,
     /// Until when it goes on; then all that it has recorded is forgotten.
     pub(crate) until: Instant,
+}
+
+impl Wanted {
+    /// Where packets begin that go from a source, if it is one, to an element: at the source, or where they
+    /// are wanted.
+    pub(super) fn first_of(&self, [source, to]: [Option<u32>; 2]) -> Option<u32> {
+        match self.at {
+            None => source,
+            at => [source, to].into_iter().find(|slot| *slot == at).flatten(),
+        }
+    }
 }
 
 /// What a worker has recorded.
 pub(crate) struct Trace {
     pub(super) wanted: Wanted,
     bursts: u32,
-    pub(crate) events: Vec<Event>,
+    events: Vec<Event>,
     /// Events for which there was no room.
-    pub(crate) lost: u64,
+    lost: u64,
 }
 
 impl Trace {
@@ -90,6 +102,12 @@ impl Trace {
     /// Marks these packets.
     pub(crate) fn want(&mut self, wanted: Wanted) {
         self.wanted = wanted;
+    }
+    /// So many events are copied at once.
+    pub(crate) const SOME: usize = 256;
+    /// The next events from this one on, and how many there was no room for.
+    pub(crate) fn some(&self, at: usize) -> (Vec<Event>, u64) {
+        (self.events.iter().skip(at).take(Self::SOME).cloned().collect(), self.lost)
     }
     pub(super) fn note(&mut self, packet: &Packet, slot: u32, burst: usize, what: What) {
         if self.events.len() >= EVENTS {
@@ -104,14 +122,15 @@ impl Trace {
         if self.wanted.packets == 0 {
             return;
         }
-        self.bursts += 1;
+        self.bursts = self.bursts.wrapping_add(1);
         if !self.bursts.is_multiple_of(self.wanted.every.max(1)) {
             return;
         }
-        self.wanted.packets -= 1;
         let burst = packets.len();
-        // Bursts begin and end alike, so any of them will do; the last one has waited for all others.
-        if let Some(packet) = packets.last_mut() {
+        // Bursts begin and end alike, so any of them will do; the last one has waited for all others. One
+        // that comes again is followed already.
+        if let Some(packet) = packets.iter_mut().rev().find(|packet| !packet.is_traced()) {
+            self.wanted.packets -= 1;
             packet.mark_traced();
             let head = Head::of(packet);
             self.note(packet, slot, burst, What::Begins(head));

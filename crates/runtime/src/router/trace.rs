@@ -72,6 +72,7 @@ fn ways(router: &Router, events: Vec<(usize, Event)>) -> Vec<Way> {
     let mut all: Vec<Way> = Vec::new();
     let mut of: HashMap<usize, usize> = HashMap::new();
     for (worker, event) in events {
+        // Where nothing leaves, a packet ends, but may still be dropped there.
         if let What::Begins(head) = &event.what {
             of.insert(event.packet, all.len());
             all.push(Way { head: head.clone(), events: Vec::new(), ended: false });
@@ -84,7 +85,7 @@ fn ways(router: &Router, events: Vec<(usize, Event)>) -> Vec<Way> {
             What::PulledBy(by) => router.elements().get(*by as usize).is_some_and(|by| by.n_outputs == 0),
             What::Begins(..) => false,
         };
-        if way.ended {
+        if matches!(event.what, What::Dropped(_)) {
             of.remove(&event.packet);
         }
         way.events.push((worker, event));
@@ -94,19 +95,28 @@ fn ways(router: &Router, events: Vec<(usize, Event)>) -> Vec<Way> {
 
 /// The packets that were traced since [`start`].
 pub(super) fn json(router: &mut Router) -> Result<String, HandlerError> {
-    let (mut events, mut lost) = (Vec::new(), 0);
+    let (mut events, mut lost, mut tracing) = (Vec::new(), 0, false);
     for worker in 0..router.options().workers.max(1) {
-        let its = router
-            .on_worker(worker, |w| w.core.trace.as_ref().map(|trace| (trace.events.clone(), trace.lost)))?;
-        let Some((its, more)) = its else { continue };
-        events.extend(its.into_iter().map(|event| (worker, event)));
-        lost += more;
+        let mut at = 0;
+        // A worker that copies all at once would keep its packets waiting.
+        while let Some((some, not)) =
+            router.on_worker(worker, move |w| Some(w.core.trace.as_ref()?.some(at)))?
+        {
+            tracing = true;
+            at += some.len();
+            let done = some.len() < Trace::SOME;
+            events.extend(some.into_iter().map(|event| (worker, event)));
+            if done {
+                lost += not;
+                break;
+            }
+        }
     }
     events.sort_by_key(|(_, event)| event.cycles);
     let ways: Vec<Value> = ways(router, events).iter().map(|way| shown(router, way)).collect();
     Ok(format!(
         "{}\n",
-        json!({"cycles_per_second": dpdk::cycles_per_second(), "lost_events": lost, "packets": ways})
+        json!({"cycles_per_second": dpdk::cycles_per_second(), "tracing": tracing, "lost_events": lost, "packets": ways})
     ))
 }
 
