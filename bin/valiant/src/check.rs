@@ -58,6 +58,10 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if !args.predict && args.how != PredictArgs::default() {
+        error("error: --traffic, --scale, --cpu and --again are for --predict");
+        return ExitCode::from(2);
+    }
     if args.predict {
         return predict(registry, &wanted, &args.how, (false, args.json));
     }

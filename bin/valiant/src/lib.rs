@@ -8,7 +8,8 @@
 //! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: code that several commands use:
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
-//! 2. `handlers`, `experiments`: handlers that are read when a run is over; experiments, run and reported
+//! 2. `handlers`, `experiments`, `predict`: handlers that are read when a run is over; experiments, run and
+//!    reported; predictions of `check` and `bench`
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
 //!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
 //!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is

@@ -1,4 +1,5 @@
-//! `valiant check --predict` and `valiant bench program`: how fast a configuration will run, and how fast it does.
+//! `valiant check --predict` and `valiant bench program`: how fast a configuration will run, and how fast it
+//! does.
 
 use crate::source::Wanted;
 use ::bench::{Host, Machine};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// How a prediction is made.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone, Default, PartialEq)]
 pub(crate) struct PredictArgs {
     /// The packets that come in: a capture file for all ports, or DEVICE=FILE for one; repeat it for others.
     /// Interfaces and NICs are not opened. Virtual devices (`net_...`) are, and need no file.
@@ -34,6 +35,108 @@ pub(crate) struct PredictArgs {
     /// Measure all elements again, also those whose cost is known from before.
     #[arg(long)]
     pub(crate) again: bool,
+}
+
+/// Which elements are measured, and how.
+#[derive(Args)]
+pub(crate) struct ElementsArgs {
+    /// Elements, as a configuration has them: `Strip(14)`.
+    element: Vec<String>,
+    /// What packets pass before they come to the elements.
+    #[arg(long, value_name = "PATH")]
+    before: Option<String>,
+    /// The processor on which elements are measured.
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Measure all elements again, also those whose cost is known from before.
+    #[arg(long)]
+    again: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What packets may pass before they come to an element: as frames, or as IP packets with their annotations.
+const BEFORE: [&str; 2] = ["", "Strip(14) -> CheckIPHeader -> GetIPAddress(16)"];
+
+/// Measures elements.
+pub(crate) fn elements(registry: &Arc<Registry>, args: &ElementsArgs) -> ExitCode {
+    let fail = |message: &str| {
+        error(&format!("error: {message}"));
+        ExitCode::FAILURE
+    };
+    let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
+    let cpus = match launch.choose_cpus(registry, &[], &lang::LoadOptions::default()) {
+        Ok(cpus) => cpus,
+        Err(message) => return fail(&message),
+    };
+    let options = Options { enter: Some(launch::enter_measured), ..launch.options(&cpus) };
+    let all = if args.element.is_empty() { predict::usual(registry) } else { args.element.clone() };
+    let before = args.before.as_deref().map_or(BEFORE.to_vec(), |path| vec![path]);
+    let measure = match predict::Elements::new(registry, &options) {
+        Ok(measure) => measure,
+        Err(message) => return fail(&message),
+    };
+    let mut kept = kept(args.again, &options);
+    let mut progress = Progress::new(false, "bench elements ", false);
+    let mut found = Vec::new();
+    for (n, element) in all.iter().enumerate() {
+        progress.update(n as f64 / all.len() as f64, || element.clone());
+        found.push((element, measure.cost(element, &before, &mut kept)));
+    }
+    drop(progress);
+    if let Err(e) = kept.save() {
+        error(&format!("the costs cannot be kept for the next time: {e}"));
+    }
+    let failed = found.iter().any(|(_, cost)| cost.is_err());
+    if args.json {
+        let all = found.iter().map(|(element, cost)| match cost {
+            Ok(c) => json!({
+                "element": element, "before": c.before, "batch_cycles": c.batch, "packet_cycles": c.packet,
+                "byte_cycles": c.byte, "cold_cycles": c.cold, "small_packet_cycles": c.of_small(options.batch_size),
+            }),
+            Err(why) => json!({"element": element, "error": why}),
+        });
+        let hertz = dpdk::cycles_per_second();
+        print(&format!(
+            "{:#}\n",
+            json!({"batch": options.batch_size, "tsc_hz": hertz, "elements": all.collect::<Vec<_>>()})
+        ));
+    } else {
+        let width = all.iter().map(String::len).fold(7, usize::max).min(60);
+        let mut text = format!(
+            "cycles; packets in batches of {}\n{:width$} {:>9} {:>9} {:>9} {:>9} {:>9}  of\n",
+            options.batch_size, "element", "60 bytes", "batch", "packet", "byte", "cold"
+        );
+        for (element, cost) in &found {
+            let _ = match cost {
+                Ok(c) => writeln!(
+                    text,
+                    "{element:width$} {:>9.1} {:>9.0} {:>9.1} {:>9.3} {:>9.1}  {}",
+                    c.of_small(options.batch_size),
+                    c.batch,
+                    c.packet,
+                    c.byte,
+                    c.cold,
+                    if c.before.is_empty() {
+                        "frames"
+                    } else if c.before == BEFORE[1] {
+                        "IP packets"
+                    } else {
+                        &c.before
+                    }
+                ),
+                Err(why) => writeln!(
+                    text,
+                    "{element:width$} not measured: {}",
+                    why.lines().next().unwrap_or_default()
+                ),
+            };
+        }
+        print(&text);
+    }
+    // Of those that nobody asked for, some need what is not there.
+    if failed && !args.element.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// What was found out about a configuration.
@@ -61,9 +164,10 @@ pub(crate) fn predict(
                     let value = json!({"ok": false, "diagnostics": diags.to_json(diags.sources())});
                     (value, Box::new(move || report(&diags)))
                 }
-                Failure::Message(message) => {
-                    (json!({"ok": false, "error": message}), Box::new(move || error(&format!("error: {message}"))))
-                }
+                Failure::Message(message) => (
+                    json!({"ok": false, "error": message}),
+                    Box::new(move || error(&format!("error: {message}"))),
+                ),
             };
             if json {
                 print(&format!("{value}\n"));
@@ -76,7 +180,12 @@ pub(crate) fn predict(
     ExitCode::SUCCESS
 }
 
-fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: bool) -> Result<Found, Failure> {
+fn find(
+    registry: &Arc<Registry>,
+    wanted: &Wanted,
+    args: &PredictArgs,
+    measure: bool,
+) -> Result<Found, Failure> {
     let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
     let cpus = launch
         .choose_cpus(registry, std::slice::from_ref(&wanted.source), &wanted.options)
@@ -112,7 +221,8 @@ fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: 
 /// The costs of before.
 fn kept(again: bool, options: &Options) -> Kept {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let directory = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    let directory =
+        std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
     let path = directory.unwrap_or_else(std::env::temp_dir).join("valiant/costs.json");
     // Another build of the program may be faster.
     let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok();
@@ -129,8 +239,12 @@ fn kept(again: bool, options: &Options) -> Kept {
 
 /// What a packet takes of each component of this machine, and what there is.
 fn components(prediction: &Prediction, observed: &Observed, scale: Scale) -> Result<Vec<Component>, String> {
-    let options =
-        ::bench::Options { processors: Vec::new(), bytes: None, samples: 3, sample: Duration::from_millis(20) };
+    let options = ::bench::Options {
+        processors: Vec::new(),
+        bytes: None,
+        samples: 3,
+        sample: Duration::from_millis(20),
+    };
     let host = Host::measure(&options, |_, _| ())?;
     let processors = host.machine().processors().len() as f64;
     let links: f64 = host.machine().nics.iter().filter_map(|nic| Some(nic.link?.gbps() * 1e9 / 8.0)).sum();
@@ -208,7 +322,9 @@ impl Found {
     fn text(&self) -> String {
         let p = &self.prediction;
         let mut text = format!("{}: cycles on one processor, each element measured alone\n", self.name);
-        let width = |least: usize, of: &dyn Fn(&predict::Line) -> usize| p.lines.iter().map(of).fold(least, usize::max);
+        let width = |least: usize, of: &dyn Fn(&predict::Line) -> usize| {
+            p.lines.iter().map(of).fold(least, usize::max)
+        };
         let (name, class) = (width(7, &|l| l.name.len()), width(5, &|l| l.class.len()));
         let there = if self.measured.is_some() { "  measured" } else { "" };
         let _ = writeln!(
@@ -235,7 +351,11 @@ impl Found {
             }
             text.push('\n');
         }
-        let _ = writeln!(text, "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9.1}", "(tasks)", "", "", "", "", "", p.runs);
+        let _ = writeln!(
+            text,
+            "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9.1}",
+            "(tasks)", "", "", "", "", "", p.runs
+        );
         let _ = writeln!(
             text,
             "\npredicted: {}pps received, {:.1} cycles each at {:.2} GHz; {}pps sent",
@@ -273,7 +393,8 @@ fn scaled(components: &[Component], scale: Scale) -> String {
         let [here, there] = rates.unwrap_or_else(|| ["not known".to_owned(), "not known".to_owned()]);
         let capacity = c.capacity.map_or("not known".to_owned(), |n| short(n).trim().to_owned());
         let load = format!("{:.0} {}", c.load, c.unit);
-        let _ = writeln!(text, "{:14} {load:>18} {capacity:>14} {here:>14} {:>7} {there:>14}", c.name, c.times);
+        let _ =
+            writeln!(text, "{:14} {load:>18} {capacity:>14} {here:>14} {:>7} {there:>14}", c.name, c.times);
     }
     if let Some((component, rate)) = limit(components) {
         let _ = writeln!(

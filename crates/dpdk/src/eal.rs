@@ -248,8 +248,8 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the calling thread run before all ordinary ones on its processor, for a short measurement that they would
-/// disturb (`SCHED_FIFO`, sched(7)): the kernel leaves them 50 ms of each second.
+/// Has the calling thread run before all ordinary ones on its processor, for a short measurement that they
+/// would disturb (`SCHED_FIFO`, sched(7)): the kernel leaves them 50 ms of each second.
 ///
 /// # Errors
 /// The process has no right to that.

@@ -77,8 +77,8 @@ pub use bell::Bell;
 pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
 pub use eal::{
-    Eal, EalOptions, HugepageSize, Hugepages, OnNode, cpu_list, dpdk_version, hugepage_sizes, run_before_others, set_affinity,
-    set_worker_cpus,
+    Eal, EalOptions, HugepageSize, Hugepages, OnNode, cpu_list, dpdk_version, hugepage_sizes,
+    run_before_others, set_affinity, set_worker_cpus,
 };
 pub use error::Error;
 pub use fanout::{SteerRule, SteerTag};

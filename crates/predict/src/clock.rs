@@ -1,7 +1,7 @@
 //! What the runtime itself takes: reading the clock where elements are timed, and the worker's loop.
 
 use crate::elements;
-use crate::sample::{Sample, run, median};
+use crate::sample::{Sample, median, run};
 use crate::stream::{Numbered, Stream};
 use dpdk::Packet;
 use lang::{LoadOptions, Source};
@@ -22,8 +22,8 @@ pub(crate) struct Runtime {
     pub(crate) run: f64,
 }
 
-/// Measures these: packets pass a chain of elements that do nothing. What one more takes is known from the time
-/// of the whole, and what it seems to take from its own counters.
+/// Measures these: packets pass a chain of elements that do nothing. What one more takes is known from the
+/// time of the whole, and what it seems to take from its own counters.
 pub(crate) fn calibrate(registry: &Registry, options: &Options) -> Result<Runtime, String> {
     let mut stream = Stream::default();
     let packets: Vec<_> =
@@ -46,10 +46,9 @@ pub(crate) fn calibrate(registry: &Registry, options: &Options) -> Result<Runtim
         .map_err(|diags| diags.render(diags.sources(), false))?;
         let runs = |s: &Sample| s.stats[0].emissions as f64;
         let whole = median(samples.iter().map(|s| s.cycles / runs(s))).unwrap_or(0.0);
-        let seeming = median(
-            samples.iter().map(|s| s.stats.iter().map(|s| s.cycles as f64).sum::<f64>() / runs(s)),
-        )
-        .unwrap_or(0.0);
+        let seeming =
+            median(samples.iter().map(|s| s.stats.iter().map(|s| s.cycles as f64).sum::<f64>() / runs(s)))
+                .unwrap_or(0.0);
         ends.push((whole, seeming));
     }
     let more = (LONG - SHORT) as f64;

@@ -130,8 +130,8 @@ impl Held {
     }
 }
 
-/// Memory that is read so that the processor's caches lose what they held: as much as other elements would use
-/// meanwhile.
+/// Memory that is read so that the processor's caches lose what they held: as much as other elements would
+/// use meanwhile.
 struct Others {
     memory: Vec<u8>,
     /// Bytes for each packet.
@@ -166,8 +166,9 @@ const MORE_THAN_CACHES: usize = 16 << 20;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Emits the batches of a stream again and again, each by the output with the number of its input then. Before
-/// that, packets wait until there are `HOLD` of them; and for each packet, `OTHERS` bytes of other memory are read.
+/// Emits the batches of a stream again and again, each by the output with the number of its input then.
+/// Before that, packets wait until there are `HOLD` of them; and for each packet, `OTHERS` bytes of other
+/// memory are read.
 struct Replay {
     batches: Vec<(usize, Vec<KeptPacket>)>,
     at: usize,
@@ -216,8 +217,8 @@ impl Element for Replay {
 
 impl Vector for Replay {}
 
-/// Takes packets, by pull as many at once as `BURST` says, and lets `HOLD` of them wait; for each packet, `OTHERS`
-/// bytes of other memory are read, among `AMONG` of them.
+/// Takes packets, by pull as many at once as `BURST` says, and lets `HOLD` of them wait; for each packet,
+/// `OTHERS` bytes of other memory are read, among `AMONG` of them.
 struct Sink {
     burst: usize,
     held: Held,

@@ -58,9 +58,11 @@ impl Kept {
 
     pub(crate) fn put(&mut self, what: &impl Hash, element: &str, cycles: f64) {
         let when = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        self.costs.insert(key(what), One { element: element.to_owned(), cycles, when });
+        let new = key(what);
+        self.costs.insert(new.clone(), One { element: element.to_owned(), cycles, when });
         while self.costs.len() > MOST {
-            let oldest = self.costs.iter().min_by_key(|(_, one)| one.when).map(|(key, _)| key.clone());
+            let others = self.costs.iter().filter(|(key, _)| **key != new);
+            let oldest = others.min_by_key(|(_, one)| one.when).map(|(key, _)| key.clone());
             oldest.and_then(|key| self.costs.remove(&key));
         }
         self.changed = true;
@@ -78,7 +80,9 @@ impl Kept {
             std::fs::create_dir_all(directory)?;
         }
         let new = self.path.with_extension(format!("new{}", std::process::id()));
-        let written = serde_json::to_vec_pretty(self).map_err(io::Error::other).and_then(|text| std::fs::write(&new, text));
+        let written = serde_json::to_vec_pretty(self)
+            .map_err(io::Error::other)
+            .and_then(|text| std::fs::write(&new, text));
         let done = written.and_then(|()| std::fs::rename(&new, &self.path));
         if done.is_err() {
             // There may be nothing to remove.
@@ -92,4 +96,51 @@ fn key(what: &impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_kept_for_this_machine_only() {
+        let directory = std::env::temp_dir().join(format!("valiant-kept-{}", std::process::id()));
+        let path = directory.join("deeper/costs.json");
+        let mut kept = Kept::load(&path, "this", false);
+        assert_eq!(kept.get(&"a"), None);
+        kept.put(&"a", "Strip(14)", 2.5);
+        kept.save().unwrap();
+        let load = |machine: &str, again| Kept::load(&path, machine, again);
+        assert_eq!(load("this", false).get(&"a"), Some(2.5));
+        assert_eq!(load("this", false).get(&"b"), None);
+        assert_eq!(load("another", false).get(&"a"), None);
+        // What is measured again counts, and what is not stays.
+        let mut again = load("this", true);
+        assert_eq!(again.get(&"a"), None);
+        again.put(&"b", "Strip(4)", 2.0);
+        again.save().unwrap();
+        assert_eq!((load("this", false).get(&"a"), load("this", false).get(&"b")), (Some(2.5), Some(2.0)));
+        // A file that is damaged counts as none, and is replaced.
+        std::fs::write(&path, b"{\"format\": 1, \"mach").unwrap();
+        let mut kept = load("this", false);
+        assert_eq!(kept.get(&"a"), None);
+        kept.put(&"a", "Strip(14)", 3.0);
+        kept.save().unwrap();
+        assert_eq!(load("this", false).get(&"a"), Some(3.0));
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_oldest_costs_go_first() {
+        let mut kept = Kept::load(Path::new("/dev/null/costs.json"), "this", false);
+        (0..MOST + 10).for_each(|n| kept.put(&n, "Null", 1.0));
+        assert_eq!(kept.costs.len(), MOST);
+        assert_eq!(kept.get(&(MOST + 9)), Some(1.0));
+        assert!(kept.save().is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! What a configuration takes when it runs.
 
 use crate::observe::{Failure, Observed, received};
-use crate::sample::{run, median};
+use crate::sample::{median, run};
 use lang::LoadOptions;
 use runtime::{Options, Registry, Role};
 use std::sync::Arc;
@@ -23,7 +23,11 @@ pub struct Measured {
 ///
 /// # Errors
 /// It does not load, or receives nothing.
-pub fn measured(observed: &Observed, registry: &Arc<Registry>, options: &Options) -> Result<Measured, Failure> {
+pub fn measured(
+    observed: &Observed,
+    registry: &Arc<Registry>,
+    options: &Options,
+) -> Result<Measured, Failure> {
     let (router, samples) = run(observed.source.clone(), LoadOptions::default(), registry, options, TIMES)
         .map_err(Failure::Configuration)?;
     let roles: Vec<(Role, usize)> = (router.elements().iter())

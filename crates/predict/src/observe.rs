@@ -3,12 +3,12 @@
 
 use crate::elements::{self, RECORDING};
 use crate::stream::{Numbered, Stream};
+use crate::text::declarations;
 use crate::traffic::{Traffic, with_ports};
 use crate::waiting::Waiting;
 use lang::{Config, Diagnostics, LoadOptions, PortRef, Source};
 use locks::IgnorePoison;
 use runtime::{ElementId, Fields, Options, Registry, Role, Router, StatsSnapshot};
-use crate::text::declarations;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -105,26 +105,33 @@ pub enum Failure {
 pub fn observe(
     source: &Source,
     load: &LoadOptions,
-    registry: &Registry,
+    registry: &Arc<Registry>,
     options: &Options,
     traffic: &Traffic,
 ) -> Result<Observed, Failure> {
-    let own = lang::load(std::slice::from_ref(source), load, registry).map_err(Failure::Configuration)?;
+    // Errors are at the places in the user's file.
+    let check = Options { check_only: true, workers: 1, ..options.clone() };
+    Router::new(std::slice::from_ref(source), load.clone(), Arc::clone(registry), check)
+        .map_err(Failure::Configuration)?;
+    let own = lang::load(std::slice::from_ref(source), load, &**registry).map_err(Failure::Configuration)?;
     let (text, mut notes) = with_ports(&own, registry, traffic).map_err(Failure::Message)?;
     for e in &own.elements {
-        let class = registry.get(&e.class).filter(|class| !matches!(class.role, Role::DeviceSource | Role::DeviceSink));
+        let class = registry
+            .get(&e.class)
+            .filter(|class| !matches!(class.role, Role::DeviceSource | Role::DeviceSink));
         if let Some(what) = class.and_then(|class| class.opens) {
             notes.push(format!("{} :: {} opens {what} here too", e.name, e.class));
         }
     }
     let runs = Source::new(source.name.clone(), text);
-    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), registry).map_err(Failure::Configuration)?;
+    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), &**registry)
+        .map_err(Failure::Configuration)?;
     let waiting = Waiting::new(config.elements.len());
     let streams: Vec<Numbered> =
         config.elements.iter().map(|_| Numbered::recorded(Arc::default(), Arc::clone(&waiting))).collect();
     let text = tapped(&config, &streams);
     let live = runtime::live_annotations(&config, registry);
-    let mut with = registry.clone();
+    let mut with = Registry::clone(registry);
     elements::register(&mut with, &[]);
     let options = Options { threads: false, workers: 1, watchdog: None, ..options.clone() };
     let source = Source::new("recorded configuration", text);
@@ -139,7 +146,8 @@ pub fn observe(
     RECORDING.store(false, Ordering::Relaxed);
     let waiting: Vec<usize> =
         (0..taps).map(|index| if stores(&router, index) { waiting.mean(index) } else { 0 }).collect();
-    let passed: Vec<u64> = (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
+    let passed: Vec<u64> =
+        (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
     let behind = behind(&config, &passed, &waiting);
     let mut all = Vec::new();
     for (index, element) in config.elements.iter().enumerate() {
@@ -181,6 +189,13 @@ impl Observed {
     pub(crate) fn received(&self) -> u64 {
         received(self.elements.iter().map(|e| (e.role, e.inputs.len(), &e.stats)))
     }
+    /// The share of the packets of an element that leave by its output 0; of one without outputs, that come.
+    pub(crate) fn leave_first(&self, index: usize) -> f64 {
+        let behind = self.config.connections.iter().filter(|c| c.from == PortRef { element: index, port: 0 });
+        let left: u64 = behind.map(|c| self.elements[c.to.element].stats.handled()).sum();
+        let one = &self.elements[index];
+        if one.outputs.is_empty() { 1.0 } else { left as f64 / one.stats.handled().max(1) as f64 }
+    }
     /// Batches that elements got or emitted.
     fn calls(&self) -> f64 {
         self.elements.iter().map(|e| e.stats.calls + e.stats.emissions).sum::<u64>() as f64
@@ -214,7 +229,8 @@ impl Observed {
         let sources = self.elements.iter().enumerate().filter(|(_, e)| e.inputs.is_empty());
         sources.map(|(n, e)| e.stats.emitted as f64 * used(self.bytes_behind(n))).sum()
     }
-    /// Bytes of memory that others use for each packet that an element handles: other packets, other elements.
+    /// Bytes of memory that others use for each packet that an element handles: other packets, other
+    /// elements.
     pub(crate) fn memory_of_others(&self, index: usize) -> f64 {
         let own = &self.elements[index];
         let all = self.memory() + self.calls() * ELEMENT_BYTES;
@@ -251,8 +267,8 @@ fn count_waiting(router: &mut Router, waiting: &Waiting, elements: usize) {
     }
 }
 
-/// For each element, how many packets waited, on average, where its packets have waited last. `passed` has the
-/// packets of each connection.
+/// For each element, how many packets waited, on average, where its packets have waited last. `passed` has
+/// the packets of each connection.
 fn behind(config: &Config, passed: &[u64], waiting: &[usize]) -> Vec<f64> {
     let mut behind = vec![0.0; waiting.len()];
     // Packets that come back to an element become fewer each time.
@@ -269,7 +285,8 @@ fn behind(config: &Config, passed: &[u64], waiting: &[usize]) -> Vec<f64> {
     behind
 }
 
-/// Packets that have come in by devices, or made by elements if there is no device: of roles, inputs, counters.
+/// Packets that have come in by devices, or made by elements if there is no device: of roles, inputs,
+/// counters.
 pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnapshot)>) -> u64 {
     let (mut devices, mut others) = (0, 0);
     for (role, inputs, stats) in all {
@@ -282,7 +299,8 @@ pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnap
     if devices > 0 { devices } else { others }
 }
 
-/// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the counters.
+/// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the
+/// counters.
 fn run(router: &mut Router, packets: u64, since: &[StatsSnapshot], waiting: &Waiting) -> Vec<StatsSnapshot> {
     router.start();
     let began = Instant::now();
@@ -331,4 +349,35 @@ fn tapped(config: &Config, streams: &[Numbered]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        lang::load(&[Source::new("test", text)], &LoadOptions::default(), &::elements::registry()).unwrap()
+    }
+
+    #[test]
+    fn packets_have_waited_where_most_of_them_have() {
+        // Three of four packets at `d` come by the queue; hardly any come back to `c`.
+        let config = config(
+            "s :: InfiniteSource; q :: Queue; u :: Unqueue; d :: Counter; e :: Discard; c :: CheckIPHeader; t :: Tee;
+             s -> c; c [0] -> t; t [0] -> q -> u -> d -> e; t [1] -> d; c [1] -> q;",
+        );
+        let index = |name: &str| config.find(name).unwrap();
+        let passed: Vec<u64> = config
+            .connections
+            .iter()
+            .map(|c| if (c.from.element, c.from.port) == (index("t"), 1) { 25 } else { 75 })
+            .collect();
+        let mut waiting = vec![0; config.elements.len()];
+        waiting[index("q")] = 100;
+        let behind = behind(&config, &passed, &waiting);
+        assert_eq!(
+            ["s", "c", "q", "u", "d", "e"].map(|n| behind[index(n)]),
+            [0.0, 0.0, 0.0, 100.0, 75.0, 75.0]
+        );
+    }
 }

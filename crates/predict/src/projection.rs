@@ -1,5 +1,5 @@
-//! What a server with more of everything would do, as in RouteBricks, section 5.3.4: a packet loads each component
-//! as it does here, and the first one that is full is the limit.
+//! What a server with more of everything would do, as in RouteBricks, section 5.3.4: a packet loads each
+//! component as it does here, and the first one that is full is the limit.
 
 /// How many times more of each component another server has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,8 @@ impl Scale {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut scale = Self { cpu: 1.0, mem: 1.0, io: 1.0 };
         for part in text.split(',').map(str::trim) {
-            let wrong = || format!("'{part}': cpu, mem or io, and how many times more, as in cpu=4,mem=2,io=2");
+            let wrong =
+                || format!("'{part}': cpu, mem or io, and how many times more, as in cpu=4,mem=2,io=2");
             let (name, times) = part.split_once('=').ok_or_else(wrong)?;
             let place = match name.trim() {
                 "cpu" => &mut scale.cpu,
@@ -28,7 +29,8 @@ impl Scale {
                 "io" => &mut scale.io,
                 _ => return Err(wrong()),
             };
-            *place = times.trim().parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(wrong)?;
+            *place =
+                times.trim().parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(wrong)?;
         }
         Ok(scale)
     }
@@ -80,11 +82,18 @@ mod tests {
 
     #[test]
     fn the_next_server_of_the_paper_forwards_as_the_paper_expects() {
-        // Minimal forwarding of 64-byte packets, 9.7 Gb/s with 8 x 2.8 GHz. Memory carries each packet four times.
+        // Minimal forwarding of 64-byte packets, 9.7 Gb/s with 8 x 2.8 GHz. Memory carries each packet four
+        // times.
         let scale = Scale::parse("cpu=4,mem=2,io=2").unwrap();
         let bits = 64.0 * 8.0;
         let all = [
-            Component { name: "memory", unit: "bits", load: 4.0 * bits, capacity: Some(262e9), times: scale.mem },
+            Component {
+                name: "memory",
+                unit: "bits",
+                load: 4.0 * bits,
+                capacity: Some(262e9),
+                times: scale.mem,
+            },
             Component { name: "links", unit: "bits", load: bits, capacity: None, times: scale.io },
             Component {
                 name: "processors",

@@ -51,8 +51,8 @@ pub(crate) fn run(
     Ok((router, samples))
 }
 
-/// The median of those that are numbers: others who use the processor, or its caches, spoil some samples. None if
-/// there is no number.
+/// The median of those that are numbers: others who use the processor, or its caches, spoil some samples.
+/// None if there is no number.
 pub(crate) fn median(all: impl Iterator<Item = f64>) -> Option<f64> {
     let mut all: Vec<f64> = all.filter(|x| x.is_finite()).collect();
     all.sort_by(f64::total_cmp);

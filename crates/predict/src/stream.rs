@@ -33,7 +33,8 @@ impl Stream {
             what(&mut hasher);
             hasher.finish()
         };
-        let packets = self.batches.iter().flat_map(|(input, packets)| packets.iter().map(move |p| (*input, p)));
+        let packets =
+            self.batches.iter().flat_map(|(input, packets)| packets.iter().map(move |p| (*input, p)));
         let all: BTreeSet<u64> =
             packets.map(|(input, packet)| hash(&|h| (input, packet.data()).hash(h))).collect();
         hash(&|h| all.hash(h))

@@ -94,7 +94,9 @@ pub(crate) fn with_ports(
     }
     for (name, other) in &replaced {
         let short = other.split(',').next().unwrap_or_default();
-        notes.push(format!("{name} is not opened: {short} has its place, so what its driver takes is not in the sum"));
+        notes.push(format!(
+            "{name} is not opened: {short} has its place, what its own driver takes is not in the sum"
+        ));
     }
     let mut text = declarations(&changed, |_| true);
     for c in &config.connections {
@@ -122,4 +124,69 @@ fn is_own(device: &str) -> bool {
 fn file(traffic: &Traffic, device: &str) -> Option<PathBuf> {
     let own = traffic.of_devices.iter().find(|(name, _)| name == device).map(|(_, file)| file.clone());
     own.or_else(|| traffic.of_others.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lang::{LoadOptions, Source};
+
+    fn ports(text: &str, traffic: &[&str]) -> Result<(String, Vec<String>), String> {
+        let registry = elements::registry();
+        let config = lang::load(&[Source::new("test", text)], &LoadOptions::default(), &registry).unwrap();
+        let mut all = Traffic::default();
+        traffic.iter().for_each(|text| all.add(text));
+        with_ports(&config, &registry, &all)
+    }
+
+    const TWO: &str = "FromDevice(eth0, PROMISC true) -> Queue -> ToDevice(eth1); \
+                       FromDevice(DEVNAME eth1) -> Queue -> ToDevice(DEVNAME \"eth0\");";
+
+    #[test]
+    fn interfaces_are_replaced_each_by_one_device() {
+        let (text, notes) = ports(TWO, &["a.pcap", "eth1=/tmp/b.pcap"]).unwrap();
+        let first = "\"net_pcap_predict0,rx_pcap=a.pcap,infinite_rx=1\"";
+        let second = "\"net_pcap_predict1,rx_pcap=/tmp/b.pcap,infinite_rx=1\"";
+        for part in [
+            format!("FromDevice({first}, PROMISC true)"),
+            format!("ToDevice({second})"),
+            format!("FromDevice(DEVNAME {second})"),
+            format!("ToDevice(DEVNAME {first})"),
+        ] {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+        assert!(
+            !text.contains("eth") && notes.len() == 2 && notes[0].contains("eth0 is not opened"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn devices_of_the_process_and_ports_that_only_send_need_no_packets() {
+        let (text, notes) = ports("FromDevice(net_null0) -> Queue -> ToDevice(0000:03:00.0);", &[]).unwrap();
+        assert!(
+            text.contains("FromDevice(net_null0)") && text.contains("net_null_predict0,no-rx=1"),
+            "{text}"
+        );
+        assert_eq!(notes.len(), 1);
+        // Frames would go to a real interface.
+        let error = ports("FromDevice(\"net_pcap0,iface=eth0\") -> Discard;", &[]).unwrap_err();
+        assert!(error.contains("which packets come from net_pcap0,iface=eth0"), "{error}");
+    }
+
+    #[test]
+    fn packets_that_are_missing_or_go_nowhere_are_errors() {
+        let error = ports(TWO, &["eth0=a.pcap"]).unwrap_err();
+        assert!(
+            error.contains("which packets come from eth1?") && error.contains("--traffic eth1=FILE.pcap"),
+            "{error}"
+        );
+        let error = ports(TWO, &["a.pcap", "eth7=b.pcap"]).unwrap_err();
+        assert!(
+            error.contains("nothing receives from eth7; the configuration receives from eth0, eth1"),
+            "{error}"
+        );
+        let error = ports(TWO, &["a,b.pcap"]).unwrap_err();
+        assert!(error.contains("comma"), "{error}");
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Packets in each element that lets packets wait, seen whenever a source emits a batch: between two runs of all
-/// tasks, queues are often empty.
+/// Packets in each element that lets packets wait, seen whenever a source emits a batch: between two runs of
+/// all tasks, queues are often empty.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     now: Box<[AtomicI64]>,
