@@ -59,18 +59,27 @@ pub(crate) struct ElementsArgs {
 /// What packets may pass before they come to an element: as frames, or as IP packets with their annotations.
 const BEFORE: [&str; 2] = ["", "Strip(14) -> CheckIPHeader -> GetIPAddress(16)"];
 
+/// How routers run that are measured: on this processor, or any.
+fn options(cpu: Option<usize>) -> Result<Options, String> {
+    let usable =
+        |cpu: usize| dpdk::Topology::here().cores().iter().any(|core| core.id == cpu && core.allowed);
+    if let Some(cpu) = cpu.filter(|cpu| !usable(*cpu)) {
+        return Err(format!("processor {cpu} is not there, or this process may not use it"));
+    }
+    let cpus: Vec<usize> = cpu.into_iter().collect();
+    Ok(Options { enter: Some(launch::enter_measured), ..Launch::default().options(&cpus) })
+}
+
 /// Measures elements.
 pub(crate) fn elements(registry: &Arc<Registry>, args: &ElementsArgs) -> ExitCode {
     let fail = |message: &str| {
         error(&format!("error: {message}"));
         ExitCode::FAILURE
     };
-    let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
-    let cpus = match launch.choose_cpus(registry, &[], &lang::LoadOptions::default()) {
-        Ok(cpus) => cpus,
+    let options = match options(args.cpu) {
+        Ok(options) => options,
         Err(message) => return fail(&message),
     };
-    let options = Options { enter: Some(launch::enter_measured), ..launch.options(&cpus) };
     let all = if args.element.is_empty() { predict::usual(registry) } else { args.element.clone() };
     let before = args.before.as_deref().map_or(BEFORE.to_vec(), |path| vec![path]);
     let measure = match predict::Elements::new(registry, &options) {
@@ -186,11 +195,7 @@ fn find(
     args: &PredictArgs,
     measure: bool,
 ) -> Result<Found, Failure> {
-    let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
-    let cpus = launch
-        .choose_cpus(registry, std::slice::from_ref(&wanted.source), &wanted.options)
-        .map_err(Failure::Message)?;
-    let options = Options { enter: Some(launch::enter_measured), ..launch.options(&cpus) };
+    let options = options(args.cpu).map_err(Failure::Message)?;
     let mut traffic = Traffic::default();
     args.traffic.iter().for_each(|text| traffic.add(text));
     let mut progress = Progress::new(false, "predict ", false);

@@ -1,4 +1,5 @@
-//! What elements cost, each by itself, of any packets: for comparing them, and to know what one more would take.
+//! What elements cost, each by itself, of any packets: for comparing them, and to know what one more would
+//! take.
 
 use crate::alone::{self, Bench};
 use crate::clock::calibrate;
@@ -22,11 +23,13 @@ const SHORT: usize = 8;
 const FLOWS: usize = 256;
 /// Packets that wait before a cold one: more than the second-level cache holds.
 const COLD: usize = 4096;
+/// The most inputs that are tried.
+const MOST_INPUTS: usize = 2;
 /// The most outputs that are tried.
 const MOST_OUTPUTS: usize = 8;
 
-/// What an element costs, in cycles: `batch + n (packet + byte x bytes)` for n packets that are in the first-level
-/// cache.
+/// What an element costs, in cycles: `batch + n (packet + byte x bytes)` for n packets that are in the
+/// first-level cache.
 #[derive(Clone, Debug)]
 pub struct ElementCost {
     /// As it was written.
@@ -130,15 +133,14 @@ impl<'a> Elements<'a> {
         crate::elements::register(&mut with, &[]);
         let with = Arc::new(with);
         let mut problem = String::new();
-        for (queue, outputs) in
-            [false, true].into_iter().flat_map(|queue| (0..=MOST_OUTPUTS).map(move |n| (queue, n)))
-        {
+        for (queue, idle, outputs) in shapes() {
             let arrow = if before.is_empty() { String::new() } else { format!(" -> {before}") };
             let queue = if queue { " -> Queue(1000)" } else { "" };
             let mut text = format!(
                 "measured :: {element}; PredictReplay({}){arrow}{queue} -> measured;\n",
                 stream.number
             );
+            (0..idle).for_each(|n| text += &format!("Idle -> [{}] measured;\n", n + 1));
             (0..outputs).for_each(|n| text += &format!("measured [{n}] -> PredictSink0({batch});\n"));
             let source = Source::new("element", text);
             let check = Options { check_only: true, ..self.bench.options.clone() };
@@ -161,6 +163,13 @@ impl<'a> Elements<'a> {
         }
         Err(problem)
     }
+}
+
+/// How an element may be connected: whether it pulls, how many inputs it has to which nothing comes, and how
+/// many outputs.
+fn shapes() -> impl Iterator<Item = (bool, usize, usize)> {
+    let idle = [false, true].into_iter().flat_map(|queue| (0..MOST_INPUTS).map(move |idle| (queue, idle)));
+    idle.flat_map(|(queue, idle)| (0..=MOST_OUTPUTS).map(move |n| (queue, idle, n)))
 }
 
 /// The classes that are measured when none is named: those with a fast path, as they stand in their manual's

@@ -1,5 +1,5 @@
-//! Configurations of made packets, which need no port: what is seen in them, and that all parts add up. How long
-//! anything takes is not tested.
+//! Configurations of made packets, which need no port: what is seen in them, and that all parts add up. How
+//! long anything takes is not tested.
 
 use lang::{LoadOptions, Source};
 use predict::{Failure, Kept, Line, Observed, Prediction, Traffic};
