@@ -1,4 +1,5 @@
-//! `valiant check --predict` and `valiant bench program`: how fast a configuration will run, and how fast it does.
+//! `valiant check --predict` and `valiant bench program`: how fast a configuration will run, and how fast it
+//! does.
 
 use crate::source::Wanted;
 use ::bench::{Host, Machine};
@@ -61,9 +62,10 @@ pub(crate) fn predict(
                     let value = json!({"ok": false, "diagnostics": diags.to_json(diags.sources())});
                     (value, Box::new(move || report(&diags)))
                 }
-                Failure::Message(message) => {
-                    (json!({"ok": false, "error": message}), Box::new(move || error(&format!("error: {message}"))))
-                }
+                Failure::Message(message) => (
+                    json!({"ok": false, "error": message}),
+                    Box::new(move || error(&format!("error: {message}"))),
+                ),
             };
             if json {
                 print(&format!("{value}\n"));
@@ -76,12 +78,26 @@ pub(crate) fn predict(
     ExitCode::SUCCESS
 }
 
-fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: bool) -> Result<Found, Failure> {
+fn find(
+    registry: &Arc<Registry>,
+    wanted: &Wanted,
+    args: &PredictArgs,
+    measure: bool,
+) -> Result<Found, Failure> {
     let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
     let cpus = launch
         .choose_cpus(registry, std::slice::from_ref(&wanted.source), &wanted.options)
         .map_err(Failure::Message)?;
-    let options = Options { enter: Some(launch::enter_measured), ..launch.options(&cpus) };
+    let cores = dpdk::Topology::here();
+    let allowed = |cpu: usize| cores.cores().iter().any(|core| core.id == cpu && core.allowed);
+    if let Some(cpu) = args.cpu.filter(|cpu| !allowed(*cpu)) {
+        return Err(Failure::Message(format!("--cpu {cpu}: this process may not run on such a processor")));
+    }
+    let mut options = launch.options(&cpus);
+    // On the only processor, whoever reads the counters would hardly ever run.
+    if cores.cores().iter().filter(|core| core.allowed).count() > 1 {
+        options.enter = Some(launch::enter_measured);
+    }
     let mut traffic = Traffic::default();
     args.traffic.iter().for_each(|text| traffic.add(text));
     let mut progress = Progress::new(false, "predict ", false);
@@ -92,6 +108,13 @@ fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: 
         progress.update(done, || what.to_owned());
     })?;
     let mut notes = observed.notes.clone();
+    let unknown = prediction.unknown();
+    if !unknown.is_empty() {
+        notes.push(format!(
+            "what {} takes is not known and not in the sum: the rate is lower",
+            unknown.join(", ")
+        ));
+    }
     if let Err(e) = kept.save() {
         notes.push(format!("the costs cannot be kept for the next time: {e}"));
     }
@@ -112,8 +135,13 @@ fn find(registry: &Arc<Registry>, wanted: &Wanted, args: &PredictArgs, measure: 
 /// The costs of before.
 fn kept(again: bool, options: &Options) -> Kept {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let directory = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
-    let path = directory.unwrap_or_else(std::env::temp_dir).join("valiant/costs.json");
+    let directory =
+        std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
+    // Others may put files into a directory for all: without one of its own, nothing is kept.
+    let path = directory
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("valiant/costs.json"))
+        .unwrap_or_default();
     // Another build of the program may be faster.
     let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok();
     let built = built.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |time| time.as_secs());
@@ -129,8 +157,12 @@ fn kept(again: bool, options: &Options) -> Kept {
 
 /// What a packet takes of each component of this machine, and what there is.
 fn components(prediction: &Prediction, observed: &Observed, scale: Scale) -> Result<Vec<Component>, String> {
-    let options =
-        ::bench::Options { processors: Vec::new(), bytes: None, samples: 3, sample: Duration::from_millis(20) };
+    let options = ::bench::Options {
+        processors: Vec::new(),
+        bytes: None,
+        samples: 3,
+        sample: Duration::from_millis(20),
+    };
     let host = Host::measure(&options, |_, _| ())?;
     let processors = host.machine().processors().len() as f64;
     let links: f64 = host.machine().nics.iter().filter_map(|nic| Some(nic.link?.gbps() * 1e9 / 8.0)).sum();
@@ -199,7 +231,7 @@ impl Found {
         });
         json!({
             "ok": true, "configuration": self.name, "elements": lines.collect::<Vec<_>>(),
-            "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "tsc_hz": p.hertz, "rate_pps": p.rate(),
+            "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "complete": p.unknown().is_empty(), "tsc_hz": p.hertz, "rate_pps": p.rate(),
             "sent_per_received": p.sent, "waiting_packets": p.waiting, "memory_bytes_per_packet": p.memory, "notes": self.notes,
             "measured": measured, "scaled": scaled,
         })
@@ -208,7 +240,9 @@ impl Found {
     fn text(&self) -> String {
         let p = &self.prediction;
         let mut text = format!("{}: cycles on one processor, each element measured alone\n", self.name);
-        let width = |least: usize, of: &dyn Fn(&predict::Line) -> usize| p.lines.iter().map(of).fold(least, usize::max);
+        let width = |least: usize, of: &dyn Fn(&predict::Line) -> usize| {
+            p.lines.iter().map(of).fold(least, usize::max)
+        };
         let (name, class) = (width(7, &|l| l.name.len()), width(5, &|l| l.class.len()));
         let there = if self.measured.is_some() { "  measured" } else { "" };
         let _ = writeln!(
@@ -235,7 +269,11 @@ impl Found {
             }
             text.push('\n');
         }
-        let _ = writeln!(text, "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9.1}", "(tasks)", "", "", "", "", "", p.runs);
+        let _ = writeln!(
+            text,
+            "{:name$}  {:class$}  {:>8} {:>6} {:>6} {:>9} {:>9.1}",
+            "(tasks)", "", "", "", "", "", p.runs
+        );
         let _ = writeln!(
             text,
             "\npredicted: {}pps received, {:.1} cycles each at {:.2} GHz; {}pps sent",
@@ -273,7 +311,8 @@ fn scaled(components: &[Component], scale: Scale) -> String {
         let [here, there] = rates.unwrap_or_else(|| ["not known".to_owned(), "not known".to_owned()]);
         let capacity = c.capacity.map_or("not known".to_owned(), |n| short(n).trim().to_owned());
         let load = format!("{:.0} {}", c.load, c.unit);
-        let _ = writeln!(text, "{:14} {load:>18} {capacity:>14} {here:>14} {:>7} {there:>14}", c.name, c.times);
+        let _ =
+            writeln!(text, "{:14} {load:>18} {capacity:>14} {here:>14} {:>7} {there:>14}", c.name, c.times);
     }
     if let Some((component, rate)) = limit(components) {
         let _ = writeln!(

@@ -5,17 +5,18 @@ use crate::clock::Runtime;
 use crate::elements::{self, MOST_OUTPUTS, sink};
 use crate::kept::Kept;
 use crate::observe::Observed;
-use crate::sample::{Sample, run, median};
+use crate::sample::{Sample, median, run};
 use crate::stream::Numbered;
 use crate::text::declarations;
 use lang::{LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Options, Phase, Registry};
+use runtime::{Options, Phase, Registry, Role};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long an element runs before it is measured (tables are filled, memory is there), and how often it is.
+/// For how long an element runs before it is measured (tables are filled, memory is there), and how often it
+/// is.
 const TIMES: (Duration, usize) = (Duration::from_millis(30), 30);
 /// The most bytes of other memory for a packet.
 const MOST_OTHERS: usize = 1 << 16;
@@ -28,7 +29,12 @@ pub(crate) struct Bench<'a> {
 }
 
 /// Cycles of each packet in one element of a configuration, which runs alone unless that is known.
-pub(crate) fn measure(observed: &Observed, index: usize, bench: &Bench<'_>, kept: &mut Kept) -> Result<f64, String> {
+pub(crate) fn measure(
+    observed: &Observed,
+    index: usize,
+    bench: &Bench<'_>,
+    kept: &mut Kept,
+) -> Result<f64, String> {
     let seen = &observed.elements[index];
     if seen.outputs.len() > MOST_OUTPUTS {
         return Err(format!("it has more than {MOST_OUTPUTS} outputs"));
@@ -57,11 +63,12 @@ pub(crate) fn measure(observed: &Observed, index: usize, bench: &Bench<'_>, kept
 /// What each source costs, by its index, and a run of a task beside what the elements take.
 pub(crate) type Sources = (Vec<(usize, f64)>, f64);
 
-/// Runs all elements without inputs, and nothing behind them: cycles of each packet. They are together because
-/// the frames of one port take cache from those of another.
+/// Runs all elements without inputs, and nothing behind them: cycles of each packet. They are together
+/// because the frames of one port take cache from those of another.
 pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -> Result<Sources, String> {
     let all = &observed.elements;
-    let which: Vec<usize> = (0..all.len()).filter(|n| all[*n].inputs.is_empty() && all[*n].worked()).collect();
+    let which: Vec<usize> =
+        (0..all.len()).filter(|n| all[*n].inputs.is_empty() && all[*n].worked()).collect();
     let mut with = bench.registry.clone();
     elements::register(&mut with, &[]);
     let mut text = declarations(&observed.config, |n| {
@@ -75,10 +82,14 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
         for output in 0..all[*n].outputs.len() {
             let batch = all[*n].stats.batch_size().round().max(1.0);
             let class = sink(output);
-            let _ = writeln!(text, "{name} [{output}] -> predict_sink_{n}_{output} :: {class}({batch}, {hold}, {each}, {among});");
+            let _ = writeln!(
+                text,
+                "{name} [{output}] -> predict_sink_{n}_{output} :: {class}({batch}, {hold}, {each}, {among});"
+            );
         }
     }
-    let what = |n: Option<usize>| (&text, n.map(|n| &observed.config.elements[n].name), observed.digest(&which));
+    let what =
+        |n: Option<usize>| (&text, n.map(|n| &observed.config.elements[n].name), observed.digest(&which));
     let known: Option<Vec<_>> = which.iter().map(|n| Some((*n, kept.get(&what(Some(*n)))?))).collect();
     if let Some(known) = known.zip(kept.get(&what(None))) {
         return Ok(known);
@@ -90,7 +101,8 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
     let cost = |n: usize| {
         let at = find(n)?;
         let cycles = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0).map(|s| {
-            (s.cycles as f64 - bench.runtime.reading * all[n].intervals(s) as f64).max(0.0) / s.handled() as f64
+            (s.cycles as f64 - bench.runtime.reading * all[n].intervals(s) as f64).max(0.0)
+                / s.handled() as f64
         });
         median(cycles)
     };
@@ -119,9 +131,9 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
 fn alone(observed: &Observed, index: usize, registry: &Registry) -> String {
     let seen = &observed.elements[index];
     let all = &observed.config.elements;
-    let tables = |other: usize| observed.elements[other].has_no_ports() && mentions(&all[index].config, &all[other].name);
+    let named = named(observed, index);
     let mut text = declarations(&observed.config, |other| {
-        other == index || tables(other) || is_information(observed, registry, other, &[index])
+        other == index || named.contains(&other) || is_information(observed, registry, other, &[index])
     });
     let name = &observed.config.elements[index].name;
     let batch = seen.stats.batch_size().round().max(1.0);
@@ -136,10 +148,39 @@ fn alone(observed: &Observed, index: usize, registry: &Registry) -> String {
     for output in 0..seen.outputs.len() {
         let _ = writeln!(text, "{name} [{output}] -> predict_sink_{output} :: {}({batch});", sink(output));
     }
+    // No packets come to those that it only knows by name.
+    for other in named {
+        let name = &all[other].name;
+        for port in 0..observed.elements[other].inputs.len() {
+            let _ = writeln!(text, "Idle -> [{port}] {name};");
+        }
+        for port in 0..observed.elements[other].outputs.len() {
+            let _ = writeln!(text, "{name} [{port}] -> Idle;");
+        }
+    }
     text
 }
 
-/// Whether an element has information for others, all of which are among those of these indexes or have no ports.
+/// The elements that an element needs because its configuration has their names, and those that they need.
+/// Ports are none of them: they would receive.
+fn named(observed: &Observed, index: usize) -> Vec<usize> {
+    let (all, seen) = (&observed.config.elements, &observed.elements);
+    let passive =
+        |n: usize| seen[n].has_no_ports() || (!seen[n].inputs.is_empty() && seen[n].role != Role::DeviceSink);
+    let mut found = vec![index];
+    let mut at = 0;
+    while let Some(of) = found.get(at).copied() {
+        at += 1;
+        let new = (0..all.len())
+            .filter(|n| !found.contains(n) && passive(*n) && mentions(&all[of].config, &all[*n].name));
+        let new: Vec<usize> = new.collect();
+        found.extend(new);
+    }
+    found.split_off(1)
+}
+
+/// Whether an element has information for others, all of which are among those of these indexes or have no
+/// ports.
 fn is_information(observed: &Observed, registry: &Registry, index: usize, there: &[usize]) -> bool {
     let (all, seen) = (&observed.config.elements, &observed.elements);
     let of_others = || {

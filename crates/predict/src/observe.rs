@@ -3,12 +3,12 @@
 
 use crate::elements::{self, RECORDING};
 use crate::stream::{Numbered, Stream};
+use crate::text::{about, declarations};
 use crate::traffic::{Traffic, with_ports};
 use crate::waiting::Waiting;
 use lang::{Config, Diagnostics, LoadOptions, PortRef, Source};
 use locks::IgnorePoison;
 use runtime::{ElementId, Fields, Options, Registry, Role, Router, StatsSnapshot};
-use crate::text::declarations;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -110,15 +110,23 @@ pub fn observe(
     traffic: &Traffic,
 ) -> Result<Observed, Failure> {
     let own = lang::load(std::slice::from_ref(source), load, registry).map_err(Failure::Configuration)?;
+    let check = Options { threads: false, workers: 1, watchdog: None, check_only: true, ..options.clone() };
+    Router::new(std::slice::from_ref(source), load.clone(), Arc::new(registry.clone()), check)
+        .map_err(Failure::Configuration)?;
     let (text, mut notes) = with_ports(&own, registry, traffic).map_err(Failure::Message)?;
-    for e in &own.elements {
-        let class = registry.get(&e.class).filter(|class| !matches!(class.role, Role::DeviceSource | Role::DeviceSink));
-        if let Some(what) = class.and_then(|class| class.opens) {
+    let runs = Source::new(source.name.clone(), text);
+    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), registry)
+        .map_err(|diags| Failure::Configuration(about(&own, &runs, &diags, registry)))?;
+    for e in &config.elements {
+        let class = registry
+            .get(&e.class)
+            .filter(|class| !matches!(class.role, Role::DeviceSource | Role::DeviceSink));
+        if let Some(what) =
+            class.and_then(|class| class.opens).filter(|_| !e.config.contains("\"/dev/null\""))
+        {
             notes.push(format!("{} :: {} opens {what} here too", e.name, e.class));
         }
     }
-    let runs = Source::new(source.name.clone(), text);
-    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), registry).map_err(Failure::Configuration)?;
     let waiting = Waiting::new(config.elements.len());
     let streams: Vec<Numbered> =
         config.elements.iter().map(|_| Numbered::recorded(Arc::default(), Arc::clone(&waiting))).collect();
@@ -128,8 +136,10 @@ pub fn observe(
     elements::register(&mut with, &[]);
     let options = Options { threads: false, workers: 1, watchdog: None, ..options.clone() };
     let source = Source::new("recorded configuration", text);
-    let mut router = Router::new(&[source], LoadOptions::default(), Arc::new(with), options)
-        .map_err(Failure::Configuration)?;
+    let with = Arc::new(with);
+    let mut router =
+        Router::new(std::slice::from_ref(&source), LoadOptions::default(), Arc::clone(&with), options)
+            .map_err(|diags| Failure::Configuration(about(&own, &source, &diags, &with)))?;
     // The elements that record follow those of the configuration, in the order of the connections.
     let taps = config.elements.len();
     let none = vec![StatsSnapshot::default(); taps + config.connections.len()];
@@ -139,7 +149,8 @@ pub fn observe(
     RECORDING.store(false, Ordering::Relaxed);
     let waiting: Vec<usize> =
         (0..taps).map(|index| if stores(&router, index) { waiting.mean(index) } else { 0 }).collect();
-    let passed: Vec<u64> = (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
+    let passed: Vec<u64> =
+        (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
     let behind = behind(&config, &passed, &waiting);
     let mut all = Vec::new();
     for (index, element) in config.elements.iter().enumerate() {
@@ -167,11 +178,25 @@ pub fn observe(
             stream: Arc::clone(&streams[index].stream),
         });
     }
+    let ends = router.wants_to_end();
     router.wind_up();
     drop(router);
     let observed = Observed { source: runs, notes, config, elements: all };
     if observed.received() == 0 {
-        return Err(Failure::Message("no packets come in".to_owned()));
+        let seen =
+            received(observed.elements.iter().zip(&before).map(|(e, stats)| (e.role, e.inputs.len(), stats)));
+        let why = if ends {
+            "it stops itself; a prediction needs one that goes on"
+        } else {
+            "a prediction needs a source that goes on"
+        };
+        return Err(Failure::Message(match seen {
+            0 if ends => "it stops itself before packets come in".to_owned(),
+            0 => "no packets come in".to_owned(),
+            n => format!(
+                "{n} packets come in, then no more: {why} (without STOP, LIMIT; infinite_rx=1 for net_pcap)"
+            ),
+        }));
     }
     Ok(observed)
 }
@@ -214,7 +239,8 @@ impl Observed {
         let sources = self.elements.iter().enumerate().filter(|(_, e)| e.inputs.is_empty());
         sources.map(|(n, e)| e.stats.emitted as f64 * used(self.bytes_behind(n))).sum()
     }
-    /// Bytes of memory that others use for each packet that an element handles: other packets, other elements.
+    /// Bytes of memory that others use for each packet that an element handles: other packets, other
+    /// elements.
     pub(crate) fn memory_of_others(&self, index: usize) -> f64 {
         let own = &self.elements[index];
         let all = self.memory() + self.calls() * ELEMENT_BYTES;
@@ -251,8 +277,8 @@ fn count_waiting(router: &mut Router, waiting: &Waiting, elements: usize) {
     }
 }
 
-/// For each element, how many packets waited, on average, where its packets have waited last. `passed` has the
-/// packets of each connection.
+/// For each element, how many packets waited, on average, where its packets have waited last. `passed` has
+/// the packets of each connection.
 fn behind(config: &Config, passed: &[u64], waiting: &[usize]) -> Vec<f64> {
     let mut behind = vec![0.0; waiting.len()];
     // Packets that come back to an element become fewer each time.
@@ -269,7 +295,8 @@ fn behind(config: &Config, passed: &[u64], waiting: &[usize]) -> Vec<f64> {
     behind
 }
 
-/// Packets that have come in by devices, or made by elements if there is no device: of roles, inputs, counters.
+/// Packets that have come in by devices, or made by elements if there is no device: of roles, inputs,
+/// counters.
 pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnapshot)>) -> u64 {
     let (mut devices, mut others) = (0, 0);
     for (role, inputs, stats) in all {
@@ -282,7 +309,8 @@ pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnap
     if devices > 0 { devices } else { others }
 }
 
-/// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the counters.
+/// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the
+/// counters.
 fn run(router: &mut Router, packets: u64, since: &[StatsSnapshot], waiting: &Waiting) -> Vec<StatsSnapshot> {
     router.start();
     let began = Instant::now();

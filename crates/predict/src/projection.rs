@@ -1,5 +1,5 @@
-//! What a server with more of everything would do, as in RouteBricks, section 5.3.4: a packet loads each component
-//! as it does here, and the first one that is full is the limit.
+//! What a server with more of everything would do, as in RouteBricks, section 5.3.4: a packet loads each
+//! component as it does here, and the first one that is full is the limit.
 
 /// How many times more of each component another server has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,6 +12,9 @@ pub struct Scale {
     pub io: f64,
 }
 
+/// The most that a server is thought to have.
+const MOST: f64 = 1e6;
+
 impl Scale {
     /// Reads `cpu=4,mem=2,io=2`; what is not said stays as it is.
     ///
@@ -20,7 +23,8 @@ impl Scale {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut scale = Self { cpu: 1.0, mem: 1.0, io: 1.0 };
         for part in text.split(',').map(str::trim) {
-            let wrong = || format!("'{part}': cpu, mem or io, and how many times more, as in cpu=4,mem=2,io=2");
+            let wrong =
+                || format!("'{part}': cpu, mem or io, and how many times more, as in cpu=4,mem=2,io=2");
             let (name, times) = part.split_once('=').ok_or_else(wrong)?;
             let place = match name.trim() {
                 "cpu" => &mut scale.cpu,
@@ -28,7 +32,7 @@ impl Scale {
                 "io" => &mut scale.io,
                 _ => return Err(wrong()),
             };
-            *place = times.trim().parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(wrong)?;
+            *place = times.trim().parse().ok().filter(|x: &f64| *x > 0.0 && *x <= MOST).ok_or_else(wrong)?;
         }
         Ok(scale)
     }
@@ -73,18 +77,25 @@ mod tests {
     fn scales_are_read() {
         assert_eq!(Scale::parse("cpu=4, mem=2,io=2"), Ok(Scale { cpu: 4.0, mem: 2.0, io: 2.0 }));
         assert_eq!(Scale::parse("mem=0.5").unwrap().cpu, 1.0);
-        for wrong in ["", "cpu", "cpu=0", "cpu=-1", "cpu=inf", "gpu=2", "cpu=4;mem=2"] {
+        for wrong in ["", "cpu", "cpu=0", "cpu=-1", "cpu=inf", "cpu=1e9", "gpu=2", "cpu=4;mem=2"] {
             assert!(Scale::parse(wrong).unwrap_err().contains("as in cpu=4"), "{wrong}");
         }
     }
 
     #[test]
     fn the_next_server_of_the_paper_forwards_as_the_paper_expects() {
-        // Minimal forwarding of 64-byte packets, 9.7 Gb/s with 8 x 2.8 GHz. Memory carries each packet four times.
+        // Minimal forwarding of 64-byte packets, 9.7 Gb/s with 8 x 2.8 GHz. Memory carries each packet four
+        // times.
         let scale = Scale::parse("cpu=4,mem=2,io=2").unwrap();
         let bits = 64.0 * 8.0;
         let all = [
-            Component { name: "memory", unit: "bits", load: 4.0 * bits, capacity: Some(262e9), times: scale.mem },
+            Component {
+                name: "memory",
+                unit: "bits",
+                load: 4.0 * bits,
+                capacity: Some(262e9),
+                times: scale.mem,
+            },
             Component { name: "links", unit: "bits", load: bits, capacity: None, times: scale.io },
             Component {
                 name: "processors",
