@@ -67,7 +67,12 @@ fn options(cpu: Option<usize>) -> Result<Options, String> {
         return Err(format!("processor {cpu} is not there, or this process may not use it"));
     }
     let cpus: Vec<usize> = cpu.into_iter().collect();
-    Ok(Options { enter: Some(launch::enter_measured), ..Launch::default().options(&cpus) })
+    let mut options = Launch::default().options(&cpus);
+    // On the only processor, whoever reads the counters would hardly ever run.
+    if dpdk::Topology::here().cores().iter().filter(|core| core.allowed).count() > 1 {
+        options.enter = Some(launch::enter_measured);
+    }
+    Ok(options)
 }
 
 /// Measures elements.
@@ -206,6 +211,13 @@ fn find(
         progress.update(done, || what.to_owned());
     })?;
     let mut notes = observed.notes.clone();
+    let unknown = prediction.unknown();
+    if !unknown.is_empty() {
+        notes.push(format!(
+            "what {} takes is not known and not in the sum: the rate is lower",
+            unknown.join(", ")
+        ));
+    }
     if let Err(e) = kept.save() {
         notes.push(format!("the costs cannot be kept for the next time: {e}"));
     }
@@ -228,7 +240,11 @@ fn kept(again: bool, options: &Options) -> Kept {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let directory =
         std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home);
-    let path = directory.unwrap_or_else(std::env::temp_dir).join("valiant/costs.json");
+    // Others may put files into a directory for all: without one of its own, nothing is kept.
+    let path = directory
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("valiant/costs.json"))
+        .unwrap_or_default();
     // Another build of the program may be faster.
     let built = std::env::current_exe().and_then(|program| program.metadata()?.modified()).ok();
     let built = built.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |time| time.as_secs());
@@ -318,7 +334,7 @@ impl Found {
         });
         json!({
             "ok": true, "configuration": self.name, "elements": lines.collect::<Vec<_>>(),
-            "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "tsc_hz": p.hertz, "rate_pps": p.rate(),
+            "runtime_cycles": p.runs, "cycles_per_packet": p.cycles, "complete": p.unknown().is_empty(), "tsc_hz": p.hertz, "rate_pps": p.rate(),
             "sent_per_received": p.sent, "waiting_packets": p.waiting, "memory_bytes_per_packet": p.memory, "notes": self.notes,
             "measured": measured, "scaled": scaled,
         })

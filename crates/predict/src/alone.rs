@@ -10,7 +10,7 @@ use crate::stream::Numbered;
 use crate::text::declarations;
 use lang::{LoadOptions, Source};
 use locks::IgnorePoison;
-use runtime::{Options, Phase, Registry};
+use runtime::{Options, Phase, Registry, Role};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,11 +131,9 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
 fn alone(observed: &Observed, index: usize, registry: &Registry) -> String {
     let seen = &observed.elements[index];
     let all = &observed.config.elements;
-    let tables = |other: usize| {
-        observed.elements[other].has_no_ports() && mentions(&all[index].config, &all[other].name)
-    };
+    let named = named(observed, index);
     let mut text = declarations(&observed.config, |other| {
-        other == index || tables(other) || is_information(observed, registry, other, &[index])
+        other == index || named.contains(&other) || is_information(observed, registry, other, &[index])
     });
     let name = &observed.config.elements[index].name;
     let batch = seen.stats.batch_size().round().max(1.0);
@@ -150,7 +148,35 @@ fn alone(observed: &Observed, index: usize, registry: &Registry) -> String {
     for output in 0..seen.outputs.len() {
         let _ = writeln!(text, "{name} [{output}] -> predict_sink_{output} :: {}({batch});", sink(output));
     }
+    // No packets come to those that it only knows by name.
+    for other in named {
+        let name = &all[other].name;
+        for port in 0..observed.elements[other].inputs.len() {
+            let _ = writeln!(text, "Idle -> [{port}] {name};");
+        }
+        for port in 0..observed.elements[other].outputs.len() {
+            let _ = writeln!(text, "{name} [{port}] -> Idle;");
+        }
+    }
     text
+}
+
+/// The elements that an element needs because its configuration has their names, and those that they need.
+/// Ports are none of them: they would receive.
+fn named(observed: &Observed, index: usize) -> Vec<usize> {
+    let (all, seen) = (&observed.config.elements, &observed.elements);
+    let passive =
+        |n: usize| seen[n].has_no_ports() || (!seen[n].inputs.is_empty() && seen[n].role != Role::DeviceSink);
+    let mut found = vec![index];
+    let mut at = 0;
+    while let Some(of) = found.get(at).copied() {
+        at += 1;
+        let new = (0..all.len())
+            .filter(|n| !found.contains(n) && passive(*n) && mentions(&all[of].config, &all[*n].name));
+        let new: Vec<usize> = new.collect();
+        found.extend(new);
+    }
+    found.split_off(1)
 }
 
 /// Whether an element has information for others, all of which are among those of these indexes or have no

@@ -53,7 +53,8 @@ impl Kept {
 
     /// The cost of what has this description.
     pub(crate) fn get(&self, what: &impl Hash) -> Option<f64> {
-        self.costs.get(&key(what)).filter(|_| !self.again).map(|one| one.cycles)
+        let known = self.costs.get(&key(what)).filter(|_| !self.again).map(|one| one.cycles);
+        known.filter(|cycles| *cycles >= 0.0)
     }
 
     pub(crate) fn put(&mut self, what: &impl Hash, element: &str, cycles: f64) {
@@ -68,12 +69,12 @@ impl Kept {
         self.changed = true;
     }
 
-    /// Writes the file, all of it or nothing, if there is something new.
+    /// Writes the file, all of it or nothing, if there is something new and it has a path.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn save(&self) -> io::Result<()> {
-        if !self.changed {
+        if !self.changed || self.path.as_os_str().is_empty() {
             return Ok(());
         }
         if let Some(directory) = self.path.parent() {

@@ -3,7 +3,7 @@
 
 use crate::elements::{self, RECORDING};
 use crate::stream::{Numbered, Stream};
-use crate::text::declarations;
+use crate::text::{about, declarations};
 use crate::traffic::{Traffic, with_ports};
 use crate::waiting::Waiting;
 use lang::{Config, Diagnostics, LoadOptions, PortRef, Source};
@@ -109,23 +109,24 @@ pub fn observe(
     options: &Options,
     traffic: &Traffic,
 ) -> Result<Observed, Failure> {
-    // Errors are at the places in the user's file.
-    let check = Options { check_only: true, workers: 1, ..options.clone() };
+    let own = lang::load(std::slice::from_ref(source), load, &**registry).map_err(Failure::Configuration)?;
+    let check = Options { threads: false, workers: 1, watchdog: None, check_only: true, ..options.clone() };
     Router::new(std::slice::from_ref(source), load.clone(), Arc::clone(registry), check)
         .map_err(Failure::Configuration)?;
-    let own = lang::load(std::slice::from_ref(source), load, &**registry).map_err(Failure::Configuration)?;
     let (text, mut notes) = with_ports(&own, registry, traffic).map_err(Failure::Message)?;
-    for e in &own.elements {
+    let runs = Source::new(source.name.clone(), text);
+    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), &**registry)
+        .map_err(|diags| Failure::Configuration(about(&own, &runs, &diags, registry)))?;
+    for e in &config.elements {
         let class = registry
             .get(&e.class)
             .filter(|class| !matches!(class.role, Role::DeviceSource | Role::DeviceSink));
-        if let Some(what) = class.and_then(|class| class.opens) {
+        if let Some(what) =
+            class.and_then(|class| class.opens).filter(|_| !e.config.contains("\"/dev/null\""))
+        {
             notes.push(format!("{} :: {} opens {what} here too", e.name, e.class));
         }
     }
-    let runs = Source::new(source.name.clone(), text);
-    let config = lang::load(std::slice::from_ref(&runs), &LoadOptions::default(), &**registry)
-        .map_err(Failure::Configuration)?;
     let waiting = Waiting::new(config.elements.len());
     let streams: Vec<Numbered> =
         config.elements.iter().map(|_| Numbered::recorded(Arc::default(), Arc::clone(&waiting))).collect();
@@ -135,8 +136,10 @@ pub fn observe(
     elements::register(&mut with, &[]);
     let options = Options { threads: false, workers: 1, watchdog: None, ..options.clone() };
     let source = Source::new("recorded configuration", text);
-    let mut router = Router::new(&[source], LoadOptions::default(), Arc::new(with), options)
-        .map_err(Failure::Configuration)?;
+    let with = Arc::new(with);
+    let mut router =
+        Router::new(std::slice::from_ref(&source), LoadOptions::default(), Arc::clone(&with), options)
+            .map_err(|diags| Failure::Configuration(about(&own, &source, &diags, &with)))?;
     // The elements that record follow those of the configuration, in the order of the connections.
     let taps = config.elements.len();
     let none = vec![StatsSnapshot::default(); taps + config.connections.len()];
@@ -175,11 +178,25 @@ pub fn observe(
             stream: Arc::clone(&streams[index].stream),
         });
     }
+    let ends = router.wants_to_end();
     router.wind_up();
     drop(router);
     let observed = Observed { source: runs, notes, config, elements: all };
     if observed.received() == 0 {
-        return Err(Failure::Message("no packets come in".to_owned()));
+        let seen =
+            received(observed.elements.iter().zip(&before).map(|(e, stats)| (e.role, e.inputs.len(), stats)));
+        let why = if ends {
+            "it stops itself; a prediction needs one that goes on"
+        } else {
+            "a prediction needs a source that goes on"
+        };
+        return Err(Failure::Message(match seen {
+            0 if ends => "it stops itself before packets come in".to_owned(),
+            0 => "no packets come in".to_owned(),
+            n => format!(
+                "{n} packets come in, then no more: {why} (without STOP, LIMIT; infinite_rx=1 for net_pcap)"
+            ),
+        }));
     }
     Ok(observed)
 }

@@ -99,4 +99,9 @@ impl Prediction {
     pub fn rate(&self) -> f64 {
         self.hertz / self.cycles
     }
+    /// The elements whose cost is not known, by name: the sum is without them.
+    #[must_use]
+    pub fn unknown(&self) -> Vec<&str> {
+        self.lines.iter().filter(|line| line.cycles.is_err()).map(|line| line.name.as_str()).collect()
+    }
 }

@@ -12,6 +12,9 @@ pub struct Scale {
     pub io: f64,
 }
 
+/// The most that a server is thought to have.
+const MOST: f64 = 1e6;
+
 impl Scale {
     /// Reads `cpu=4,mem=2,io=2`; what is not said stays as it is.
     ///
@@ -29,8 +32,7 @@ impl Scale {
                 "io" => &mut scale.io,
                 _ => return Err(wrong()),
             };
-            *place =
-                times.trim().parse().ok().filter(|x: &f64| x.is_finite() && *x > 0.0).ok_or_else(wrong)?;
+            *place = times.trim().parse().ok().filter(|x: &f64| *x > 0.0 && *x <= MOST).ok_or_else(wrong)?;
         }
         Ok(scale)
     }
@@ -75,7 +77,7 @@ mod tests {
     fn scales_are_read() {
         assert_eq!(Scale::parse("cpu=4, mem=2,io=2"), Ok(Scale { cpu: 4.0, mem: 2.0, io: 2.0 }));
         assert_eq!(Scale::parse("mem=0.5").unwrap().cpu, 1.0);
-        for wrong in ["", "cpu", "cpu=0", "cpu=-1", "cpu=inf", "gpu=2", "cpu=4;mem=2"] {
+        for wrong in ["", "cpu", "cpu=0", "cpu=-1", "cpu=inf", "cpu=1e9", "gpu=2", "cpu=4;mem=2"] {
             assert!(Scale::parse(wrong).unwrap_err().contains("as in cpu=4"), "{wrong}");
         }
     }
