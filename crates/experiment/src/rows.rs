@@ -146,11 +146,11 @@ impl Row {
                     upper: result.upper.map(|load| load * ports),
                     ..result
                 }),
-                (Some(result), Measure::Rate { .. }) => row.of_rounds.push(result),
+                (Some(result), Measure::Rate { .. } | Measure::Count { .. }) => row.of_rounds.push(result),
                 (None, Measure::Search { least, .. }) => {
                     row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
                 }
-                (None, Measure::Rate { .. }) => {}
+                (None, Measure::Rate { .. } | Measure::Count { .. }) => {}
             }
         }
         row
@@ -176,7 +176,9 @@ impl Row {
 
     /// Gigabits a second of frames with so many bytes more.
     pub(crate) fn gbps(&self, more: usize) -> f64 {
-        self.median(|one| one.pps * (one.bytes + more as f64) * 8.0 / 1e9)
+        // Where a device makes its traffic itself, the size of frames may not be known.
+        let bytes = |one: &OfRound| if one.bytes > 0.0 { one.bytes + more as f64 } else { f64::NAN };
+        self.median(|one| one.pps * bytes(one) * 8.0 / 1e9)
     }
 
     /// Who limits it, of most rounds.
@@ -227,7 +229,7 @@ impl Row {
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
             Measure::Rate { rate, .. } => Some(*rate * ports),
-            Measure::Search { .. } => None,
+            Measure::Search { .. } | Measure::Count { .. } => None,
         };
         json!({
             "point": self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
