@@ -49,7 +49,8 @@ def sharing_of_cores_and_queues_is_seen(lab: Lab) -> None:
 @case(Plain, seconds=90)
 def the_sum_of_queues_and_batches_is_seen(lab: Lab) -> None:
     batches = {"burst = [1, 32]": "burst = [32, 33]", "burst = 1 ": "burst = 33 "}
-    switched_off(lab, "routebricks-figure7", {"routebricks-figure7.toml": batches}, {"figure6e.click": program("figure6f.click")}, [0, 1, 2])
+    queues = {"figure6e.click": program("figure6f.click")}
+    switched_off(lab, "routebricks-figure7", {"routebricks-figure7.toml": batches}, queues, [0, 1, 2])
 
 
 @case(Plain, seconds=90)

@@ -76,6 +76,12 @@ fn result_of(trial: &Trial) -> OfRound {
     }
 }
 
+/// The trial in which the workers have waited least for a processor.
+fn least_disturbed(trials: &[Trial]) -> Option<&Trial> {
+    let part = |trial: &Trial| trial.waited / trial.seconds;
+    trials.iter().min_by(|a, b| part(a).total_cmp(&part(b)))
+}
+
 /// The result of a goal; none: no load is low enough.
 fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRound> {
     let Outcome { bounds, throughput } = search.outcome(goal);
@@ -132,6 +138,7 @@ impl Row {
                     trials.iter().for_each(|trial| search.add(trial.for_search()));
                     search_result(goal, &search, &trials)
                 }
+                (Measure::Count { .. }, _) => least_disturbed(&shown.trials).map(result_of),
                 _ => trials.first().map(result_of),
             };
             if let (Some(result), Measure::Search { bursts: Some(bursts), .. }) = (&result, measure)
@@ -244,4 +251,26 @@ impl Row {
 /// The median of a figure of latency.
 pub(crate) fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f64 {
     quantile(&all.iter().map(of).collect::<Vec<_>>(), 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_device_forwards_by_itself_the_least_disturbed_trial_counts() {
+        let trial = |arrived, waited, disturbed| Trial {
+            seconds: 0.5,
+            arrived,
+            waited,
+            disturbed,
+            counted: true,
+            ..Trial::default()
+        };
+        let trials = vec![trial(100, 0.3, true), trial(200, 0.1, true), trial(150, 0.2, false)];
+        let shown = Shown { trials, ended: true, failed: None };
+        let row = Row::new(&Point::default(), &Measure::Count { seconds: 0.5 }, None, &[shown], 0);
+        assert_eq!((row.values(|one| one.pps), row.disturbed), (vec![400.0], 2));
+        assert_eq!(row.limit(), Some(Limit::Device));
+    }
 }
