@@ -1,5 +1,5 @@
-//! `valiant check --predict`, `valiant bench program` and `valiant bench elements`, as a user calls them. Nothing
-//! here depends on how long anything takes.
+//! `valiant check --predict`, `valiant bench program` and `valiant bench elements`, as a user calls them.
+//! Nothing here depends on how long anything takes.
 
 use serde_json::Value;
 use std::path::Path;

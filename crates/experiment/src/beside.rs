@@ -1,21 +1,22 @@
 //! Results beside those of a paper.
 
-use crate::plots::{PAPER, Plot, rate};
+use crate::plots::{PAPER, Plot};
 use crate::reading::{Cited, CitedValue, Reading};
 use chart::{Axis, Chart, Curve, Line, Point};
 
-/// What is measured where the paper has a value: the rate, or from which to which.
+/// What is measured where the paper has a value: a number, or from which to which.
 pub(crate) fn measured(value: &CitedValue, paper: &Cited, reading: &Reading) -> String {
-    let rates = value.rows(&paper.x, reading).filter_map(|row| row.pps.median);
-    let (low, high) = rates.fold((f64::INFINITY, 0.0), |(low, high), pps| (pps.min(low), pps.max(high)));
-    match (rate(Some(low)), rate(Some(high))) {
+    let (_, text) = paper.what();
+    let numbers = value.rows(&paper.x, reading).filter_map(|row| paper.ours(row));
+    let (low, high) = numbers.fold((f64::INFINITY, 0.0), |(low, high), n| (n.min(low), n.max(high)));
+    match (text(low), text(high)) {
         _ if low > high => "-".to_owned(),
         (low, high) if low == high => low,
         (low, high) => format!("{low} to {high}"),
     }
 }
 
-/// The shape of the paper's values and of ours: each relative to its first. None: there are not two rates to
+/// The shape of the paper's values and of ours: each relative to its first. None: there are not two values to
 /// compare.
 pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
     let paper = reading.paper.as_ref()?;
@@ -23,13 +24,13 @@ pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
         let mut rows = value.rows(&paper.x, reading);
         let (only, none) = (rows.next()?, rows.next().is_none());
         let of = if value.of.is_empty() { String::new() } else { format!(", {}", value.of) };
-        Some((format!("{}{of}", value.x), [value.pps?, only.pps.median.filter(|_| none)?]))
+        Some((format!("{}{of}", value.x), [paper.theirs(value)?, paper.ours(only).filter(|_| none)?]))
     };
     let values: Vec<(String, [f64; 2])> = paper.values.iter().filter_map(both).collect();
     let first = values.first().filter(|_| values.len() > 1)?.1;
     let curve = |which: usize, name: &str, color: usize, aside: f64| {
-        let point = |(at, (word, pps)): (usize, &(String, [f64; 2]))| {
-            let y = pps[which] / first[which];
+        let point = |(at, (word, both)): (usize, &(String, [f64; 2]))| {
+            let y = both[which] / first[which];
             let title = format!("{name}, {} {word}: {y:.2} times", paper.x);
             Point { x: at as f64 + aside, y, spread: None, filled: true, title }
         };
@@ -39,7 +40,7 @@ pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
     let curves = vec![curve(0, "the paper", PAPER, -0.1), curve(1, "measured", 0, 0.1)];
     let most = curves.iter().flat_map(|curve| &curve.points).map(|point| point.y).fold(1.0, f64::max);
     let words: Vec<String> = values.into_iter().map(|(word, _)| word).collect();
-    let caption = "Beside the paper: packets a second, relative to the first value".to_owned();
+    let caption = format!("Beside the paper: {}, relative to the first value", paper.what().0);
     let (x, y) = (Axis::words(&paper.x, &words), Axis::linear("times the first", 0.0, most));
     Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: String::new() }, caption })
 }
@@ -47,6 +48,7 @@ pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::{CYCLES, CostOf};
     use serde_json::json;
 
     fn reading(values: serde_json::Value) -> Reading {
@@ -76,6 +78,23 @@ mod tests {
         assert_eq!(ratios, [[1.0, 7.0], [1.0, 9.0]]);
         let paper = reading.paper.as_ref().unwrap();
         assert_eq!(measured(&paper.values[1], paper, &reading), "900");
+    }
+
+    #[test]
+    fn what_a_packet_costs_is_compared_too() {
+        let mut reading = reading(json!([value("1", "1", 1e6), value("8", "2", 7e6)]));
+        let paper = reading.paper.as_mut().unwrap();
+        paper.unit = CYCLES.to_owned();
+        (paper.values[0].y, paper.values[1].y) = (1229.0, 7822.0);
+        for (row, cycles) in reading.results.iter_mut().zip([50.0, 60.0, 70.0, 80.0]) {
+            row.cost = Some(CostOf { cycles_per_packet: Some(cycles), ..CostOf::default() });
+        }
+        let paper = reading.paper.as_ref().unwrap();
+        assert_eq!(measured(&paper.values[1], paper, &reading), "80");
+        let plot = beside_paper(&reading).unwrap();
+        let last: Vec<f64> = plot.chart.curves.iter().map(|curve| curve.points[1].y).collect();
+        assert_eq!(last, [7822.0 / 1229.0, 80.0 / 50.0]);
+        assert!(plot.caption.contains("what a packet costs"), "{}", plot.caption);
     }
 
     #[test]

@@ -81,10 +81,12 @@ pub(crate) fn conditions(r: &Reading) -> String {
     if let Some(command) = &r.command {
         rows.push(strings(&["Command", command]));
     }
-    rows.push(vec![
-        "Traffic".to_owned(),
-        format!("leaves by {}; returns at {}", r.to.join(", "), r.sink.join(", ")),
-    ]);
+    let traffic = if r.counted.is_empty() {
+        format!("leaves by {}; returns at {}", r.to.join(", "), r.sink.join(", "))
+    } else {
+        format!("made by the device itself; what counts goes through {}", r.counted.join(", "))
+    };
+    rows.push(vec!["Traffic".to_owned(), traffic]);
     rows.push(vec!["Traffic lasted".to_owned(), format!("{seconds:.1} s in all trials that count")]);
     rows.push(vec!["Rounds".to_owned(), r.rounds.to_string()]);
     let disturbed: u64 = r.results.iter().map(|row| row.trials_disturbed).max().unwrap_or(0);

@@ -43,11 +43,16 @@ impl Spent {
             "cycles_per_packet" => self.router(|router| router.cycles_per_packet(self.packets)),
             "load" => self.router(|router| router.load(self.seconds)),
             "batch" => self.router(RouterCost::batch),
+            "imbalance" => self.cost.router.as_ref().and_then(RouterCost::imbalance),
             "processors" => Some(self.cost.processors()),
             "processor_ns_per_packet" => Some(self.cost.processor_seconds * 1e9 / self.packets.max(1) as f64),
             "memory_bytes" => self.cost.memory_bytes.map(|bytes| bytes as f64),
             "instructions_per_packet" => self.counted(|counted| counted.instructions),
             "core_cycles_per_packet" => self.counted(|counted| counted.cycles),
+            "cycles_per_instruction" => {
+                let counted = self.cost.counted.get().filter(|counted| counted.instructions > 0);
+                counted.map(|counted| counted.cycles as f64 / counted.instructions as f64)
+            }
             "llc_misses_per_packet" => self.counted(|counted| counted.llc_misses),
             "watts" => self.cost.joules.get().map(|joules| joules / self.cost.seconds.max(1e-9)),
             _ => None,
@@ -78,15 +83,17 @@ impl Spent {
 }
 
 /// The names of all figures.
-const FIGURES: [&str; 10] = [
+const FIGURES: [&str; 12] = [
     "cycles_per_packet",
     "load",
     "batch",
+    "imbalance",
     "processors",
     "processor_ns_per_packet",
     "memory_bytes",
     "instructions_per_packet",
     "core_cycles_per_packet",
+    "cycles_per_instruction",
     "llc_misses_per_packet",
     "watts",
 ];
@@ -115,14 +122,16 @@ pub(crate) fn text(mut head: Vec<String>, words: usize, rows: Vec<(Vec<String>, 
     }
     let names = head.clone();
     // A column that is empty for all points is left out.
-    let columns: [Column; 9] = [
+    let columns: [Column; 11] = [
         ("cycles_per_packet", "cycles/packet", |n| format!("{n:.0}")),
         ("load", "load", |n| format!("{:.1} %", n * 100.0)),
         ("batch", "batch", |n| format!("{n:.1}")),
+        ("imbalance", "imbalance", |n| format!("{:.1} %", n * 100.0)),
         ("processors", "processors", |n| format!("{n:.2}")),
         ("processor_ns_per_packet", "processor time/packet", |n| format!("{n:.0} ns")),
         ("memory_bytes", "memory", |n| format!("{:.0} MiB", n / f64::from(1 << 20))),
         ("instructions_per_packet", "instructions/packet", |n| format!("{n:.0}")),
+        ("cycles_per_instruction", "cycles/instruction", |n| format!("{n:.2}")),
         ("llc_misses_per_packet", "LLC misses/packet", |n| format!("{n:.2}")),
         ("watts", "power", |n| format!("{n:.1} W")),
     ];
@@ -205,7 +214,12 @@ mod tests {
                 seconds: 2.0,
                 processor_seconds,
                 memory_bytes: Some(50 << 20),
-                router: Some(RouterCost { workers: 1, tsc_hz: 2e9, elements: vec![element] }),
+                router: Some(RouterCost {
+                    workers: 2,
+                    tsc_hz: 1e9,
+                    elements: vec![element],
+                    worker_cycles: vec![cycles, 0],
+                }),
                 counted: Known::Is(Counts { instructions: 5000, cycles: 4000, llc_misses: 500 }),
                 joules: Known::Not { not_available: "no RAPL".into() },
             }),
@@ -221,7 +235,8 @@ mod tests {
         let summary = summary(&all);
         assert_eq!(summary["cycles_per_packet"], 200.0);
         assert_eq!((summary["load"].as_f64(), summary["batch"].as_f64()), (Some(0.0002), Some(10.0)));
-        assert_eq!(summary["processors"], 1.0);
+        assert_eq!((summary["processors"].as_f64(), summary["imbalance"].as_f64()), (Some(1.0), Some(1.0)));
+        assert_eq!(summary["cycles_per_instruction"], 0.8);
         assert_eq!((summary["llc_misses_per_packet"].as_f64(), &summary["watts"]), (Some(0.5), &Value::Null));
         let one = all[0].json();
         assert_eq!(one["joules"]["not_available"], "no RAPL");

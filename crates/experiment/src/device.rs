@@ -138,6 +138,8 @@ pub(crate) fn places_of(experiment: &Experiment, settings: &Settings) -> Places 
     };
     let given = settings.get("cpus");
     match (&experiment.generator_cpus, given) {
+        // A device that makes its traffic itself is alone.
+        (None, None) if !experiment.counted.is_empty() => places(0, device),
         (None, None) => places(experiment.generator_threads, device),
         (generator, device) => Places { generator: generator.clone(), device: device.cloned() },
     }
@@ -238,7 +240,7 @@ impl Device {
     /// What its router has counted, if it is a program of Valiant's.
     pub(crate) fn stats(&mut self) -> Option<Stats> {
         // A router that does not answer has no cost; whether it has ended is asked anyway.
-        self.client.as_mut()?.read("stats.json", "").ok().and_then(|text| Stats::read(&text))
+        self.client.as_mut()?.read("load.json", "").ok().and_then(|text| Stats::read(&text))
     }
 
     /// That it has ended, and its last words, if it has.

@@ -40,18 +40,39 @@ enum Of {
     Gbps,
     Latency,
     Latency99,
+    Cycles,
+    Load,
+    Imbalance,
+    Instructions,
+    Efficiency,
 }
 
-const QUANTITIES: [(&str, Of); 4] =
-    [("pps", Of::Pps), ("gbps", Of::Gbps), ("latency", Of::Latency), ("latency-99", Of::Latency99)];
+const QUANTITIES: [(&str, Of); 9] = [
+    ("pps", Of::Pps),
+    ("gbps", Of::Gbps),
+    ("latency", Of::Latency),
+    ("latency-99", Of::Latency99),
+    ("cycles", Of::Cycles),
+    ("load", Of::Load),
+    ("imbalance", Of::Imbalance),
+    ("instructions", Of::Instructions),
+    ("efficiency", Of::Efficiency),
+];
 
 impl Of {
-    fn value(self, row: &Row) -> Option<f64> {
+    fn value(self, row: &Row, reading: &Reading) -> Option<f64> {
         match self {
             Self::Pps => row.pps.median,
             Self::Gbps => row.l1_gbps,
             Self::Latency => row.latency()[0],
             Self::Latency99 => row.latency()[1],
+            Self::Cycles => row.cost().cycles_per_packet,
+            Self::Load => row.cost().load,
+            // With all workers alike it is 0, and a ratio of that is none: what the busiest has over the
+            // mean.
+            Self::Imbalance => row.cost().imbalance.map(|more| 1.0 + more),
+            Self::Instructions => row.cost().instructions_per_packet,
+            Self::Efficiency => reading.efficiency(row),
         }
     }
 
@@ -61,6 +82,11 @@ impl Of {
             Self::Gbps => "the rate in bits (L1)",
             Self::Latency => "the median latency",
             Self::Latency99 => "the latency at 99 %",
+            Self::Cycles => "cycles for each packet",
+            Self::Load => "the load without empty polls",
+            Self::Imbalance => "the busiest worker over the mean",
+            Self::Instructions => "instructions for each packet",
+            Self::Efficiency => "the scaling efficiency",
         }
     }
 
@@ -69,6 +95,9 @@ impl Of {
             Self::Pps => short(value).trim_end().to_owned(),
             Self::Gbps => format!("{value:.3} Gb/s"),
             Self::Latency | Self::Latency99 => format!("{:.1} us", value / 1e3),
+            Self::Cycles | Self::Instructions => format!("{value:.0}"),
+            Self::Load => format!("{:.1} %", value * 100.0),
+            Self::Imbalance | Self::Efficiency => format!("{value:.3}"),
         }
     }
 }
@@ -339,7 +368,12 @@ impl Expect {
             });
             let found: Vec<(&Fixed, Option<f64>)> = points
                 .map(|point| {
-                    (point, rows.iter().find(|row| matches(row, point)).and_then(|row| self.of.value(row)))
+                    (
+                        point,
+                        rows.iter()
+                            .find(|row| matches(row, point))
+                            .and_then(|row| self.of.value(row, reading)),
+                    )
                 })
                 .collect();
             let values: Option<Vec<f64>> = found.iter().map(|(_, value)| *value).collect();
@@ -385,6 +419,7 @@ pub(crate) fn text(outcomes: &[Verdict]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::CostOf;
     use lang::Source;
     use launch::settings;
     use serde_json::json;
@@ -465,6 +500,33 @@ mod tests {
         assert!(ratio("{size = 99, \"$KP\" = 1}]").contains("one point has a factor"));
         assert!(ratio("{\"$KP\" = 8}]").contains("one point has a factor"));
         assert_eq!(ratio("{size = 99}]\nat = {\"$KP\" = 8}"), "");
+    }
+
+    #[test]
+    fn what_a_packet_costs_may_be_expected_too() {
+        let mut seen = reading(&[("1", "60", Some(1e6)), ("32", "60", Some(4e6))]);
+        let text = "ratio = [{\"$KP\" = 1}, {\"$KP\" = 32}]\nleast = 3\nof = ";
+        for quantity in ["cycles", "load", "imbalance", "instructions"] {
+            assert_eq!(
+                judged(&format!("{text}\"{quantity}\""), &seen).holds,
+                None,
+                "{quantity} is not known"
+            );
+        }
+        let figures = [(900.0, 0.9, 3.0), (300.0, 0.4, 0.0)];
+        for (row, (cycles, load, imbalance)) in seen.results.iter_mut().zip(figures) {
+            row.cost = Some(CostOf {
+                cycles_per_packet: Some(cycles),
+                load: Some(load),
+                imbalance: Some(imbalance),
+                ..CostOf::default()
+            });
+        }
+        for (quantity, holds) in [("cycles", true), ("load", false), ("imbalance", true)] {
+            assert_eq!(judged(&format!("{text}\"{quantity}\""), &seen).holds, Some(holds), "{quantity}");
+        }
+        let verdict = judged(&format!("{text}\"cycles\""), &seen);
+        assert_eq!(verdict.seen, ["size 60, loss up to 0 %: $KP 1: 900; $KP 32: 300"]);
     }
 
     #[test]

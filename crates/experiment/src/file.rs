@@ -9,9 +9,9 @@ use crate::paper::{self, RawPaper};
 use crate::reader::Reader;
 use crate::reading::Varied;
 use crate::values::{time, word};
-use crate::varied::{DEVICE, TRAFFIC, factors_of};
+use crate::varied::{DEVICE, MayVary, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
-use launch::settings::{self, is_name};
+use launch::settings::{self, at, is_name};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ impl Reader<'_> {
         );
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
-        let (to, sink) = self.traffic(&raw.traffic, &mut held);
+        let Ends { to, sink, counted } = self.traffic(&raw.traffic, &device, &mut held);
         let list = |value: &Value| word(value).filter(|list| launch::cpu_list(list).is_ok());
         let generator_cpus =
             self.value("cpus", raw.generator.cpus.as_ref(), list, "a list of processors such as \"2,4-5\"");
@@ -145,8 +145,23 @@ impl Reader<'_> {
             }
             good.unwrap_or(1)
         });
-        let mut factors = self.factors(&raw.vary, &device, &held);
-        let listed = self.listed(&raw.point, &device, &held);
+        let generator = [
+            raw.generator.cpus.as_ref().map(|cpus| ("cpus", at(cpus))),
+            raw.generator.threads.as_ref().map(|threads| ("threads", at(threads))),
+        ];
+        if !counted.is_empty() {
+            for (key, place) in generator.into_iter().flatten() {
+                let help = "the device makes its traffic itself (`count` in [traffic])";
+                self.diags.error_with_help(
+                    place,
+                    format!("{key} is for a generator, and there is none"),
+                    help,
+                );
+            }
+        }
+        let may = MayVary { device: &device, held: &held, generated: counted.is_empty() };
+        let mut factors = self.factors(&raw.vary, &may);
+        let listed = self.listed(&raw.point, &may);
         if let (Some(points), Some(varied)) = (&listed, raw.vary.keys().next()) {
             let help = "[vary] tries each value with each of the others, [[point]] the points that it lists";
             self.wrong(varied, format!("there are {} points and [vary]", points.len()), help);
@@ -155,7 +170,11 @@ impl Reader<'_> {
             factors = factors_of(points);
         }
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
-        let measure = self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"));
+        let measure = if counted.is_empty() {
+            self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"))
+        } else {
+            self.count(&raw.measure)
+        };
         if !matches!(measure, Measure::Rate { .. }) {
             held.remove("rate");
         }
@@ -181,6 +200,7 @@ impl Reader<'_> {
             held,
             to,
             sink,
+            counted,
             generator_cpus,
             generator_threads,
             factors,
@@ -236,11 +256,20 @@ impl Reader<'_> {
     fn traffic(
         &mut self,
         raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
+        device: &Device,
         held: &mut Settings,
-    ) -> (Vec<String>, Vec<String>) {
+    ) -> Ends {
+        let of = |key: &str| raw.iter().find(|(name, _)| name.get_ref() == key);
+        let count = of("count");
         let (mut to, mut sink) = (None, None);
         for (key, value) in raw {
             match key.get_ref().as_str() {
+                "count" => {}
+                // Of its frames' size is only known what the file says.
+                name if count.is_some() && name != "size" => {
+                    let help = "with `count` the device makes its traffic itself, and there is no generator";
+                    self.wrong(key, format!("there is {name} beside count"), help);
+                }
                 "to" => to = Some(self.words("to", value)),
                 "sink" => sink = Some(self.words("sink", value)),
                 name if TRAFFIC.contains(&name) => {
@@ -249,22 +278,41 @@ impl Reader<'_> {
                     held.extend(one.map(|one| (name.to_owned(), one)));
                 }
                 name => {
-                    let help = format!("traffic has to, sink, {}", TRAFFIC.join(", "));
+                    let help = format!("traffic has to, sink, count, {}", TRAFFIC.join(", "));
                     self.wrong(key, format!("traffic has no '{name}'"), &help);
                 }
             }
         }
+        if let Some((key, value)) = count {
+            if !matches!(device, Device::Program(_)) {
+                let help =
+                    "with `program`, the device is a program of Valiant's, whose elements count packets";
+                self.wrong(key, "count is for a device with a program".to_owned(), help);
+            }
+            return Ends { counted: self.words("count", value), ..Ends::default() };
+        }
         let mut need = |key: &str, found: Option<Vec<String>>, what: &str| {
             if found.is_none() {
                 let message = format!("[traffic] has no {key}");
-                let help = format!("{key} = \"PORT\": {what}");
+                let help = format!(
+                    "{key} = \"PORT\": {what}; or count = \"ELEMENT\" if the device makes its traffic itself"
+                );
                 self.diags.push(Diagnostic::error(None, message).with_help(help));
             }
             found.unwrap_or_default()
         };
         let to = need("to", to, "the port that the traffic is sent to");
-        (to, need("sink", sink, "the port where it returns from the device under test"))
+        let sink = need("sink", sink, "the port where it returns from the device under test");
+        Ends { to, sink, counted: Vec::new() }
     }
+}
+
+/// Where traffic begins and ends: at ports, or in the device.
+#[derive(Default)]
+struct Ends {
+    to: Vec<String>,
+    sink: Vec<String>,
+    counted: Vec<String>,
 }
 
 #[cfg(test)]
@@ -294,6 +342,41 @@ mod tests {
         assert!(latency.is_empty() && bursts.is_none());
         assert_eq!(e.wait, Duration::from_millis(300));
         assert_eq!(e.points(), [Point::default()]);
+    }
+
+    #[test]
+    fn a_device_may_make_its_traffic_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.click"), "").unwrap();
+        let read = |text: &str| {
+            let text = format!("{text}\n[device]\nprogram = \"a.click\"\n");
+            let source = Source::new("e.toml", &text);
+            let read = Experiment::read(&source, Path::new("e.toml"), dir.path().into());
+            read.map_err(|diags| diags.iter().map(|d| d.message.clone()).collect::<Vec<_>>())
+        };
+        let counted = "[traffic]\ncount = [\"out\", \"out1\"]\nsize = 60\n";
+        let e = read(&format!("{counted}[vary]\nthreads = [1, 2]\n[measure]\nlast = 0.5")).unwrap();
+        assert_eq!(
+            (e.counted.as_slice(), &e.to, &e.sink),
+            (&["out".to_owned(), "out1".to_owned()][..], &vec![], &vec![])
+        );
+        assert_eq!(e.measure_at(&e.points()[1]), Measure::Count { seconds: 0.5 });
+        let rest = "to = \"a\"\nflows = 3\n[generator]\nthreads = 2\n[vary]\nrate = [1, 2]\nttl = [3]\n[measure]\nloss = 0\nwait = 1\nsearch = \"rfc2544\"";
+        let errors = read(&format!("{counted}{rest}")).unwrap_err();
+        for part in [
+            "there is to beside count",
+            "there is flows beside count",
+            "threads is for a generator",
+            "'rate' cannot be varied",
+            "'ttl' cannot be varied",
+            "loss is for traffic of the generator",
+            "wait is for traffic of the generator",
+            "search is for traffic of the generator",
+        ] {
+            assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
+        }
+        let none = super::tests::read("[traffic]\ncount = \"out\"\n").unwrap_err();
+        assert!(none[0].contains("count is for a device with a program"), "{none:?}");
     }
 
     #[test]

@@ -43,6 +43,20 @@ pub(crate) struct RawMeasure {
     longest: Option<Spanned<Value>>,
 }
 
+/// What is for a search only.
+fn of_searches(raw: &RawMeasure) -> [(&'static str, &Option<Spanned<Value>>); 8] {
+    [
+        ("loss", &raw.loss),
+        ("exceed", &raw.exceed),
+        ("width", &raw.width),
+        ("first", &raw.first),
+        ("sum", &raw.sum),
+        ("least", &raw.least),
+        ("most", &raw.most),
+        ("latency", &raw.latency),
+    ]
+}
+
 impl Reader<'_> {
     /// How long nothing must come after a trial until nothing is expected any more, in seconds.
     pub(crate) fn wait(&mut self, raw: &RawMeasure, measure: &Measure) -> f64 {
@@ -57,6 +71,21 @@ impl Reader<'_> {
         given.unwrap_or(usual)
     }
 
+    /// What is measured of a device that makes its traffic itself.
+    pub(crate) fn count(&mut self, raw: &RawMeasure) -> Measure {
+        let help = "the device makes its traffic itself (`count` in [traffic]): only `last` is used";
+        let others = of_searches(raw).into_iter().chain([("wait", &raw.wait)]);
+        for (key, value) in others.filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+            self.wrong(value, format!("{key} is for traffic of the generator"), help);
+        }
+        if let Some(search) = &raw.search {
+            self.wrong(search, "search is for traffic of the generator".to_owned(), help);
+        }
+        self.bursts(raw, 0.0);
+        let like = "a time of 10 ms and more, such as 2 or \"500ms\"";
+        Measure::Count { seconds: self.value("last", raw.last.as_ref(), time, like).unwrap_or(1.0) }
+    }
+
     pub(crate) fn measure(&mut self, raw: &RawMeasure, rate: Option<&str>, varied: bool) -> Measure {
         let seconds = "a time of 10 ms and more, such as 2 or \"500ms\"";
         let first = self.value("first", raw.first.as_ref(), time, seconds);
@@ -65,17 +94,7 @@ impl Reader<'_> {
         let method = match raw.search.as_ref().map(|word| (word, word.get_ref().as_str())) {
             None if rate.is_some() || varied => {
                 let packets = rate.and_then(packets);
-                let others = [
-                    ("loss", &raw.loss),
-                    ("exceed", &raw.exceed),
-                    ("width", &raw.width),
-                    ("first", &raw.first),
-                    ("sum", &raw.sum),
-                    ("least", &raw.least),
-                    ("most", &raw.most),
-                    ("latency", &raw.latency),
-                ];
-                for (key, value) in others {
+                for (key, value) in of_searches(raw) {
                     if let Some(value) = value {
                         let help = "a rate is given, so none is searched for";
                         self.wrong(value, format!("{key} is for a search"), help);

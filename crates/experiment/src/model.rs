@@ -74,6 +74,11 @@ pub enum Measure {
         /// Seconds.
         seconds: f64,
     },
+    /// How much the device forwards of traffic that it makes itself, in so many seconds.
+    Count {
+        /// Seconds.
+        seconds: f64,
+    },
 }
 
 /// Which bursts of back-to-back frames are sent (RFC 9004).
@@ -122,6 +127,9 @@ pub struct Experiment {
     pub to: Vec<String>,
     /// The ports where frames return.
     pub sink: Vec<String>,
+    /// In place of ports: the elements of the device that are given the packets that count. It makes its
+    /// traffic itself.
+    pub counted: Vec<String>,
     /// The processors of the generator, if the file says it.
     pub generator_cpus: Option<String>,
     /// How many threads the generator has.
@@ -200,7 +208,7 @@ impl Experiment {
     #[must_use]
     pub fn estimate(&self) -> f64 {
         let each = match &self.measure {
-            Measure::Rate { seconds, .. } => seconds + AROUND,
+            Measure::Rate { seconds, .. } | Measure::Count { seconds } => seconds + AROUND,
             Measure::Search { method, goals, least, most, latency, bursts } => {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {

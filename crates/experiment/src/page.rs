@@ -124,8 +124,7 @@ impl Page<'_> {
             })
             .collect();
         if !rows.is_empty() {
-            let head =
-                [&paper.x, "of", "the paper says", "section", "in pps", "here, pps"].map(str::to_owned);
+            let head = [&paper.x, "of", "the paper says", "section", "in pps", "here"].map(str::to_owned);
             text += &table(&head, &rows, 2);
             text += "<p>Only what the text of the paper says; what is only drawn there is left out. Another machine \
                      gives other numbers: compare shapes.</p>\n";

@@ -1,7 +1,7 @@
 //! The figure of a paper that an experiment repeats, and what the paper's text says.
 
 use crate::known::{Known, Table};
-use crate::reading::{Cited, CitedValue};
+use crate::reading::{CYCLES, Cited, CitedValue, INSTRUCTIONS};
 use crate::values::{number, positive, word};
 use lang::{Diagnostic, Diagnostics};
 use launch::settings::at;
@@ -50,13 +50,15 @@ enum Unit {
     Other,
 }
 
-const UNITS: [(&str, Unit); 7] = [
+const UNITS: [(&str, Unit); 9] = [
     ("pps", Unit::Packets(1.0)),
     ("Mpps", Unit::Packets(1e6)),
     ("Gb/s L2", Unit::Gigabits(0.0)),
     ("Gb/s with FCS", Unit::Gigabits(FCS)),
     ("Gb/s L1", Unit::Gigabits(OVERHEAD as f64)),
     ("us", Unit::Other),
+    (CYCLES, Unit::Other),
+    (INSTRUCTIONS, Unit::Other),
     ("ratio", Unit::Other),
 ];
 

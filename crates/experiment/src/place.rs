@@ -37,7 +37,8 @@ fn divide(all: &[usize], generator: usize, device: usize) -> Places {
     let list = |cpus: &[usize]| cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     match (all.get(..generator), all.get(generator..generator + device)) {
         (Some(first), Some(next)) => {
-            Places { generator: Some(list(first)), device: Some(list(next)).filter(|list| !list.is_empty()) }
+            let some = |cpus: &[usize]| Some(list(cpus)).filter(|list| !list.is_empty());
+            Places { generator: some(first), device: some(next) }
         }
         _ => Places::default(),
     }
@@ -65,6 +66,7 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(divide(&[4, 6, 8], 1, 2), Places { generator: some("4"), device: some("6,8") });
         assert_eq!(divide(&[4, 6], 1, 2), Places::default());
+        assert_eq!(divide(&[4, 6], 0, 2), Places { generator: None, device: some("4,6") });
         assert_eq!(divide(&[4, 6], 2, 0), Places { generator: some("4,6"), device: None });
     }
 }

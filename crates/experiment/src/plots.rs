@@ -1,6 +1,6 @@
 //! The plots of a report.
 
-use crate::reading::{CitedValue, Reading, Row, Varied};
+use crate::reading::{CYCLES, CitedValue, Reading, Row, Varied};
 use crate::values::{number, percent};
 use chart::{Axis, Chart, Curve, Line, Point};
 use measure::rate::short;
@@ -249,8 +249,21 @@ impl Panel<'_> {
                 Some(Point { y, title: format!("{y:.1} us"), ..Point::default() })
             }
         };
-        let mut rates: Vec<Curve> =
-            (0..self.series.len()).map(|number| self.curve(number, "", Line::Solid, &rate)).collect();
+        let cycles = |row: &Row| {
+            let y = row.cost().cycles_per_packet?;
+            Some(Point { y, title: format!("{y:.0} cycles"), ..Point::default() })
+        };
+        let busiest = |row: &Row| {
+            let y = 1.0 + row.cost().imbalance?;
+            Some(Point { y, title: format!("{y:.3} times"), ..Point::default() })
+        };
+        let all = |of: Drawn<'_>| -> Vec<Curve> {
+            (0..self.series.len()).map(|number| self.curve(number, "", Line::Solid, of)).collect()
+        };
+        let mut cycles = all(&cycles);
+        let in_cycles = self.reading.paper.as_ref().is_some_and(|paper| paper.unit == CYCLES);
+        cycles.extend(self.paper(&|value| in_cycles.then_some(value.y), "cycles"));
+        let mut rates: Vec<Curve> = all(&rate);
         rates.extend(self.paper(&|value| Some(value.pps? / scale), unit));
         let mut gigabits = self.pairs([&bits(|row| row.l1_gbps), &bits(|row| row.l2_gbps)], ["L1", "L2"]);
         gigabits.extend(self.paper(&|value| value.l1_gbps, "Gb/s L1"));
@@ -259,6 +272,8 @@ impl Panel<'_> {
             self.plot("Packets a second", (unit, ""), rates),
             self.plot("Gigabits a second", ("Gb/s", "solid: L1; dashed: L2"), gigabits),
             self.plot("Latency at this rate", ("us", "solid: 50 %; dashed: 99 %"), latency),
+            self.plot("Cycles for each packet", ("cycles", ""), cycles),
+            self.plot("Work of the busiest worker", ("times the mean", ""), all(&busiest)),
         ]
         .into_iter()
         .flatten()
@@ -363,6 +378,7 @@ pub(crate) fn rate(pps: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::CostOf;
     use serde_json::{Value, json};
 
     /// A report over these factors; the rate is the number of the row.
@@ -418,6 +434,23 @@ mod tests {
         let one = reading(&[("size", &["60"]), ("flows", &["1", "10"])], &[0.0]);
         let (of_one, _) = plots(&one);
         assert_eq!((of_one.len(), names(&of_one[0])), (1, vec!["measured"]));
+    }
+
+    #[test]
+    fn what_a_packet_costs_is_drawn_where_it_is_known() {
+        let mut reading = reading(&[("rate", &["1", "2"])], &[0.0]);
+        let captions =
+            |reading: &Reading| plots(reading).0.into_iter().map(|plot| plot.caption).collect::<Vec<_>>();
+        assert_eq!(captions(&reading), ["Packets a second by rate"]);
+        for (row, cycles) in reading.results.iter_mut().zip([500.0, 100.0]) {
+            row.cost =
+                Some(CostOf { cycles_per_packet: Some(cycles), imbalance: Some(0.5), ..CostOf::default() });
+        }
+        let drawn = plots(&reading).0;
+        let values =
+            |plot: &Plot| plot.chart.curves[0].points.iter().map(|point| point.y).collect::<Vec<_>>();
+        assert_eq!(drawn[1].caption, "Cycles for each packet by rate");
+        assert_eq!((values(&drawn[1]), values(&drawn[2])), (vec![500.0, 100.0], vec![1.5, 1.5]));
     }
 
     #[test]

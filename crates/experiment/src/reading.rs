@@ -1,11 +1,19 @@
 //! The JSON of a report, read again: for pages, and for what compares results with expectations.
 
+use measure::rate::short;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The number of the form of reports. Reports without a number are of form 1.
 pub(crate) const FORM: u64 = 1;
+
+/// Units of a paper's values: what a packet costs.
+pub(crate) const CYCLES: &str = "cycles/packet";
+pub(crate) const INSTRUCTIONS: &str = "instructions/packet";
+
+/// The factor that scaling is over.
+pub(crate) const THREADS: &str = "threads";
 
 /// What is varied, and its values in the order of the file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -47,6 +55,17 @@ pub(crate) struct Round {
     pub(crate) latency_p99_ns: Option<f64>,
 }
 
+/// What a packet has cost the device, medians of the rounds.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CostOf {
+    pub(crate) cycles_per_packet: Option<f64>,
+    pub(crate) load: Option<f64>,
+    pub(crate) imbalance: Option<f64>,
+    pub(crate) instructions_per_packet: Option<f64>,
+    pub(crate) cycles_per_instruction: Option<f64>,
+}
+
 /// A point with an allowed loss, or with a given rate.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Row {
@@ -65,6 +84,8 @@ pub(crate) struct Row {
     pub(crate) limit: Option<String>,
     #[serde(default)]
     pub(crate) latency_ns: Vec<AtShare>,
+    #[serde(default)]
+    pub(crate) cost: Option<CostOf>,
     #[serde(default)]
     pub(crate) rounds: Vec<Round>,
     #[serde(default)]
@@ -93,6 +114,30 @@ pub(crate) struct CitedValue {
     pub(crate) pps: Option<f64>,
     /// The same in bits a second on the line (L1).
     pub(crate) l1_gbps: Option<f64>,
+}
+
+impl Cited {
+    /// What is compared of a value of the paper; none: nothing that is measured.
+    pub(crate) fn theirs(&self, value: &CitedValue) -> Option<f64> {
+        if matches!(self.unit.as_str(), CYCLES | INSTRUCTIONS) { Some(value.y) } else { value.pps }
+    }
+
+    /// The same of a result here; none: it is not known.
+    pub(crate) fn ours(&self, row: &Row) -> Option<f64> {
+        match self.unit.as_str() {
+            CYCLES => row.cost().cycles_per_packet,
+            INSTRUCTIONS => row.cost().instructions_per_packet,
+            _ => row.pps.median,
+        }
+    }
+
+    /// What that is, in words, and a number of it as a text.
+    pub(crate) fn what(&self) -> (&'static str, fn(f64) -> String) {
+        match self.unit.as_str() {
+            CYCLES | INSTRUCTIONS => ("what a packet costs", |number| format!("{number:.0}")),
+            _ => ("packets a second", |pps| short(pps).trim_end().to_owned()),
+        }
+    }
 }
 
 impl CitedValue {
@@ -166,6 +211,8 @@ pub(crate) struct Reading {
     #[serde(default)]
     pub(crate) sink: Vec<String>,
     #[serde(default)]
+    pub(crate) counted: Vec<String>,
+    #[serde(default)]
     pub(crate) file: String,
     #[serde(default)]
     pub(crate) factors: Vec<Varied>,
@@ -199,6 +246,11 @@ impl Row {
         median(self.rounds.iter().filter_map(|round| round.frame_bytes))
     }
 
+    /// What it has cost the device, as far as that is known.
+    pub(crate) fn cost(&self) -> CostOf {
+        self.cost.unwrap_or_default()
+    }
+
     /// Latency at the result, in nanoseconds, median of the rounds: 50 %, 99 %.
     pub(crate) fn latency(&self) -> [Option<f64>; 2] {
         [
@@ -209,6 +261,24 @@ impl Row {
 }
 
 impl Reading {
+    /// The scaling efficiency of a result with several threads: its rate over that of one thread, over the
+    /// threads; one thread's is 1. None: `threads` is not varied, or one thread is not measured.
+    pub(crate) fn efficiency(&self, row: &Row) -> Option<f64> {
+        let of = |name: &String| name != THREADS;
+        let alike = |other: &&Row| {
+            other.value(THREADS) == Some("1")
+                && other.loss_allowed == row.loss_allowed
+                && row
+                    .point
+                    .iter()
+                    .filter(|(name, _)| of(name))
+                    .all(|(name, value)| other.point.get(name) == Some(value))
+        };
+        let threads: f64 = row.value(THREADS)?.parse().ok()?;
+        let one = self.results.iter().find(alike)?.pps.median.filter(|pps| *pps > 0.0)?;
+        Some(row.pps.median? / one / threads)
+    }
+
     /// Reads a report.
     ///
     /// # Errors
@@ -285,6 +355,23 @@ mod tests {
         }
         let number = json!({"experiment": "e", "version": "1", "results": [{"point": {"size": 3}}]});
         assert!(Reading::new(&number).unwrap_err().contains("no text"));
+    }
+
+    #[test]
+    fn scaling_is_by_one_thread_of_the_same_point() {
+        let row = |threads: &str, size: &str, pps: Option<f64>| json!({"point": {"threads": threads, "size": size}, "pps": {"median": pps}});
+        let rows = [
+            row("1", "60", Some(10.0)),
+            row("2", "60", Some(16.0)),
+            row("2", "99", Some(5.0)),
+            row("4", "60", None),
+        ];
+        let reading = Reading::new(&json!({"experiment": "e", "version": "1", "results": rows})).unwrap();
+        let all: Vec<_> = reading.results.iter().map(|row| reading.efficiency(row)).collect();
+        assert_eq!(all, [Some(1.0), Some(0.8), None, None]);
+        let other = json!({"experiment": "e", "version": "1", "results": [{"point": {"size": "60"}, "pps": {"median": 1.0}}]});
+        let reading = Reading::new(&other).unwrap();
+        assert_eq!(reading.efficiency(&reading.results[0]), None);
     }
 
     #[test]

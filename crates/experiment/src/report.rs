@@ -24,6 +24,8 @@ pub struct Report<'a> {
     rows: Vec<Row>,
     /// What came of the expectations.
     outcomes: Vec<Verdict>,
+    /// The scaling efficiency of each row, if the number of threads is varied.
+    efficiency: Vec<Option<f64>>,
 }
 
 impl<'a> Report<'a> {
@@ -40,13 +42,17 @@ impl<'a> Report<'a> {
                         goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, ports)),
                     );
                 }
-                Measure::Rate { .. } => rows.push(Row::new(&point, &measure, None, &shown, ports)),
+                Measure::Rate { .. } | Measure::Count { .. } => {
+                    rows.push(Row::new(&point, &measure, None, &shown, ports))
+                }
             }
         }
         let (version, machine) = (results.version().to_owned(), results.machine().clone());
-        let mut report = Self { experiment, version, machine, rows, outcomes: Vec::new() };
+        let mut report =
+            Self { experiment, version, machine, rows, outcomes: Vec::new(), efficiency: Vec::new() };
         if let Ok(reading) = Reading::new(&report.json()) {
             report.outcomes = expect::outcomes(&experiment.expect, &reading);
+            report.efficiency = reading.results.iter().map(|row| reading.efficiency(row)).collect();
         }
         report
     }
@@ -84,7 +90,10 @@ impl<'a> Report<'a> {
                 });
             } else {
                 cells.extend([0.5, 0.0, 1.0].map(|share| short(quantile(&pps, share))));
-                cells.extend([0, OVERHEAD].map(|more| format!("{:.3}", row.gbps(more))));
+                let gbps = |more| Some(row.gbps(more)).filter(|gbps| !gbps.is_nan());
+                cells.extend(
+                    [0, OVERHEAD].map(|more| gbps(more).map_or("-".to_owned(), |gbps| format!("{gbps:.3}"))),
+                );
                 let latency = |of: fn(&OfRound) -> Option<f64>| {
                     let all: Vec<f64> = row.of_rounds.iter().filter_map(of).collect();
                     if all.is_empty() {
@@ -102,6 +111,12 @@ impl<'a> Report<'a> {
             format!("{}, {} of each point\n", self.experiment.name, rounds_text(self.experiment.rounds));
         text += &table(&rows, words);
         // Writing to a string does not fail.
+        for (row, efficiency) in self.rows.iter().zip(&self.efficiency) {
+            if let Some(efficiency) = efficiency {
+                let percent = efficiency * 100.0;
+                let _ = writeln!(text, "{}scaling efficiency {percent:.1} %", row.prefix());
+            }
+        }
         text += &self.latency_text();
         text += &self.jitter_text();
         text += &self.lost_text();
@@ -228,7 +243,13 @@ impl<'a> Report<'a> {
         let rows = self
             .rows
             .iter()
-            .map(|row| row.json(&self.experiment.measure_at(&row.point), self.experiment.to.len() as u64))
+            .enumerate()
+            .map(|(number, row)| {
+                let measure = self.experiment.measure_at(&row.point);
+                let mut json = row.json(&measure, self.experiment.to.len() as u64);
+                json["scaling_efficiency"] = json!(self.efficiency.get(number).copied().flatten());
+                json
+            })
             .collect::<Vec<_>>();
         let factors: Vec<Value> = (self.experiment.factors.iter())
             .map(|factor| json!({"name": factor.name, "values": factor.values}))
@@ -239,7 +260,7 @@ impl<'a> Report<'a> {
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
-            "to": self.experiment.to, "sink": self.experiment.sink, "file": self.experiment.text,
+            "to": self.experiment.to, "sink": self.experiment.sink, "counted": self.experiment.counted, "file": self.experiment.text,
             "results": rows, "paper": self.experiment.paper, "expect": self.outcomes,
         })
     }

@@ -76,6 +76,12 @@ fn result_of(trial: &Trial) -> OfRound {
     }
 }
 
+/// The trial in which the workers have waited least for a processor.
+fn least_disturbed(trials: &[Trial]) -> Option<&Trial> {
+    let part = |trial: &Trial| trial.waited / trial.seconds;
+    trials.iter().min_by(|a, b| part(a).total_cmp(&part(b)))
+}
+
 /// The result of a goal; none: no load is low enough.
 fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRound> {
     let Outcome { bounds, throughput } = search.outcome(goal);
@@ -132,6 +138,7 @@ impl Row {
                     trials.iter().for_each(|trial| search.add(trial.for_search()));
                     search_result(goal, &search, &trials)
                 }
+                (Measure::Count { .. }, _) => least_disturbed(&shown.trials).map(result_of),
                 _ => trials.first().map(result_of),
             };
             if let (Some(result), Measure::Search { bursts: Some(bursts), .. }) = (&result, measure)
@@ -146,11 +153,11 @@ impl Row {
                     upper: result.upper.map(|load| load * ports),
                     ..result
                 }),
-                (Some(result), Measure::Rate { .. }) => row.of_rounds.push(result),
+                (Some(result), Measure::Rate { .. } | Measure::Count { .. }) => row.of_rounds.push(result),
                 (None, Measure::Search { least, .. }) => {
                     row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
                 }
-                (None, Measure::Rate { .. }) => {}
+                (None, Measure::Rate { .. } | Measure::Count { .. }) => {}
             }
         }
         row
@@ -176,7 +183,9 @@ impl Row {
 
     /// Gigabits a second of frames with so many bytes more.
     pub(crate) fn gbps(&self, more: usize) -> f64 {
-        self.median(|one| one.pps * (one.bytes + more as f64) * 8.0 / 1e9)
+        // Where a device makes its traffic itself, the size of frames may not be known.
+        let bytes = |one: &OfRound| if one.bytes > 0.0 { one.bytes + more as f64 } else { f64::NAN };
+        self.median(|one| one.pps * bytes(one) * 8.0 / 1e9)
     }
 
     /// Who limits it, of most rounds.
@@ -227,7 +236,7 @@ impl Row {
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
             Measure::Rate { rate, .. } => Some(*rate * ports),
-            Measure::Search { .. } => None,
+            Measure::Search { .. } | Measure::Count { .. } => None,
         };
         json!({
             "point": self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
@@ -242,4 +251,26 @@ impl Row {
 /// The median of a figure of latency.
 pub(crate) fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f64 {
     quantile(&all.iter().map(of).collect::<Vec<_>>(), 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_device_forwards_by_itself_the_least_disturbed_trial_counts() {
+        let trial = |arrived, waited, disturbed| Trial {
+            seconds: 0.5,
+            arrived,
+            waited,
+            disturbed,
+            counted: true,
+            ..Trial::default()
+        };
+        let trials = vec![trial(100, 0.3, true), trial(200, 0.1, true), trial(150, 0.2, false)];
+        let shown = Shown { trials, ended: true, failed: None };
+        let row = Row::new(&Point::default(), &Measure::Count { seconds: 0.5 }, None, &[shown], 0);
+        assert_eq!((row.values(|one| one.pps), row.disturbed), (vec![400.0], 2));
+        assert_eq!(row.limit(), Some(Limit::Device));
+    }
 }

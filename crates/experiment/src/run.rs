@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::model::{Experiment, Measure, Point};
 use crate::results::Results;
-use crate::trial::{Failed, Traffic, Trial, make};
+use crate::trial::{Failed, Traffic, Trial, count, make};
 use measure::burst;
 use measure::rate::short;
 use measure::search::{Goal, Search, Wanted};
@@ -19,6 +19,10 @@ const MOST_TRIALS: usize = 5000;
 /// rate, and so often in a search.
 const LONG_WAIT: f64 = 0.002;
 const MOST_REPEATS: usize = 3;
+/// Where the device makes its traffic itself, any wait makes it slower: the part of its workers' time that is
+/// too long, and how often such a trial is made again. The least disturbed one counts.
+const LONG_PART: f64 = 0.04;
+const MOST_COUNTED_AGAIN: usize = 2;
 const MOST_DISTURBED: usize = 30;
 
 /// How an experiment is run.
@@ -133,25 +137,34 @@ impl One<'_> {
                 );
                 return Err(Failed::Because(reason).into());
             }
-            let rate = short(traffic.rate as f64);
+            let rate = match measure {
+                Measure::Count { .. } => String::new(),
+                _ => format!(", {}pps", short(traffic.rate as f64)),
+            };
             let what = match traffic.burst {
                 None => format!("for {} s", rounded(traffic.seconds)),
                 Some(frames) => format!("burst of {frames}"),
             };
-            tell(rest.part(&trials), &format!("trial {}, {rate}pps {what}", trials.len() + 1));
+            tell(rest.part(&trials), &format!("trial {}{rate} {what}", trials.len() + 1));
             let made = self.trial(traffic, &mut device).map_err(|failed| match failed {
                 Failed::Because(reason) => {
                     let (number, found) = (trials.len() + 1, rest.found());
-                    Failed::Because(format!("in trial {number}, at {rate}pps{found}: {reason}"))
+                    Failed::Because(format!("in trial {number}{rate}{found}: {reason}"))
                 }
                 Failed::Stopped => Failed::Stopped,
             });
             let mut trial = Trial { share, ..made? };
             let repeats = trials.iter().rev().take_while(|trial| trial.disturbed).count();
             let before = trials.iter().filter(|trial| trial.disturbed).count();
-            let waited = (trial.loss() > 0.0 || share.is_some()) && trial.waited > LONG_WAIT;
+            let waited = if trial.counted {
+                let workers =
+                    trial.cost.as_ref().and_then(|cost| cost.router.as_ref()).map_or(1, |r| r.workers);
+                trial.waited > LONG_PART * trial.seconds * workers as f64
+            } else {
+                (trial.loss() > 0.0 || share.is_some()) && trial.waited > LONG_WAIT
+            };
             trial.disturbed = (waited || trial.burst.is_some() && !trial.at_rate())
-                && repeats < MOST_REPEATS
+                && repeats < if trial.counted { MOST_COUNTED_AGAIN } else { MOST_REPEATS }
                 && before < MOST_DISTURBED;
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
             rest.add(&trial);
@@ -169,6 +182,9 @@ impl One<'_> {
 
     fn trial(&self, traffic: Traffic, device: &mut Device) -> Result<Trial, Failed> {
         let settings = self.experiment.settings(self.point);
+        if !self.experiment.counted.is_empty() {
+            return count(self.experiment, &settings, traffic.seconds, device, self.stop);
+        }
         let log = self.options.results.join("generator.log");
         let files = (self.options.program.as_path(), log.as_path());
         make(self.experiment, &settings, traffic, device, files, self.stop)
@@ -178,6 +194,7 @@ impl One<'_> {
         let rate = match measure {
             Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
             Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
+            Measure::Count { .. } => WARM_UP_RATE,
         };
         // At least a few frames.
         let seconds = WARM_UP_SECONDS.max(20.0 / rate as f64);
@@ -186,6 +203,12 @@ impl One<'_> {
             if self.trial(Traffic { rate, seconds, burst: None }, device)?.arrived > 0 {
                 return Ok(());
             }
+        }
+        if !self.experiment.counted.is_empty() {
+            let elements = self.experiment.counted.join(", ");
+            return Err(Failed::Because(format!(
+                "no packet goes through {elements}: does the device make traffic?"
+            )));
         }
         let (to, sink) = (self.experiment.to.join(", "), self.experiment.sink.join(", "));
         Err(Failed::Because(format!(
@@ -228,6 +251,9 @@ impl Rest {
     /// After these trials.
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
         let (search, latency, bursts) = match measure {
+            Measure::Count { seconds } => {
+                return Ok(Self::Once(Traffic { rate: 0, seconds: *seconds, burst: None }));
+            }
             Measure::Rate { rate, seconds } => {
                 return Ok(Self::Once(Traffic { rate: *rate, seconds: *seconds, burst: None }));
             }

@@ -1,6 +1,6 @@
 //! One trial: so much traffic for so long, and what came of it.
 
-use crate::cost::Cost;
+use crate::cost::{Cost, RouterCost};
 use crate::device::{Child, Device, End, places_of};
 use crate::log::tail;
 use crate::meter::Meter;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// How long a generator may take beside its traffic, before it is ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(2);
+/// The same while the device makes its traffic itself: it may need all processors.
+const COUNT_POLL: Duration = Duration::from_millis(50);
 
 /// What came of a trial. Frames that were not sent in time are lost too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,9 @@ pub struct Trial {
     /// What it has cost the device, if that is a process of this machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// Whether the device has made the traffic itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 /// A burst of back-to-back frames.
@@ -193,6 +198,9 @@ impl Trial {
     /// Who lost most, if any was lost.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
+        if self.counted {
+            return Some(Limit::Device);
+        }
         Limit::of(std::iter::once(self))
     }
 
@@ -262,7 +270,24 @@ impl Trial {
             jitter_ns: report.get("jitter_ns").and_then(|jitter| Jitter::deserialize(jitter).ok()),
             timeline: report.get("timeline").and_then(|line| Timeline::deserialize(line).ok()),
             cost: None,
+            counted: false,
         })
+    }
+
+    /// Of a device that makes its traffic itself: what has gone through these elements in so many seconds,
+    /// with frames of so many bytes. What was dropped was lost.
+    fn count(router: &RouterCost, elements: &[String], seconds: f64, bytes: u64) -> Self {
+        let arrived = router.counted(elements);
+        let all = arrived + router.drops().map(|(_, _, n)| n).sum::<u64>();
+        Self {
+            seconds,
+            intended: all,
+            sent: all,
+            bytes: all * bytes,
+            arrived,
+            counted: true,
+            ..Self::default()
+        }
     }
 }
 
@@ -379,9 +404,61 @@ pub(crate) fn make(
         .ok_or_else(|| because(format!("the generator has failed ({status}): {}", tail(log))))
 }
 
+/// Makes a trial with a device that makes its traffic itself.
+pub(crate) fn count(
+    experiment: &Experiment,
+    settings: &Settings,
+    seconds: f64,
+    device: &mut Device,
+    stop: &dyn Fn() -> bool,
+) -> Result<Trial, Failed> {
+    let silent = || Failed::Because("the device does not answer on its control socket".to_owned());
+    let (meter, waited) = (Meter::begin(device), device.kept_waiting());
+    let before = device.stats().ok_or_else(silent)?;
+    if let Some(name) = experiment.counted.iter().find(|name| !before.has(name)) {
+        return Err(Failed::Because(format!("the device has no element '{name}' (`count` in [traffic])")));
+    }
+    let began = Instant::now();
+    while began.elapsed().as_secs_f64() < seconds {
+        if stop() {
+            return Err(Failed::Stopped);
+        }
+        if let Some(end) = device.ended() {
+            return Err(Failed::Because(end));
+        }
+        std::thread::sleep(COUNT_POLL.min(Duration::from_secs_f64(seconds)));
+    }
+    let after = device.stats().ok_or_else(silent)?;
+    let router = after.since(&before);
+    let bytes = settings.get("size").and_then(|size| size.parse().ok()).unwrap_or(0);
+    let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
+    let trial = Trial::count(&router, &experiment.counted, after.seconds_since(&before), bytes);
+    let cost = meter.and_then(|meter| meter.end(device));
+    Ok(Trial { waited, cost: cost.map(|cost| Cost { router: Some(router), ..cost }), ..trial })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cost::ElementCost;
+
+    #[test]
+    fn what_goes_through_counts_and_what_is_dropped_is_lost() {
+        let element = |name: &str, packets, dropped| ElementCost {
+            name: name.to_owned(),
+            packets,
+            drops: if dropped > 0 { [("full".to_owned(), dropped)].into() } else { Default::default() },
+            ..ElementCost::default()
+        };
+        let elements =
+            vec![element("in", 90, 0), element("q", 90, 10), element("out", 50, 5), element("out1", 30, 0)];
+        let router = RouterCost { elements, ..RouterCost::default() };
+        let trial = Trial::count(&router, &["out".to_owned(), "out1".to_owned()], 0.5, 60);
+        assert_eq!((trial.arrived, trial.sent, trial.intended, trial.bytes), (75, 90, 90, 5400));
+        assert_eq!((trial.seconds, trial.limit()), (0.5, Some(Limit::Device)));
+        let trial = Trial::count(&RouterCost::default(), &[], 0.5, 60);
+        assert_eq!((trial.loss(), trial.limit()), (0.0, Some(Limit::Device)));
+    }
 
     #[test]
     fn a_report_may_be_longer_than_a_pipe() {

@@ -48,6 +48,14 @@ pub(crate) fn factors_of(points: &[Point]) -> Vec<Factor> {
     factors
 }
 
+/// What decides what may be varied.
+pub(crate) struct MayVary<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) held: &'a Settings,
+    /// Whether there is a generator.
+    pub(crate) generated: bool,
+}
+
 impl Reader<'_> {
     /// Whether the generator accepts each of these values.
     pub(crate) fn can_be_sent(&mut self, name: &str, values: &[String], place: &Spanned<Value>) {
@@ -80,8 +88,7 @@ impl Reader<'_> {
     pub(crate) fn listed(
         &mut self,
         raw: &[BTreeMap<Spanned<String>, Spanned<Value>>],
-        device: &Device,
-        held: &Settings,
+        may: &MayVary<'_>,
     ) -> Option<Vec<Point>> {
         let mut points: Vec<Point> = Vec::new();
         for table in raw {
@@ -93,7 +100,7 @@ impl Reader<'_> {
                 );
                 continue;
             };
-            let factors = self.factors(table, device, held);
+            let factors = self.factors(table, may);
             let mut settings: Vec<(String, String)> = factors
                 .iter()
                 .filter_map(|one| Some((one.name.clone(), one.values.first()?.clone())))
@@ -155,16 +162,17 @@ impl Reader<'_> {
     pub(crate) fn factors(
         &mut self,
         raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
-        device: &Device,
-        held: &Settings,
+        &MayVary { device, held, generated }: &MayVary<'_>,
     ) -> Vec<Factor> {
+        // What a generator sends.
+        let traffic: &[&str] = if generated { &TRAFFIC } else { &[] };
         let mut factors: Vec<Factor> = Vec::new();
         for (name, values) in settings::in_order(raw) {
             let text = name.get_ref().as_str();
             let known = match text.strip_prefix('$') {
                 Some(variable) => !variable.is_empty() && *device != Device::Between,
                 None => {
-                    TRAFFIC.contains(&text)
+                    traffic.contains(&text)
                         || (matches!(device, Device::Program(_))
                             && (DEVICE.contains(&text) || text == "program"))
                 }
@@ -172,9 +180,8 @@ impl Reader<'_> {
             if !known {
                 let help = match device {
                     Device::Program(_) => format!(
-                        "vary has {}, {}, program, and variables of the program as \"$NAME\"",
-                        TRAFFIC.join(", "),
-                        DEVICE.join(", ")
+                        "vary has {}, program, and variables of the program as \"$NAME\"",
+                        [traffic, &DEVICE].concat().join(", ")
                     ),
                     Device::Command(_) => {
                         format!("vary has {}, and words of the command as \"$NAME\"", TRAFFIC.join(", "))

@@ -33,6 +33,9 @@ pub struct Config {
     pub rate_bps: u64,
     /// Links of a server to the next stage of a k-ary n-fly ([`cluster::topology`]); none: a full mesh.
     pub k: Option<u16>,
+    /// Whether all packets take the direct link of the mesh, whatever the policy is: static single-path
+    /// routing, which RouteBricks (section 3.2) rejects.
+    pub single_path: bool,
     /// The policy of load balancing.
     pub mode: Mode,
     /// The longest gap between two packets of a flowlet; none: no flowlets.
@@ -88,6 +91,7 @@ impl Config {
             ports,
             rate_bps,
             k: None,
+            single_path: false,
             mode: Mode::Adaptive,
             delta_ns: Some(100_000_000),
             burst_ns: None,

@@ -317,8 +317,10 @@ impl Sim {
         let hash = self.flows[flow].hash;
         let node = usize::from(src);
         let wanted = [Outgoing { flow: hash, bytes: bytes.into(), output: NodeId(dst) }];
-        let mut choice = [Choice::default()];
-        self.balancers[node].decide(now / 1000, &wanted, &mut choice);
+        let mut choice = [Choice::Direct];
+        if !self.config.single_path || src == dst {
+            self.balancers[node].decide(now / 1000, &wanted, &mut choice);
+        }
         let p = &mut self.fabric.packets[packet];
         if let Some(lanes) = self.lanes.get_mut(node) {
             let via = if let Choice::Via(via) = choice[0] { Some(via) } else { None };

@@ -46,6 +46,12 @@ pub(super) fn config(args: &SimArgs) -> Result<Config, String> {
     let matrix = matrix(args)?;
     let mut config = Config::new(matrix.ports() as u16, args.rate, matrix, args.load);
     config.k = (args.topology == "fly").then_some(args.k);
+    config.single_path = args.mode == "single";
+    if config.single_path && config.k.is_some() {
+        return Err(
+            "--mode single is for a mesh: in a fly no link leads from an input to its output".to_owned()
+        );
+    }
     config.mode = match args.mode.as_str() {
         "direct" => Mode::Direct,
         "valiant" => Mode::Valiant,

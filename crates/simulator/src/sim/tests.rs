@@ -48,6 +48,23 @@ fn a_permutation_works_three_and_fills_no_link() {
     assert!(direct.links.most() > 1.05 && direct.c > r.c, "{} {}", direct.links.most(), direct.c);
 }
 
+/// RouteBricks, section 3.2: a static path needs links that are N/2 times as fast, unless traffic is uniform.
+#[test]
+fn single_paths_need_faster_links() {
+    let single = |kind, link_bps| run(Config { single_path: true, link_bps, ..named(kind, 8, 0.95) });
+    let uniform = single(Named::Uniform, None);
+    assert!(uniform.loss() < 1e-9 && uniform.direct() > 0.999, "{uniform:?}");
+    // A link carries 2R/8 of the 0.95R that come for it.
+    let permutation = single(Named::Permutation, None);
+    let carried = 1.0 - permutation.loss();
+    assert!(
+        (carried / (2.0 / 8.0 / 0.95) - 1.0).abs() < 0.1 && permutation.direct() > 0.999,
+        "{permutation:?}"
+    );
+    let fast = single(Named::Permutation, Some(10 * GBPS));
+    assert!(fast.loss() < 1e-9 && fast.c < 2.01, "{fast:?}");
+}
+
 /// Paths are not chosen at random: the loads of links differ by a few frames only, with full lines and with
 /// many ports.
 #[test]

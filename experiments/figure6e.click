@@ -1,0 +1,15 @@
+// A device for experiments: overlapping forwarding paths, from both input ports to both output ports, where each port has one queue, which
+// belongs to one worker (RouteBricks, Figure 6 (e)): half of the packets leave by the other worker's port, and get there
+// over a ring between the workers.
+//
+// Run:     valiant bench run experiments/routebricks-figure6.toml
+// Expect:  out0.packets and out1.packets grow alike; without other programs on the machine nothing is dropped.
+// Note:    needs two workers. The devices make packets and take them, without a wire.
+
+define($WORK 0);
+
+in0 :: FromDPDKDevice("net_null0,size=60", QUEUE 0) -> WorkPackage(W $WORK) -> WorkPackage(W $WORK) -> split0 :: RoundRobinSwitch;
+in1 :: FromDPDKDevice("net_null1,size=60", QUEUE 0) -> WorkPackage(W $WORK) -> WorkPackage(W $WORK) -> split1 :: RoundRobinSwitch;
+split0 [0], split1 [0] -> out0 :: ToDPDKDevice("net_null2,size=60,no-rx=1", QUEUE 0);
+split0 [1], split1 [1] -> out1 :: ToDPDKDevice("net_null3,size=60,no-rx=1", QUEUE 0);
+StaticThreadSched(in0 0, in1 1, out0 0, out1 1);

@@ -1,0 +1,78 @@
+"""The papers' experiments in experiments/: what they expect does not hold when the factor that makes the difference is switched off."""
+
+import shutil
+
+from harness import Plain, case, check
+from lab import ROOT, Lab
+from test_experiment import outcome, said
+
+# Makes as many packets whatever the placement of workers is.
+ALIKE = """in0 :: InfiniteSource(LENGTH 60) -> out0 :: Counter -> Discard;
+in1 :: InfiniteSource(LENGTH 60) -> out1 :: Counter -> Discard;
+StaticThreadSched(in0 0, in1 1);
+"""
+
+
+def switched_off(lab: Lab, name: str, replaced: dict[str, dict[str, str]], programs: dict[str, str], wrong: list[int]) -> None:
+    """Runs an experiment once, with these texts replaced in files of its directory, and these programs in place of others; of what it
+    expects, these do not hold."""
+    files = lab.dir / "experiments"
+    shutil.copytree(ROOT / "experiments", files, ignore=lambda _, names: [one for one in names if one.endswith(".results")])
+    path = files / f"{name}.toml"
+    all_replaced = {**replaced, path.name: {**replaced.get(path.name, {}), "rounds = 5": "rounds = 1"}}
+    for file, texts in all_replaced.items():
+        text = (files / file).read_text()
+        for old, new in texts.items():
+            check(old in text, f"{old} is not in {file}")
+            text = text.replace(old, new)
+        (files / file).write_text(text)
+    for file, text in programs.items():
+        (files / file).write_text(text)
+    report = outcome(lab.namespace("x"), path, status=4)
+    for number in wrong:
+        verdict = report["expect"][number]
+        check(verdict["holds"] is False, f"{verdict}\n{said(lab)}")
+
+
+def program(name: str) -> str:
+    return (ROOT / "experiments" / name).read_text()
+
+
+@case(Plain, seconds=90)
+def sharing_of_cores_and_queues_is_seen(lab: Lab) -> None:
+    parallel, queues, overlapping = (program(f"figure6{letter}.click") for letter in "bdf")
+    # All that cross cores do not.
+    programs = {"figure6a.click": parallel, "figure6c.click": queues, "figure6e.click": overlapping}
+    switched_off(lab, "routebricks-figure6", {}, programs, [0, 1, 2, 3])
+
+
+@case(Plain, seconds=90)
+def the_sum_of_queues_and_batches_is_seen(lab: Lab) -> None:
+    batches = {"burst = [1, 32]": "burst = [32, 33]", "burst = 1 ": "burst = 33 "}
+    queues = {"figure6e.click": program("figure6f.click")}
+    switched_off(lab, "routebricks-figure7", {"routebricks-figure7.toml": batches}, queues, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def load_over_rate_and_application_is_seen(lab: Lab) -> None:
+    # Nothing waits, and all applications are forwarding.
+    forward = program("figure9-forward.click").replace("POLL_INTERVAL $EVERY", "POLL_INTERVAL 0")
+    programs = {f"figure9-{name}.click": forward for name in ("forward", "route", "ipsec")}
+    switched_off(lab, "routebricks-figures9-10", {}, programs, [0, 2, 3])
+
+
+@case(Plain, seconds=90)
+def queues_in_place_of_software_are_seen(lab: Lab) -> None:
+    switched_off(lab, "presto10-figures2-3", {}, {"figure4-one-port.click": ALIKE}, [0, 1])
+
+
+@case(Plain, seconds=90)
+def queues_of_one_port_are_seen(lab: Lab) -> None:
+    switched_off(lab, "presto10-figures4-5", {}, {"figure4-one-port.click": program("figure6b.click")}, [0])
+
+
+@case(Plain, seconds=90)
+def the_balance_of_flows_is_seen(lab: Lab) -> None:
+    # As many flows whatever the experiment says, all alike.
+    constant = program("balance.click").replace("FLOWS $FLOWS, SKEW $SKEW", "FLOWS 64")
+    switched_off(lab, "presto10-balance", {}, {"balance.click": constant}, [0, 1])
