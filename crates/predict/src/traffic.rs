@@ -128,7 +128,10 @@ fn without_outside(config: &mut Config, registry: &Registry, notes: &mut Vec<Str
             }
             Some("a socket") => left_out.push(index),
             _ => {
-                let keyword = if WRITERS.contains(&e.class.as_str()) { "FILENAME" } else { "OUTFILE" };
+                // The file of an element that packets come to is one that it writes.
+                let takes = registry.get(&e.class).is_some_and(|class| !class.ports.starts_with('0'));
+                let writes = takes && opens == Some("a file");
+                let keyword = if writes { "FILENAME" } else { "OUTFILE" };
                 let mut args: Vec<String> = split_args(&e.config).into_iter().map(|arg| arg.text).collect();
                 let named = args.iter().position(|arg| value(arg, keyword).is_some());
                 if let Some(at) = named.or((keyword == "FILENAME").then_some(0)).filter(|at| *at < args.len())
@@ -142,9 +145,6 @@ fn without_outside(config: &mut Config, registry: &Registry, notes: &mut Vec<Str
     }
     left_out
 }
-
-/// Elements whose first argument is a file that they write.
-const WRITERS: [&str; 2] = ["ToDump", "ToIPSummaryDump"];
 
 /// What follows a keyword.
 fn value<'a>(arg: &'a str, keyword: &str) -> Option<&'a str> {
