@@ -78,8 +78,7 @@ fn result_of(trial: &Trial) -> OfRound {
 
 /// The trial in which the workers have waited least for a processor.
 fn least_disturbed(trials: &[Trial]) -> Option<&Trial> {
-    let part = |trial: &Trial| trial.waited / trial.seconds;
-    trials.iter().min_by(|a, b| part(a).total_cmp(&part(b)))
+    trials.iter().min_by(|a, b| a.part_waited().total_cmp(&b.part_waited()))
 }
 
 /// The result of a goal; none: no load is low enough.

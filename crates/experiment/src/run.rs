@@ -23,6 +23,8 @@ const MOST_REPEATS: usize = 3;
 /// too long, and how often such a trial is made again. The least disturbed one counts.
 const LONG_PART: f64 = 0.04;
 const MOST_COUNTED_AGAIN: usize = 2;
+/// If they waited longer than this even then, the trial has measured what else ran.
+const STARVED_PART: f64 = 0.5;
 const MOST_DISTURBED: usize = 30;
 
 /// How an experiment is run.
@@ -157,9 +159,7 @@ impl One<'_> {
             let repeats = trials.iter().rev().take_while(|trial| trial.disturbed).count();
             let before = trials.iter().filter(|trial| trial.disturbed).count();
             let waited = if trial.counted {
-                let workers =
-                    trial.cost.as_ref().and_then(|cost| cost.router.as_ref()).map_or(1, |r| r.workers);
-                trial.waited > LONG_PART * trial.seconds * workers as f64
+                trial.part_waited() > LONG_PART
             } else {
                 (trial.loss() > 0.0 || share.is_some()) && trial.waited > LONG_WAIT
             };
@@ -169,6 +169,15 @@ impl One<'_> {
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
             rest.add(&trial);
             trials.push(trial);
+        }
+        let least = trials.iter().filter(|trial| trial.counted).map(Trial::part_waited).reduce(f64::min);
+        if let Some(part) = least.filter(|part| *part > STARVED_PART) {
+            let percent = (part * 100.0).round();
+            return Err(Failed::Because(format!(
+                "other programs had the processors of the device for {percent} % of the time: measure again (the same command) \
+                 when the machine is less busy"
+            ))
+            .into());
         }
         match rest {
             Rest::Search { search, .. }

@@ -204,6 +204,14 @@ impl Trial {
         Limit::of(std::iter::once(self))
     }
 
+    /// How long the device's workers have waited for a processor, as a part of their time.
+    #[must_use]
+    pub fn part_waited(&self) -> f64 {
+        let workers =
+            self.cost.as_ref().and_then(|cost| cost.router.as_ref()).map_or(1, |router| router.workers);
+        self.waited / (self.seconds * workers as f64).max(1e-9)
+    }
+
     /// Whether the port held the generator up for most of the time.
     fn port_was_full(&self) -> bool {
         self.port_full > 0.0 && self.port_full >= 0.5 * self.seconds
@@ -440,7 +448,7 @@ pub(crate) fn count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::ElementCost;
+    use crate::cost::{ElementCost, Known};
 
     #[test]
     fn what_goes_through_counts_and_what_is_dropped_is_lost() {
@@ -456,6 +464,15 @@ mod tests {
         let trial = Trial::count(&router, &["out".to_owned(), "out1".to_owned()], 0.5, 60);
         assert_eq!((trial.arrived, trial.sent, trial.intended, trial.bytes), (75, 90, 90, 5400));
         assert_eq!((trial.seconds, trial.limit()), (0.5, Some(Limit::Device)));
+        let cost = Cost {
+            seconds: 0.5,
+            processor_seconds: 1.0,
+            memory_bytes: None,
+            router: Some(RouterCost { workers: 2, ..router }),
+            counted: Known::Not { not_available: String::new() },
+            joules: Known::Not { not_available: String::new() },
+        };
+        assert_eq!(Trial { waited: 0.25, cost: Some(cost), ..trial }.part_waited(), 0.25);
         let trial = Trial::count(&RouterCost::default(), &[], 0.5, 60);
         assert_eq!((trial.loss(), trial.limit()), (0.0, Some(Limit::Device)));
     }
