@@ -440,6 +440,34 @@ fn sources_that_share_a_full_queue_all_get_a_share() {
 }
 
 #[test]
+fn a_source_that_waits_for_room_is_not_kept_out_by_what_does_not_wait() {
+    if !may_run() {
+        return;
+    }
+    let source = "InfiniteSource(DATA x, BURST 32)";
+    let others = [
+        // An element that pushes whether there is room or not.
+        format!("{source} -> Queue(1000) -> Unqueue(BURST 32) -> other :: Counter -> q"),
+        // One that also has another queue, with room.
+        format!(
+            "{source} -> t :: Tee -> other :: Counter -> q; t[1] -> Queue(50) -> Unqueue(BURST 8) -> Discard"
+        ),
+        // One with more tickets.
+        format!("s :: {source} -> other :: Counter -> q; ScheduleInfo(s 2)"),
+    ];
+    for other in others {
+        let config = format!(
+            "q :: Queue(100) -> Unqueue(BURST 32) -> out :: Counter -> Discard; {source} -> own :: Counter -> q; {other}"
+        );
+        let mut router = router(&config, in_turn(1)).unwrap();
+        router.start();
+        (0..2000).for_each(|_| router.turn());
+        let [own, all] = ["own.count", "out.count"].map(|handler| number(&mut router, handler));
+        assert!(all > 10_000 && own * 5 > all && own * 5 < all * 4, "{own} of {all} packets: {other}");
+    }
+}
+
+#[test]
 fn a_bound_element_serves_what_other_workers_push_to_it() {
     // Sources and consumers run on the workers that they are bound to. Elements between them run timers and
     // tasks where their packets are.

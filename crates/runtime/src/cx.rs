@@ -440,15 +440,14 @@ impl Cx<'_> {
         if *flag != full {
             *flag = full;
             self.graph.slots[self.me as usize].stats.set_full(full);
-            if !full {
-                // Whoever comes first may fill it again: each time that is another one.
-                let tasks = &self.graph.slots[self.me as usize].listeners.room;
-                let turn = &mut self.core.turns[self.me as usize];
-                *turn = if *turn + 1 < tasks.len() { *turn + 1 } else { 0 };
-                let (last, first) = tasks.split_at((*turn).min(tasks.len()));
-                for &task in first.iter().chain(last) {
-                    self.core.run.schedule(task);
-                }
+            let turns = &mut self.core.turns[self.me as usize];
+            let tasks = &self.graph.slots[self.me as usize].listeners.room;
+            if full {
+                turns.filler = self.core.running;
+            } else if self.core.exact {
+                tasks.iter().for_each(|task| self.core.run.schedule(*task));
+            } else {
+                self.core.run.wake(tasks, turns, self.core.running);
             }
         }
     }

@@ -17,6 +17,21 @@ struct Task {
     stride: u32,
     tickets: u32,
     queued: bool,
+    /// When it has its turn among those that wait for the same, in the time of [`Turns`].
+    turn: u64,
+}
+
+/// Who is first each time when there is room again for which tasks wait: the tasks in turn, in proportion to
+/// their tickets, and those that do not wait.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Turns {
+    now: u64,
+    /// The turn of those that do not wait.
+    others: u64,
+    /// Who was first; none: those that do not wait.
+    first: Option<u32>,
+    /// The task that has taken the last room.
+    pub(crate) filler: Option<u32>,
 }
 
 /// When a task is due: its pass, its place among equals, its slot.
@@ -42,7 +57,7 @@ impl RunQueue {
     #[must_use]
     pub fn new(slots: usize) -> Self {
         let stride = STRIDE1 / DEFAULT_TICKETS;
-        let task = Task { pass: 0, stride, tickets: DEFAULT_TICKETS, queued: false };
+        let task = Task { pass: 0, stride, tickets: DEFAULT_TICKETS, queued: false, turn: 0 };
         Self { tasks: vec![task; slots], ..Self::default() }
     }
     /// Sets a task's share.
@@ -65,12 +80,53 @@ impl RunQueue {
             task.pass = task.pass.max(self.now) + u64::from(task.stride);
             let due = (task.pass, self.seq, slot);
             self.seq += 1;
-            match &mut self.first {
-                None => self.first = Some(due),
-                Some(first) if due < *first => self.heap.push(Reverse(std::mem::replace(first, due))),
-                Some(_) => self.heap.push(Reverse(due)),
+            self.insert(due);
+        }
+    }
+    fn insert(&mut self, due: Due) {
+        match &mut self.first {
+            None => self.first = Some(due),
+            Some(first) if due < *first => self.heap.push(Reverse(std::mem::replace(first, due))),
+            Some(_) => self.heap.push(Reverse(due)),
+        }
+    }
+    /// Puts tasks into the queue that have waited for room. Whoever comes first may take all of it: who that
+    /// is changes from time to time.
+    pub(crate) fn wake(&mut self, tasks: &[u32], turns: &mut Turns, running: Option<u32>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let waits = |all: &[Task], slot: u32| !all[slot as usize].queued && running != Some(slot);
+        let filler = turns.filler.filter(|slot| tasks.contains(slot) && waits(&self.tasks, *slot));
+        if filler != turns.first {
+            self.charge(filler, turns);
+        }
+        let mut first = (turns.others.max(turns.now), None);
+        for &slot in tasks.iter().filter(|slot| waits(&self.tasks, **slot)) {
+            let turn = self.tasks[slot as usize].turn.max(turns.now);
+            if turn < first.0 {
+                first = (turn, Some(slot));
             }
         }
+        (turns.now, turns.first) = first;
+        self.charge(turns.first, turns);
+        if let Some(slot) = turns.first {
+            // What it was put into the queue for last, it did not get.
+            self.tasks[slot as usize].queued = true;
+            self.insert((self.now, 0, slot));
+        }
+        tasks.iter().for_each(|slot| self.schedule(*slot));
+    }
+    /// Counts a turn of a task, or of those that do not wait.
+    fn charge(&mut self, who: Option<u32>, turns: &mut Turns) {
+        let (turn, stride) = match who {
+            Some(slot) => {
+                let task = &mut self.tasks[slot as usize];
+                (&mut task.turn, task.stride)
+            }
+            None => (&mut turns.others, STRIDE1 / DEFAULT_TICKETS),
+        };
+        *turn = (*turn).max(turns.now) + u64::from(stride);
     }
     /// Takes a task out of the queue.
     pub fn unschedule(&mut self, slot: u32) {
@@ -194,6 +250,93 @@ mod tests {
         let mut q = RunQueue::new(3);
         [2, 0, 1].into_iter().for_each(|t| q.schedule(t));
         assert_eq!(run(&mut q, 6), [2, 0, 1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn all_who_want_room_in_a_queue_get_some() {
+        // Task 0 makes room in two queues in turn. Tasks fill one queue or either of both; they wait while
+        // all of theirs are full, or are always there. Some that could wait have nothing to send.
+        for seed in 1..500u64 {
+            let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut random = |n: u64| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                (x >> 20) % n
+            };
+            let n = 2 + random(5) as usize;
+            let mut q = RunQueue::new(n);
+            let kinds: Vec<(u64, u64, bool)> =
+                (0..n).map(|_| (random(3), random(3), random(5) == 0)).collect();
+            let of = |queue: u64, task: usize| task > 0 && (kinds[task].0 == queue || kinds[task].0 == 2);
+            let waits = |task: usize| kinds[task].1 != 0;
+            let listeners = [0, 1].map(|queue| {
+                (1..n).filter(|t| of(queue, *t) && waits(*t)).map(|t| t as u32).collect::<Vec<_>>()
+            });
+            for task in 1..n as u32 {
+                q.set_tickets(task, 1024 * (1 + random(4) as u32));
+            }
+            (0..n as u32).for_each(|task| q.schedule(task));
+            let (mut full, mut turns) = ([false; 2], [Turns::default(); 2]);
+            let (mut served, mut emptied) = (vec![0u64; n], 0usize);
+            for _ in 0..30_000 {
+                let task = q.next().unwrap();
+                let t = task as usize;
+                if t == 0 {
+                    let at = emptied % 2;
+                    emptied += 1;
+                    if std::mem::take(&mut full[at]) {
+                        q.wake(&listeners[at], &mut turns[at], Some(0));
+                    }
+                    q.schedule(0);
+                    continue;
+                }
+                let room = |full: &[bool; 2]| (0..2).any(|at| of(at as u64, t) && !full[at]);
+                let at = if kinds[t].0 == 2 { random(2) } else { kinds[t].0 } as usize;
+                if (room(&full) || !waits(t)) && !kinds[t].2 && !full[at] {
+                    full[at] = true;
+                    turns[at].filler = Some(task);
+                    served[t] += 1;
+                }
+                if room(&full) || !waits(t) {
+                    q.schedule(task);
+                }
+            }
+            for t in (1..n).filter(|t| !kinds[*t].2 && kinds[*t].0 < 2) {
+                let rivals = (1..n).filter(|other| of(kinds[t].0, *other));
+                let (all, tickets) = rivals.fold((0, 0), |(all, tickets), r| {
+                    (all + served[r], tickets + u64::from(q.tickets(r as u32)))
+                });
+                // Those that do not wait have one turn together.
+                let fair = all * u64::from(q.tickets(t as u32)) / tickets;
+                assert!(
+                    !waits(t) || served[t] * 4 > fair,
+                    "seed {seed}, task {t}: {served:?} of {kinds:?}, {fair} is fair"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tickets_are_shares_of_the_room_in_a_queue() {
+        let mut q = RunQueue::new(4);
+        q.set_tickets(1, 2048);
+        (0..3).for_each(|task| q.schedule(task));
+        let (mut full, mut turns, mut served) = (false, Turns::default(), [0u32; 3]);
+        for _ in 0..30_000 {
+            let task = q.next().unwrap();
+            if task == 0 {
+                if std::mem::take(&mut full) {
+                    q.wake(&[1, 2], &mut turns, Some(0));
+                }
+                q.schedule(0);
+            } else if !full {
+                (full, turns.filler) = (true, Some(task));
+                served[task as usize] += 1;
+            }
+        }
+        let (twice, once) = (served[1], served[2]);
+        assert!(once > 1000 && twice.abs_diff(2 * once) < twice / 20, "{served:?}");
     }
 
     #[test]

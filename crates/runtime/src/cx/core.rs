@@ -4,7 +4,7 @@ use super::trace::Trace;
 use crate::clock::{Clock, ClockReader};
 use crate::configure::StartAction;
 use crate::hub::Hub;
-use crate::sched::{RunQueue, Timers};
+use crate::sched::{RunQueue, Timers, Turns};
 use crate::{ElementId, WorkerId};
 use dpdk::Batch;
 use dpdk::crash::Seat;
@@ -104,8 +104,8 @@ pub struct Core {
     pub(super) arrived: u64,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
-    /// For each element, which of the tasks that wait for room in it has been woken first.
-    pub(crate) turns: Vec<usize>,
+    /// For each element, who is first when it has room again.
+    pub(crate) turns: Vec<Turns>,
     /// Runs of each task that were measured before sampling begins.
     measured: Vec<u8>,
     /// Packets that were dropped because an element was full, since the start, by the task that emitted them.
@@ -154,7 +154,7 @@ impl Core {
             expects: false,
             nonempty: vec![false; slots],
             full: vec![false; slots],
-            turns: vec![0; slots],
+            turns: vec![Turns::default(); slots],
             scratch: Box::default(),
             running: None,
             again: false,
