@@ -84,18 +84,21 @@ fn find(
     args: &PredictArgs,
     measure: bool,
 ) -> Result<Found, Failure> {
-    let launch = Launch { cpus: args.cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
+    let cores = dpdk::Topology::here();
+    let allowed: Vec<usize> = cores.cores().iter().filter(|core| core.allowed).map(|core| core.id).collect();
+    if let Some(cpu) = args.cpu.filter(|cpu| !allowed.contains(cpu)) {
+        return Err(Failure::Message(format!("--cpu {cpu}: this process may not run on such a processor")));
+    }
+    let cpu = args.cpu.or(allowed.last().copied());
+    let launch = Launch { cpus: cpu.map(|cpu| cpu.to_string()), ..Launch::default() };
     let cpus = launch
         .choose_cpus(registry, std::slice::from_ref(&wanted.source), &wanted.options)
         .map_err(Failure::Message)?;
-    let cores = dpdk::Topology::here();
-    let allowed = |cpu: usize| cores.cores().iter().any(|core| core.id == cpu && core.allowed);
-    if let Some(cpu) = args.cpu.filter(|cpu| !allowed(*cpu)) {
-        return Err(Failure::Message(format!("--cpu {cpu}: this process may not run on such a processor")));
-    }
     let mut options = launch.options(&cpus);
-    // On the only processor, whoever reads the counters would hardly ever run.
-    if cores.cores().iter().filter(|core| core.allowed).count() > 1 {
+    // Where elements are measured, ordinary threads hardly ever run: whoever reads the counters needs another
+    // processor.
+    let others: Vec<usize> = allowed.iter().copied().filter(|other| Some(*other) != cpu).collect();
+    if !others.is_empty() && dpdk::set_affinity(&others).is_ok() {
         options.enter = Some(launch::enter_measured);
     }
     let mut traffic = Traffic::default();
@@ -124,6 +127,8 @@ fn find(
     } else {
         None
     };
+    // The whole machine is asked about now; it had all of them before.
+    let _ = dpdk::set_affinity(&allowed);
     let scaled = args.scale.map(|scale| {
         progress.update(1.0, || "memory".to_owned());
         Ok((components(&prediction, &observed, scale)?, scale))
