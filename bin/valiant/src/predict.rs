@@ -59,17 +59,24 @@ pub(crate) struct ElementsArgs {
 /// What packets may pass before they come to an element: as frames, or as IP packets with their annotations.
 const BEFORE: [&str; 2] = ["", "Strip(14) -> CheckIPHeader -> GetIPAddress(16)"];
 
-/// How routers run that are measured: on this processor, or any.
+/// The processors that this process may use.
+fn processors() -> Vec<usize> {
+    dpdk::Topology::here().cores().iter().filter(|core| core.allowed).map(|core| core.id).collect()
+}
+
+/// How routers run that are measured: on this processor, or the last one. The calling thread leaves it to them.
 fn options(cpu: Option<usize>) -> Result<Options, String> {
-    let usable =
-        |cpu: usize| dpdk::Topology::here().cores().iter().any(|core| core.id == cpu && core.allowed);
-    if let Some(cpu) = cpu.filter(|cpu| !usable(*cpu)) {
+    let all = processors();
+    if let Some(cpu) = cpu.filter(|cpu| !all.contains(cpu)) {
         return Err(format!("processor {cpu} is not there, or this process may not use it"));
     }
+    let cpu = cpu.or(all.last().copied());
     let cpus: Vec<usize> = cpu.into_iter().collect();
     let mut options = Launch::default().options(&cpus);
-    // On the only processor, whoever reads the counters would hardly ever run.
-    if dpdk::Topology::here().cores().iter().filter(|core| core.allowed).count() > 1 {
+    // Where elements are measured, ordinary threads hardly ever run: whoever reads the counters needs another
+    // processor.
+    let others: Vec<usize> = all.into_iter().filter(|other| Some(*other) != cpu).collect();
+    if !others.is_empty() && dpdk::set_affinity(&others).is_ok() {
         options.enter = Some(launch::enter_measured);
     }
     Ok(options)
@@ -227,6 +234,8 @@ fn find(
     } else {
         None
     };
+    // The whole machine is asked about now; it had all of them before.
+    let _ = dpdk::set_affinity(&processors());
     let scaled = args.scale.map(|scale| {
         progress.update(1.0, || "memory".to_owned());
         Ok((components(&prediction, &observed, scale)?, scale))
