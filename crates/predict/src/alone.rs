@@ -4,7 +4,7 @@
 use crate::clock::Runtime;
 use crate::elements::{self, MOST_OUTPUTS, sink};
 use crate::kept::Kept;
-use crate::observe::Observed;
+use crate::observe::{Observed, Seen};
 use crate::sample::{Sample, median, run};
 use crate::stream::Numbered;
 use crate::text::declarations;
@@ -52,12 +52,17 @@ pub(crate) fn measure(
         .map_err(|diags| diags.render(diags.sources(), false).trim().to_owned())?;
     let e = &observed.config.elements[index];
     let at = router.find("", &e.name).ok_or("it is not there")?.0 as usize;
-    let cycles = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0).map(|s| {
-        (s.cycles as f64 - bench.runtime.reading * seen.intervals(s) as f64).max(0.0) / s.handled() as f64
-    });
-    let cycles = median(cycles).ok_or("no packets come to it alone")?;
+    let cycles = per_packet(seen, &samples, at, bench.runtime).ok_or("no packets come to it alone")?;
     kept.put(&what, &format!("{}({})", e.class, e.config), cycles);
     Ok(cycles)
+}
+
+/// Cycles of a packet in the element with this number, without what reading the clock adds.
+fn per_packet(seen: &Seen, samples: &[Sample], at: usize, runtime: Runtime) -> Option<f64> {
+    let timed = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0);
+    median(timed.map(|s| {
+        (s.cycles as f64 - runtime.reading * seen.intervals(s) as f64).max(0.0) / s.handled() as f64
+    }))
 }
 
 /// What each source costs, by its index, and a run of a task beside what the elements take.
@@ -98,14 +103,7 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
     let (router, samples) = run(source, LoadOptions::default(), &Arc::new(with), bench.options, TIMES)
         .map_err(|diags| diags.render(diags.sources(), false).trim().to_owned())?;
     let find = |n: usize| router.find("", &observed.config.elements[n].name).map(|id| id.0 as usize);
-    let cost = |n: usize| {
-        let at = find(n)?;
-        let cycles = samples.iter().map(|sample| &sample.stats[at]).filter(|s| s.cycles > 0).map(|s| {
-            (s.cycles as f64 - bench.runtime.reading * all[n].intervals(s) as f64).max(0.0)
-                / s.handled() as f64
-        });
-        median(cycles)
-    };
+    let cost = |n: usize| per_packet(&all[n], &samples, find(n)?, bench.runtime);
     let costs: Vec<(usize, f64)> = which.iter().filter_map(|n| Some((*n, cost(*n)?))).collect();
     let per_run = |sample: &Sample, cycles: f64| {
         let sources = which.iter().filter_map(|n| Some((&all[*n], &sample.stats[find(*n)?])));
