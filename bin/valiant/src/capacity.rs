@@ -42,6 +42,10 @@ pub(crate) struct CapacityArgs {
     /// The rate that a server can process.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(crate) server_rate: Option<u64>,
+    /// The rate that a server can forward, where it does not look up routes, if that is another: a packet is routed
+    /// once, where it comes in. `valiant bench program` measures both.
+    #[arg(long, value_name = "RATE", value_parser = bps)]
+    pub(crate) forward_rate: Option<u64>,
     /// Number of NIC slots of a server.
     #[arg(long, value_name = "N")]
     pub(crate) nic_slots: Option<u32>,
@@ -112,6 +116,7 @@ fn wanted(args: &CapacityArgs, ports: u64) -> (Wanted, Option<&'static Configura
     let theirs = preset.server();
     let server = Server {
         rate_bps: args.server_rate.unwrap_or(theirs.rate_bps),
+        forward_bps: args.forward_rate,
         slots: args.nic_slots.unwrap_or(theirs.slots),
         nics: args.nic_ports.clone().unwrap_or_else(|| theirs.nics.clone()),
         units: args.server_units,
@@ -120,7 +125,8 @@ fn wanted(args: &CapacityArgs, ports: u64) -> (Wanted, Option<&'static Configura
         latency_ns: (args.server_latency * 1e3).round() as u64,
     };
     let matrix = if args.matrix == "uniform" { Matrix::Uniform } else { Matrix::Worst };
-    let same = (server.rate_bps, server.slots, &server.nics) == (theirs.rate_bps, theirs.slots, &theirs.nics);
+    let numbers = |one: &Server| (one.rate_bps, one.forward_bps, one.slots);
+    let same = numbers(&server) == numbers(&theirs) && server.nics == theirs.nics;
     let cited = same && args.rate == FIGURE_RATE_BPS && matrix == Matrix::Worst;
     (Wanted { ports, rate_bps: args.rate, matrix, server, switch: switch(args) }, cited.then_some(preset))
 }
@@ -201,6 +207,19 @@ fn money(dollars: f64) -> String {
     format!("${grouped}")
 }
 
+/// What a server forwards, where that is another rate than it routes.
+fn forwards(server: &Server) -> String {
+    server
+        .forward_bps
+        .map_or_else(String::new, |rate| format!(" with look-up of routes and forwards {}", Bps(rate)))
+}
+
+/// The most external ports of a cluster whose nodes tell them by MAC addresses that NICs steer into queues
+/// (RouteBricks, section 6.1).
+const STEERED_PORTS: u64 = 64;
+/// The small ports by which the paper says what a server is worth (section 9).
+const SMALL_PORT_BPS: u64 = 1_000_000_000;
+
 /// Why the cluster is not smaller.
 fn limited_by(wanted: &Wanted, p: &Plan) -> String {
     let s = p.ports_per_server;
@@ -209,8 +228,9 @@ fn limited_by(wanted: &Wanted, p: &Plan) -> String {
     match p.binding {
         Binding::Nothing => "nothing: one server has all ports".to_owned(),
         Binding::Processing => format!(
-            "processing: a server processes {}, enough for {} of {rate} whose traffic is processed {c} times",
+            "processing: a server processes {}{}, enough for {} of {rate} whose traffic is processed {c} times",
             Bps(wanted.server.rate_bps),
+            forwards(&wanted.server),
             times(s, "port")
         ),
         Binding::Slots => {
@@ -263,6 +283,11 @@ fn cited(p: &Plan, preset: Option<&Configuration>, ports: u64) -> Vec<String> {
             );
         }
     }
+    if ports > STEERED_PORTS {
+        lines.push(format!(
+            "at most {STEERED_PORTS} external ports, as NICs steer frames by MAC address into one queue for each; these nodes do it in software, without that limit"
+        ));
+    }
     if p.ports_per_server > 1 && p.topology == Topology::Mesh {
         lines.push(
             "links of 2sR/N; but M = N/s servers spread sR each, twice: 2sR/M, s times as much".to_owned(),
@@ -297,8 +322,9 @@ fn plan_text(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Strin
     line(
         "server",
         format!(
-            "processes {}, {} of {}",
+            "processes {}{}, {} of {}",
             Bps(server.rate_bps),
+            forwards(server),
             times(server.slots.into(), "NIC"),
             nics.join(" or ")
         ),
@@ -332,13 +358,19 @@ fn plan_text(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Strin
             ),
         );
     }
+    // How often a server processes what one of its ports receives, at worst.
+    let times_processed = p.node_worst_bps / (p.ports_per_server * wanted.rate_bps).max(1);
     line(
         "node",
         format!(
             "{} for uniform traffic, {} at worst{}; one output for each input: c = {:.2}",
             Bps(p.node_uniform_bps),
             Bps(p.node_worst_bps),
-            if p.node_worst_bps > server.rate_bps { " (more than it can process)" } else { "" },
+            if p.ports_per_server > server.processes(wanted.rate_bps, times_processed) {
+                " (more than it can process)"
+            } else {
+                ""
+            },
             p.c_permutation
         ),
     );
@@ -353,6 +385,8 @@ fn plan_text(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Strin
         ),
     );
     line("mesh limit", times(p.mesh_ports, "port"));
+    let small = server.processes(SMALL_PORT_BPS, wanted.matrix.c());
+    line("1 Gbps ports", format!("a server processes {small} of them"));
     let size = |units: f64, watts: Option<f64>, dollars: f64| {
         let power =
             watts.map_or("power unknown (--switch-watts)".to_owned(), |w| format!("{:.1} kW", w / 1e3));
@@ -402,7 +436,7 @@ fn plan_json(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Value
         "links": p.links, "links_per_server": p.degree, "fan_out": p.fan_out, "nic_ports_per_link": p.ports_per_link,
         "link_bps": p.link_bps, "node_uniform_bps": p.node_uniform_bps, "node_worst_bps": p.node_worst_bps,
         "c_permutation": p.c_permutation, "hops": [p.hops.0, p.hops.1], "latency_ns": [p.latency_ns.0, p.latency_ns.1],
-        "mesh_limit_ports": p.mesh_ports, "rack_units": p.units, "watts": p.watts, "dollars": p.dollars,
+        "mesh_limit_ports": p.mesh_ports, "one_gigabit_ports": wanted.server.processes(SMALL_PORT_BPS, wanted.matrix.c()), "rack_units": p.units, "watts": p.watts, "dollars": p.dollars,
         "switched": switched, "paper": cited(p, preset, wanted.ports),
     })
 }

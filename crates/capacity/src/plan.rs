@@ -25,8 +25,8 @@ pub enum PlanError {
     /// §3's first assumption does not hold.
     #[error(
         "the assumption that a server can process at least one external port fails: a port of {} needs {c} x {} = {}, \
-         the server processes {}",
-        Bps(*.rate_bps), Bps(*.rate_bps), Bps(*.rate_bps * *.c), Bps(*.server_bps)
+         the server processes {}{}",
+        Bps(*.rate_bps), Bps(*.rate_bps), Bps(*.rate_bps * *.c), Bps(*.server_bps), and_forwards(*.forward_bps)
     )]
     ServerTooSlow {
         /// R.
@@ -35,6 +35,8 @@ pub enum PlanError {
         c: u64,
         /// The rate that the server can process.
         server_bps: u64,
+        /// The rate that it can forward, if that is another.
+        forward_bps: Option<u64>,
     },
     /// No NIC carries an external port.
     #[error(
@@ -61,6 +63,13 @@ pub enum PlanError {
         /// The largest mesh.
         mesh_ports: u64,
     },
+}
+
+/// What a server forwards, as the end of a sentence.
+fn and_forwards(forward_bps: Option<u64>) -> String {
+    forward_bps.map_or_else(String::new, |rate| {
+        format!(", of which it routes each packet once, and forwards {}", Bps(rate))
+    })
 }
 
 /// How the servers are joined.
@@ -268,9 +277,17 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, PlanError> {
     in_range("the number of ports of a switch", switch.ports.into(), 4096)?;
     in_range("the rate of a switch port", switch.port_bps, MAX_BPS)?;
 
-    let processed = server.rate_bps / (matrix.c() * rate_bps);
+    if let Some(forward) = server.forward_bps {
+        in_range("what a server can forward", forward, MAX_BPS)?;
+    }
+    let processed = server.processes(rate_bps, matrix.c());
     if processed == 0 {
-        return Err(PlanError::ServerTooSlow { rate_bps, c: matrix.c(), server_bps: server.rate_bps });
+        return Err(PlanError::ServerTooSlow {
+            rate_bps,
+            c: matrix.c(),
+            server_bps: server.rate_bps,
+            forward_bps: server.forward_bps,
+        });
     }
     let Some(fast) = server.nics.iter().filter(|nic| nic.port_bps >= rate_bps).map(|nic| nic.ports).max()
     else {
@@ -366,7 +383,7 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
 /// each.
 fn switched(wanted: &Wanted, room: u64) -> Option<Switched> {
     let (server, switch) = (&wanted.server, &wanted.switch);
-    let s = (server.rate_bps / (2 * wanted.rate_bps)).min(room / 2);
+    let s = server.processes(wanted.rate_bps, 2).min(room / 2);
     if s == 0 {
         return None;
     }

@@ -31,6 +31,26 @@ fn rb4_is_a_mesh_of_four() {
 }
 
 #[test]
+fn a_server_that_forwards_faster_than_it_routes_has_more_ports() {
+    let mut server = CONFIGURATIONS[1].server();
+    server.rate_bps = 30 * G;
+    assert_eq!((server.processes(10 * G, 3), server.processes(G, 3)), (1, 10));
+    // A port of 10 Gb/s takes a third of it to route, and a sixth of it to be forwarded twice.
+    server.forward_bps = Some(120 * G);
+    assert_eq!((server.processes(10 * G, 3), server.processes(10 * G, 2)), (2, 2));
+    assert_eq!(server.processes(G, 3), 20);
+    let mut w = wanted(1, 64);
+    w.server = server;
+    assert_eq!((plan(&w).unwrap().ports_per_server, plan(&w).unwrap().io_servers), (2, 32));
+    // One that forwards slower than a port needs is too slow, whatever it routes.
+    w.server.forward_bps = Some(15 * G);
+    let error = plan(&w).unwrap_err();
+    assert!(error.to_string().contains("and forwards 15 Gbps"), "{error}");
+    w.server.forward_bps = Some(0);
+    assert!(plan(&w).unwrap_err().to_string().contains("what a server can forward"));
+}
+
+#[test]
 fn the_meshes_end_where_the_nic_ports_do() {
     // 4 x 8 + 1 = 33 links; 19 x 8 + 1 = 153; the NIC of two external ports has none free: 19 x 8 = 152.
     assert_eq!([0, 1, 2].map(|c| planned(c, 4).mesh_ports), [34, 154, 306]);
@@ -98,7 +118,10 @@ fn a_uniform_matrix_asks_for_less() {
     let mut w = wanted(0, 4);
     w.server.rate_bps = 29 * G;
     let error = plan(&w).unwrap_err();
-    assert_eq!(error, PlanError::ServerTooSlow { rate_bps: 10 * G, c: 3, server_bps: 29 * G });
+    assert_eq!(
+        error,
+        PlanError::ServerTooSlow { rate_bps: 10 * G, c: 3, server_bps: 29 * G, forward_bps: None }
+    );
     assert!(error.to_string().contains("3 x 10 Gbps = 30 Gbps, the server processes 29 Gbps"), "{error}");
     w.matrix = Matrix::Uniform;
     assert_eq!(plan(&w).unwrap().servers(), 4);

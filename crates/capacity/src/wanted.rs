@@ -12,8 +12,11 @@ pub struct Nic {
 /// A server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// The rate that it can process.
+    /// The rate that it can process; if forwarding is cheaper, the rate that it can route.
     pub rate_bps: u64,
+    /// The rate that it can forward without looking up routes, if that is another: the phases of Valiant load
+    /// balancing cost unequally.
+    pub forward_bps: Option<u64>,
     /// NIC slots.
     pub slots: u32,
     /// The kinds of NIC that fit.
@@ -26,6 +29,19 @@ pub struct Server {
     pub dollars: f64,
     /// Its latency.
     pub latency_ns: u64,
+}
+
+impl Server {
+    /// How many external ports of a rate it can process, each packet `c` times in the cluster: once it is routed,
+    /// where it comes in, and otherwise forwarded.
+    #[must_use]
+    pub fn processes(&self, rate_bps: u64, c: u64) -> u64 {
+        let (route, forward) =
+            (u128::from(self.rate_bps), u128::from(self.forward_bps.unwrap_or(self.rate_bps)));
+        // s R (1 / route + (c - 1) / forward) is at most 1.
+        let needed = u128::from(rate_bps) * (forward + (u128::from(c) - 1) * route);
+        u64::try_from((route * forward).checked_div(needed).unwrap_or(0)).unwrap_or(u64::MAX)
+    }
 }
 
 /// An Ethernet switch, for the cluster that is planned for comparison.
@@ -101,6 +117,7 @@ impl Configuration {
     pub fn server(&self) -> Server {
         Server {
             rate_bps: self.ports * Matrix::Worst.c() * FIGURE_RATE_BPS,
+            forward_bps: None,
             slots: self.slots,
             nics: vec![Nic { ports: 2, port_bps: 10_000_000_000 }, Nic { ports: 8, port_bps: 1_000_000_000 }],
             units: 1.0,
