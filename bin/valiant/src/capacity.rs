@@ -42,8 +42,8 @@ pub(crate) struct CapacityArgs {
     /// The rate that a server can process.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(crate) server_rate: Option<u64>,
-    /// The rate that a server can forward, where it does not look up routes, if that is another: a packet is routed
-    /// once, where it comes in. `valiant bench program` measures both.
+    /// The rate that a server can forward, where it does not look up routes, if that is another: a packet is
+    /// routed once, where it comes in. `valiant bench program` measures both.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(crate) forward_rate: Option<u64>,
     /// Number of NIC slots of a server.

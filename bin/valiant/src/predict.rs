@@ -64,7 +64,8 @@ fn processors() -> Vec<usize> {
     dpdk::Topology::here().cores().iter().filter(|core| core.allowed).map(|core| core.id).collect()
 }
 
-/// How routers run that are measured: on this processor, or the last one. The calling thread leaves it to them.
+/// How routers run that are measured: on this processor, or the last one. The calling thread leaves it to
+/// them.
 fn options(cpu: Option<usize>) -> Result<Options, String> {
     let all = processors();
     if let Some(cpu) = cpu.filter(|cpu| !all.contains(cpu)) {

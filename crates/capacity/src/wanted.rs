@@ -32,8 +32,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// How many external ports of a rate it can process, each packet `c` times in the cluster: once it is routed,
-    /// where it comes in, and otherwise forwarded.
+    /// How many external ports of a rate it can process, each packet `c` times in the cluster: once it is
+    /// routed, where it comes in, and otherwise forwarded.
     #[must_use]
     pub fn processes(&self, rate_bps: u64, c: u64) -> u64 {
         let (route, forward) =
