@@ -4,7 +4,7 @@
 use crate::text::declarations;
 use dpdk::PortSpec;
 use lang::{Config, quote, split_args, unquote};
-use runtime::{Registry, Role};
+use runtime::{Opens, Registry, Role};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::fs::File;
@@ -122,20 +122,17 @@ fn without_outside(config: &mut Config, registry: &Registry, notes: &mut Vec<Str
     for (index, e) in config.elements.iter_mut().enumerate() {
         let opens = registry.get(&e.class).and_then(|class| class.opens);
         match opens {
-            Some("a network interface") => {
+            Some(Opens::Interface) => {
                 notes.push(format!("{} :: {} makes no interface here: Idle has its place", e.name, e.class));
                 (e.class, e.config) = ("Idle".to_owned(), String::new());
             }
-            Some("a socket") => left_out.push(index),
+            Some(Opens::Socket) => left_out.push(index),
             _ => {
-                // The file of an element that packets come to is one that it writes.
-                let takes = registry.get(&e.class).is_some_and(|class| !class.ports.starts_with('0'));
-                let writes = takes && opens == Some("a file");
+                let writes = opens == Some(Opens::WrittenFile);
                 let keyword = if writes { "FILENAME" } else { "OUTFILE" };
                 let mut args: Vec<String> = split_args(&e.config).into_iter().map(|arg| arg.text).collect();
                 let named = args.iter().position(|arg| value(arg, keyword).is_some());
-                if let Some(at) = named.or((keyword == "FILENAME").then_some(0)).filter(|at| *at < args.len())
-                {
+                if let Some(at) = named.or(writes.then_some(0)).filter(|at| *at < args.len()) {
                     args[at] = with_value(&args[at], keyword, "/dev/null");
                     e.config = args.join(", ");
                     notes.push(format!("{} :: {} writes to /dev/null here", e.name, e.class));

@@ -15,7 +15,7 @@
 
 use crate::cx::{Cx, Node, Passed, StepFacts};
 use crate::declare::Handlers;
-use crate::facts::{DropCase, DropReason, Fields, Role};
+use crate::facts::{DropCase, DropReason, Fields, Opens, Role};
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -102,9 +102,9 @@ pub trait Element: Sized + Send + 'static {
     const ROLE: Role = Role::Ordinary;
     /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: its fast path.
     const STEP: Option<StepFacts> = None;
-    /// What outside the process its elements open, or reach by instructions in their arguments or handlers:
-    /// `a port`, `a file`. Tools that try any class leave such ones out.
-    const OPENS: Option<&'static str> = None;
+    /// What outside the process its elements open, or reach by instructions in their arguments or handlers.
+    /// Tools that try any class leave such ones out.
+    const OPENS: Option<Opens> = None;
     /// The manual, in the fixed headings of `doc/elements.md`, without the drop reasons; usually
     /// `manual!("section/class")`.
     const MANUAL: &'static str;

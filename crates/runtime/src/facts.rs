@@ -174,7 +174,42 @@ pub struct Facts {
     /// See [`Element::ROLE`](crate::Element::ROLE).
     pub role: Role,
     /// See [`Element::OPENS`](crate::Element::OPENS).
-    pub opens: Option<&'static str>,
+    pub opens: Option<Opens>,
+}
+
+/// What an element opens outside the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opens {
+    /// A port.
+    Port,
+    /// A file that it reads.
+    ReadFile,
+    /// A file that it writes, which its argument `FILENAME`, or its first one, names.
+    WrittenFile,
+    /// Files, by instructions in its arguments.
+    AnyFile,
+    /// A socket at which it listens.
+    Socket,
+    /// A network interface of the kernel.
+    Interface,
+    /// A netlink socket.
+    Netlink,
+    /// A crypto device.
+    Crypto,
+}
+
+impl fmt::Display for Opens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Port => "a port",
+            Self::ReadFile | Self::WrittenFile => "a file",
+            Self::AnyFile => "files, by instructions",
+            Self::Socket => "a socket",
+            Self::Interface => "a network interface",
+            Self::Netlink => "a netlink socket",
+            Self::Crypto => "a crypto device",
+        })
+    }
 }
 
 /// The role of an element for code that changes a configuration as a whole, or receives packets for it.

@@ -84,7 +84,7 @@ pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Node, Numbers, StepFacts};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
-pub use facts::{DropCase, DropReason, Facts, Fields, Role};
+pub use facts::{DropCase, DropReason, Facts, Fields, Opens, Role};
 pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler};
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck, log_place};
 pub use ids::{ElementId, WorkerId};

@@ -199,7 +199,7 @@ impl Element for ChatterSocket {
     const PHASE: Phase = Phase::Info;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const OPENS: Option<&'static str> = Some("a socket");
+    const OPENS: Option<Opens> = Some(Opens::Socket);
     const MANUAL: &'static str = manual!("control/chattersocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

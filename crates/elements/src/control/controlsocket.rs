@@ -515,7 +515,7 @@ impl Element for ControlSocket {
     const PORTS: &'static str = "0/0";
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const OPENS: Option<&'static str> = Some("a socket");
+    const OPENS: Option<Opens> = Some(Opens::Socket);
     const MANUAL: &'static str = manual!("control/controlsocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

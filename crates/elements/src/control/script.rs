@@ -147,7 +147,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
     const PORTS: &'static str = "-/-";
     const PROCESSING: &'static str = "ah/ah";
     const DROPS: &'static [DropCase] = &[SCRIPT.when("a packet script did not send the packet anywhere")];
-    const OPENS: Option<&'static str> = Some("files, by instructions");
+    const OPENS: Option<Opens> = Some(Opens::AnyFile);
     const MANUAL: &'static str =
         if DRIVER { super::drivermanager::MANUAL } else { manual!("control/script") };
 

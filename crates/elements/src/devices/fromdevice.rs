@@ -112,7 +112,7 @@ impl Element for FromDevice {
     const READS: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = rx::DROPS;
     const ROLE: Role = Role::DeviceSource;
-    const OPENS: Option<&'static str> = Some("a port");
+    const OPENS: Option<Opens> = Some(Opens::Port);
     const MANUAL: &'static str = manual!("devices/fromdevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

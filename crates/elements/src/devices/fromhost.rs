@@ -54,7 +54,7 @@ impl Element for FromHost {
     const PROCESSING: &'static str = "h/h";
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
-    const OPENS: Option<&'static str> = Some("a network interface");
+    const OPENS: Option<Opens> = Some(Opens::Interface);
     const MANUAL: &'static str = manual!("devices/fromhost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -65,7 +65,7 @@ impl Element for ToDpdkDevice {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = tx::DROPS;
     const ROLE: Role = Role::DeviceSink;
-    const OPENS: Option<&'static str> = Some("a port");
+    const OPENS: Option<Opens> = Some(Opens::Port);
     const MANUAL: &'static str = manual!("devices/todpdkdevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -45,7 +45,7 @@ impl Element for ToHost {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = super::engine::host::DROPS;
-    const OPENS: Option<&'static str> = Some("a network interface");
+    const OPENS: Option<Opens> = Some(Opens::Interface);
     const MANUAL: &'static str = manual!("devices/tohost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

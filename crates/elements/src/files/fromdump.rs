@@ -133,7 +133,7 @@ impl Element for FromDump {
         NOT_IP.when("`FORCE_IP` is set, and the packet is something else"),
         drops::OUT_OF_MEMORY.when("packets of the file for which there was no buffer"),
     ];
-    const OPENS: Option<&'static str> = Some("a file");
+    const OPENS: Option<Opens> = Some(Opens::ReadFile);
     const MANUAL: &'static str = manual!("files/fromdump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

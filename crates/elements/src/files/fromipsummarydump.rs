@@ -83,7 +83,7 @@ impl Element for FromIpSummaryDump {
     const READS: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] =
         &[drops::OUT_OF_MEMORY.when("packets that lines stand for, and that could not be made")];
-    const OPENS: Option<&'static str> = Some("a file");
+    const OPENS: Option<Opens> = Some(Opens::ReadFile);
     const MANUAL: &'static str = manual!("files/fromipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

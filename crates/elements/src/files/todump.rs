@@ -94,7 +94,7 @@ impl Element for ToDump {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] =
         &[drops::NOT_WRITTEN.when("the file cannot be written, and there is no output")];
-    const OPENS: Option<&'static str> = Some("a file");
+    const OPENS: Option<Opens> = Some(Opens::WrittenFile);
     const MANUAL: &'static str = manual!("files/todump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -92,7 +92,7 @@ impl Element for ToIpSummaryDump {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = &[drops::NOT_WRITTEN
         .when("the file cannot be written, and there is no output; the error is printed once")];
-    const OPENS: Option<&'static str> = Some("a file");
+    const OPENS: Option<Opens> = Some(Opens::WrittenFile);
     const MANUAL: &'static str = manual!("files/toipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

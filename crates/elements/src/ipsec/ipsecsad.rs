@@ -138,7 +138,7 @@ impl Element for IPsecSAD {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const OPENS: Option<&'static str> = Some("a crypto device");
+    const OPENS: Option<Opens> = Some(Opens::Crypto);
     const MANUAL: &'static str = manual!("ipsec/ipsecsad");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

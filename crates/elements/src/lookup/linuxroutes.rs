@@ -247,7 +247,7 @@ impl Element for LinuxRoutes {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const OPENS: Option<&'static str> = Some("a netlink socket");
+    const OPENS: Option<Opens> = Some(Opens::Netlink);
     const MANUAL: &'static str = manual!("lookup/linuxroutes");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -34,7 +34,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
     const FLOW: &'static str = "x/y";
     const READS: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = super::host::DROPS;
-    const OPENS: Option<&'static str> = Some("a network interface");
+    const OPENS: Option<Opens> = Some(Opens::Interface);
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

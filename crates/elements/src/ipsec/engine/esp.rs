@@ -76,7 +76,7 @@ impl<D: EspDirection> Element for Esp<D> {
     const READS: Fields = D::READS;
     const WRITES: Fields = D::WRITES;
     const DROPS: &'static [DropCase] = D::DROPS;
-    const OPENS: Option<&'static str> = Some("a crypto device");
+    const OPENS: Option<Opens> = Some(Opens::Crypto);
     const MANUAL: &'static str = D::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
