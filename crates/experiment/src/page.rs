@@ -4,9 +4,10 @@ use crate::beside::{beside_paper, measured};
 use crate::conditions::conditions;
 use crate::html::{document, strings, table};
 use crate::plots::{SIZE, plots, rate};
-use crate::reading::{Reading, Round, Row, median};
+use crate::reading::{Reading, Round, Row};
 use crate::values::percent;
 use chart::escaped;
+use measure::ranks::median;
 use serde_json::Value;
 use std::fmt::Write;
 

@@ -1,5 +1,6 @@
 //! The JSON of a report, read again: for pages, and for what compares results with expectations.
 
+use measure::ranks::median;
 use measure::rate::short;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -223,18 +224,6 @@ pub(crate) struct Reading {
     pub(crate) results: Vec<Row>,
 }
 
-/// The median of what is known.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        len if len % 2 == 1 => Some(sorted[middle]),
-        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
-    }
-}
-
 impl Row {
     /// The value of a factor at this point.
     pub(crate) fn value(&self, factor: &str) -> Option<&str> {
@@ -264,14 +253,13 @@ impl Reading {
     /// The scaling efficiency of a result with several threads: its rate over that of one thread, over the
     /// threads; one thread's is 1. None: `threads` is not varied, or one thread is not measured.
     pub(crate) fn efficiency(&self, row: &Row) -> Option<f64> {
-        let of = |name: &String| name != THREADS;
         let alike = |other: &&Row| {
             other.value(THREADS) == Some("1")
                 && other.loss_allowed == row.loss_allowed
                 && row
                     .point
                     .iter()
-                    .filter(|(name, _)| of(name))
+                    .filter(|(name, _)| *name != THREADS)
                     .all(|(name, value)| other.point.get(name) == Some(value))
         };
         let threads: f64 = row.value(THREADS)?.parse().ok()?;
@@ -372,12 +360,5 @@ mod tests {
         let other = json!({"experiment": "e", "version": "1", "results": [{"point": {"size": "60"}, "pps": {"median": 1.0}}]});
         let reading = Reading::new(&other).unwrap();
         assert_eq!(reading.efficiency(&reading.results[0]), None);
-    }
-
-    #[test]
-    fn a_median_is_of_what_is_known() {
-        assert_eq!(median([3.0, 1.0, f64::NAN, 2.0].into_iter()), Some(2.0));
-        assert_eq!(median([1.0, 2.0].into_iter()), Some(1.5));
-        assert_eq!(median(std::iter::empty()), None);
     }
 }

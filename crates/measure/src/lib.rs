@@ -28,7 +28,7 @@
 //! | [`timeline`] | frames and latency over time |
 //! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
-//! | [`ranks`] | whether two sets of measurements differ by more than noise |
+//! | [`ranks`] | medians; whether two sets of measurements differ by more than noise |
 //! | [`burst`] | back-to-back frames: which burst is next |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]

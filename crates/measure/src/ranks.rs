@@ -106,6 +106,20 @@ fn below_normal(z: f64) -> f64 {
     if z > 0.0 { 1.0 - above } else { above }
 }
 
+/// The median of those values that are numbers; of an even number of them, the mean of the two in the middle.
+/// None: there are none.
+#[must_use]
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        len if len % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,5 +174,12 @@ mod tests {
         }
         assert!((930..=985).contains(&within), "{within}");
         assert!(found > 700, "{found}");
+    }
+
+    #[test]
+    fn a_median_is_of_what_is_known() {
+        assert_eq!(median([3.0, 1.0, f64::NAN, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([1.0, 2.0].into_iter()), Some(1.5));
+        assert_eq!(median([f64::INFINITY].into_iter()), None);
     }
 }

@@ -5,11 +5,12 @@ use crate::clock::Runtime;
 use crate::elements::{self, MOST_OUTPUTS, sink};
 use crate::kept::Kept;
 use crate::observe::{Observed, Seen};
-use crate::sample::{Sample, median, run};
+use crate::sample::{Sample, run};
 use crate::stream::Numbered;
 use crate::text::declarations;
-use lang::{LoadOptions, Source};
+use lang::Source;
 use locks::IgnorePoison;
+use measure::ranks::median;
 use runtime::{Options, Phase, Registry, Role};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) fn measure(
     if seen.outputs.len() > MOST_OUTPUTS {
         return Err(format!("it has more than {MOST_OUTPUTS} outputs"));
     }
-    let stream = Numbered::new(Arc::clone(&seen.stream));
+    let stream = Numbered::new(Arc::clone(&seen.stream), None);
     let text = alone(observed, index, bench.registry);
     let what = (&text, stream.stream.lock().ignore_poison().digest(), format!("{:?}", seen.live));
     if let Some(cycles) = kept.get(&what) {
@@ -48,7 +49,7 @@ pub(crate) fn measure(
     let mut with = bench.registry.clone();
     elements::register(&mut with, &seen.live);
     let source = Source::new("one element", format!("define($STREAM {});\n{text}", stream.number));
-    let (router, samples) = run(source, LoadOptions::default(), &Arc::new(with), bench.options, TIMES)
+    let (router, samples) = run(source, &Arc::new(with), bench.options, TIMES)
         .map_err(|diags| diags.render(diags.sources(), false).trim().to_owned())?;
     let e = &observed.config.elements[index];
     let at = router.find("", &e.name).ok_or("it is not there")?.0 as usize;
@@ -100,7 +101,7 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
         return Ok(known);
     }
     let source = Source::new("sources", text.clone());
-    let (router, samples) = run(source, LoadOptions::default(), &Arc::new(with), bench.options, TIMES)
+    let (router, samples) = run(source, &Arc::new(with), bench.options, TIMES)
         .map_err(|diags| diags.render(diags.sources(), false).trim().to_owned())?;
     let find = |n: usize| router.find("", &observed.config.elements[n].name).map(|id| id.0 as usize);
     let cost = |n: usize| per_packet(&all[n], &samples, find(n)?, bench.runtime);

@@ -1,10 +1,11 @@
 //! What the runtime itself takes: reading the clock where elements are timed, and the worker's loop.
 
 use crate::elements;
-use crate::sample::{Sample, median, run};
+use crate::sample::{Sample, run};
 use crate::stream::{Numbered, Stream};
 use dpdk::Packet;
-use lang::{LoadOptions, Source};
+use lang::Source;
+use measure::ranks::median;
 use runtime::{Options, Registry};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use std::time::Duration;
 /// The lengths of the two chains of elements that do nothing.
 const SHORT: usize = 1;
 const LONG: usize = 33;
+
+/// For how long a chain runs before it is measured, and how often it is.
+const TIMES: (Duration, usize) = (Duration::from_millis(20), 60);
 
 /// Costs of the runtime, in cycles.
 #[derive(Clone, Copy, Debug)]
@@ -29,21 +33,15 @@ pub(crate) fn calibrate(registry: &Registry, options: &Options) -> Result<Runtim
     let packets: Vec<_> =
         (0..options.batch_size).filter_map(|_| Some(Packet::from_bytes(&[0; 60])?.keep())).collect();
     stream.add(0, packets.into_iter());
-    let stream = Numbered::new(Arc::new(Mutex::new(stream)));
+    let stream = Numbered::new(Arc::new(Mutex::new(stream)), None);
     let mut with = registry.clone();
     elements::register(&mut with, &[]);
     let with = Arc::new(with);
     let mut ends = Vec::new();
     for length in [SHORT, LONG] {
         let text = format!("PredictReplay({}){} -> PredictSink0;", stream.number, " -> Null".repeat(length));
-        let (_, samples) = run(
-            Source::new("chain", text),
-            LoadOptions::default(),
-            &with,
-            options,
-            (Duration::from_millis(20), 60),
-        )
-        .map_err(|diags| diags.render(diags.sources(), false))?;
+        let (_, samples) = run(Source::new("chain", text), &with, options, TIMES)
+            .map_err(|diags| diags.render(diags.sources(), false))?;
         let runs = |s: &Sample| s.stats[0].emissions as f64;
         let whole = median(samples.iter().map(|s| s.cycles / runs(s))).unwrap_or(0.0);
         let seeming =

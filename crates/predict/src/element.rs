@@ -128,7 +128,7 @@ impl<'a> Elements<'a> {
         let frames: Vec<_> =
             (0..FLOWS).filter_map(|n| Some(Packet::from_bytes(&frame(n, size))?.keep())).collect();
         frames.chunks(batch).for_each(|chunk| stream.add(0, chunk.iter().cloned()));
-        let stream = Numbered::new(Arc::new(Mutex::new(stream)));
+        let stream = Numbered::new(Arc::new(Mutex::new(stream)), None);
         let mut with = Registry::clone(self.registry);
         crate::elements::register(&mut with, &[]);
         let with = Arc::new(with);

@@ -1,7 +1,7 @@
 //! Elements that only a prediction uses: one that records what passes, one that plays it, one where it ends.
 
+use crate::recording::Recording;
 use crate::stream::{Shared, Stream, find};
-use crate::waiting::Waiting;
 use dpdk::KeptPacket;
 use locks::IgnorePoison;
 use runtime::{
@@ -9,11 +9,8 @@ use runtime::{
     vector,
 };
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Whether packets are recorded now.
-pub(crate) static RECORDING: AtomicBool = AtomicBool::new(false);
 /// The most outputs of an element that can be measured alone.
 pub(crate) const MOST_OUTPUTS: usize = 16;
 
@@ -64,7 +61,7 @@ fn found(args: &mut Args<'_>) -> Result<Shared, ArgError> {
 struct Tap {
     stream: Arc<Mutex<Stream>>,
     input: usize,
-    waiting: Arc<Waiting>,
+    recording: Arc<Recording>,
     between: (usize, usize),
     /// Whether the packets come from a source.
     first: bool,
@@ -72,10 +69,10 @@ struct Tap {
 
 impl Tap {
     fn record(&self, packets: &[Packet]) {
-        self.waiting.passed(self.between.0, self.between.1, packets.len());
-        if RECORDING.load(Ordering::Relaxed) {
+        self.recording.passed(self.between.0, self.between.1, packets.len());
+        if self.recording.is_on() {
             if self.first {
-                self.waiting.look();
+                self.recording.look();
             }
             self.stream.lock().ignore_poison().add(self.input, packets.iter().map(Packet::keep));
         }
@@ -90,11 +87,12 @@ impl Element for Tap {
     const MANUAL: &'static str = "";
 
     fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let found = found(args)?;
+        let Shared { stream, recording } = found(args)?;
+        let recording = recording.ok_or_else(|| ArgError::new("this stream is not recorded"))?;
         let mut number = |name| Ok::<_, ArgError>(args.p::<u32>(name)?.unwrap_or(0) as usize);
         let (input, from, to) = (number("INPUT")?, number("FROM")?, number("TO")?);
         let first = args.p("FIRST")?.unwrap_or(false);
-        Ok(Self { stream: found.stream, input, waiting: found.waiting, between: (from, to), first })
+        Ok(Self { stream, input, recording, between: (from, to), first })
     }
 }
 

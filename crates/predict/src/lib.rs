@@ -13,7 +13,7 @@
 //!
 //! # Layers
 //!
-//! 1. `waiting`, `kept`, `text`: how many packets wait where; costs that have been measured; parts of
+//! 1. `recording`, `kept`, `text`: whether packets are recorded, and how many wait where; costs that have been measured; parts of
 //!    configurations.
 //! 2. `stream`, `traffic`: the packets that came to an element; ports.
 //! 3. `elements`: elements that record and play packets.
@@ -32,11 +32,11 @@ mod measured;
 mod observe;
 mod prediction;
 mod projection;
+mod recording;
 mod sample;
 mod stream;
 mod text;
 mod traffic;
-mod waiting;
 
 pub use element::{ElementCost, Elements, usual};
 pub use kept::Kept;

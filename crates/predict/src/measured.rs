@@ -1,8 +1,8 @@
 //! What a configuration takes when it runs.
 
 use crate::observe::{Failure, Observed, received};
-use crate::sample::{median, run};
-use lang::LoadOptions;
+use crate::sample::run;
+use measure::ranks::median;
 use runtime::{Options, Registry, Role};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub fn measured(
     registry: &Arc<Registry>,
     options: &Options,
 ) -> Result<Measured, Failure> {
-    let (router, samples) = run(observed.source.clone(), LoadOptions::default(), registry, options, TIMES)
-        .map_err(Failure::Configuration)?;
+    let (router, samples) =
+        run(observed.source.clone(), registry, options, TIMES).map_err(Failure::Configuration)?;
     let roles: Vec<(Role, usize)> = (router.elements().iter())
         .map(|e| (registry.get(e.class).map_or(Role::Ordinary, |class| class.role), e.n_inputs))
         .collect();

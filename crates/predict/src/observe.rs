@@ -1,16 +1,15 @@
 //! What packets do in a configuration: which elements they come to, in which batches, and what they are then.
 //! Nothing is timed.
 
-use crate::elements::{self, RECORDING};
+use crate::elements;
+use crate::recording::Recording;
 use crate::stream::{Numbered, Stream};
 use crate::text::{about, declarations};
 use crate::traffic::{Traffic, with_ports};
-use crate::waiting::Waiting;
 use lang::{Config, Diagnostics, LoadOptions, PortRef, Source};
 use locks::IgnorePoison;
 use runtime::{ElementId, Fields, Options, Registry, Role, Router, StatsSnapshot};
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -127,9 +126,9 @@ pub fn observe(
             notes.push(format!("{} :: {} opens {what} here too", e.name, e.class));
         }
     }
-    let waiting = Waiting::new(config.elements.len());
-    let streams: Vec<Numbered> =
-        config.elements.iter().map(|_| Numbered::recorded(Arc::default(), Arc::clone(&waiting))).collect();
+    let recording = Recording::new(config.elements.len());
+    let stream = |_| Numbered::new(Arc::default(), Some(Arc::clone(&recording)));
+    let streams: Vec<Numbered> = config.elements.iter().map(stream).collect();
     let text = tapped(&config, &streams);
     let live = runtime::live_annotations(&config, registry);
     let mut with = Registry::clone(registry);
@@ -143,12 +142,12 @@ pub fn observe(
     // The elements that record follow those of the configuration, in the order of the connections.
     let taps = config.elements.len();
     let none = vec![StatsSnapshot::default(); taps + config.connections.len()];
-    let before = run(&mut router, BEFORE, &none, &waiting);
-    RECORDING.store(true, Ordering::Relaxed);
-    let after = run(&mut router, RECORDED, &before, &waiting);
-    RECORDING.store(false, Ordering::Relaxed);
+    let before = run(&mut router, BEFORE, &none, &recording);
+    recording.set_on(true);
+    let after = run(&mut router, RECORDED, &before, &recording);
+    recording.set_on(false);
     let waiting: Vec<usize> =
-        (0..taps).map(|index| if stores(&router, index) { waiting.mean(index) } else { 0 }).collect();
+        (0..taps).map(|index| if stores(&router, index) { recording.waiting(index) } else { 0 }).collect();
     let passed: Vec<u64> =
         (0..config.connections.len()).map(|n| after[taps + n].packets - before[taps + n].packets).collect();
     let behind = behind(&config, &passed, &waiting);
@@ -275,11 +274,11 @@ fn stores(router: &Router, index: usize) -> bool {
 }
 
 /// Notes how many packets wait in each element.
-fn count_waiting(router: &mut Router, waiting: &Waiting, elements: usize) {
-    for index in (0..elements).filter(|index| stores(router, *index)).collect::<Vec<_>>() {
+fn count_waiting(router: &mut Router, recording: &Recording) {
+    for index in (0..recording.len()).filter(|index| stores(router, *index)).collect::<Vec<_>>() {
         let handler = format!("{}.length", router.elements()[index].name);
         if let Some(length) = router.read(&handler, "").ok().and_then(|text| text.trim().parse().ok()) {
-            waiting.set(index, length);
+            recording.set_waiting(index, length);
         }
     }
 }
@@ -318,12 +317,17 @@ pub(crate) fn received<'a>(all: impl Iterator<Item = (Role, usize, &'a StatsSnap
 
 /// Runs until so many packets have come in, or nothing comes any more, or the time is over; returns the
 /// counters.
-fn run(router: &mut Router, packets: u64, since: &[StatsSnapshot], waiting: &Waiting) -> Vec<StatsSnapshot> {
+fn run(
+    router: &mut Router,
+    packets: u64,
+    since: &[StatsSnapshot],
+    recording: &Recording,
+) -> Vec<StatsSnapshot> {
     router.start();
     let began = Instant::now();
     loop {
         // What queues drop is not seen on its way.
-        count_waiting(router, waiting, waiting.len());
+        count_waiting(router, recording);
         for _ in 0..16 {
             router.turn();
         }

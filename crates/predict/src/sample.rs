@@ -21,13 +21,12 @@ pub(crate) struct Sample {
 /// Runs a configuration on one worker, and reads its counters `n` times after it has run for a time.
 pub(crate) fn run(
     source: Source,
-    load: LoadOptions,
     registry: &Arc<Registry>,
     options: &Options,
     (after, n): (Duration, usize),
 ) -> Result<(Router, Vec<Sample>), Diagnostics> {
     let options = Options { threads: true, workers: 1, watchdog: None, ..options.clone() };
-    let mut router = Router::new(&[source], load, Arc::clone(registry), options)?;
+    let mut router = Router::new(&[source], LoadOptions::default(), Arc::clone(registry), options)?;
     router.start();
     let began = Instant::now();
     while began.elapsed() < after {
@@ -49,12 +48,4 @@ pub(crate) fn run(
     let samples = samples.collect();
     router.wind_up();
     Ok((router, samples))
-}
-
-/// The median of those that are numbers: others who use the processor, or its caches, spoil some samples.
-/// None if there is no number.
-pub(crate) fn median(all: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut all: Vec<f64> = all.filter(|x| x.is_finite()).collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied()
 }

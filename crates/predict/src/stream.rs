@@ -1,6 +1,6 @@
 //! The packets that came to an element, as they came.
 
-use crate::waiting::Waiting;
+use crate::recording::Recording;
 use dpdk::KeptPacket;
 use locks::IgnorePoison;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,8 @@ impl Stream {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) stream: Arc<Mutex<Stream>>,
-    pub(crate) waiting: Arc<Waiting>,
+    /// Of those that are recorded.
+    pub(crate) recording: Option<Arc<Recording>>,
 }
 
 /// Where those elements find it: a configuration is text, which says the number.
@@ -64,14 +65,10 @@ pub(crate) struct Numbered {
 }
 
 impl Numbered {
-    /// A stream that is played.
-    pub(crate) fn new(stream: Arc<Mutex<Stream>>) -> Self {
-        Self::recorded(stream, Waiting::new(0))
-    }
-    /// A stream that is recorded.
-    pub(crate) fn recorded(stream: Arc<Mutex<Stream>>, waiting: Arc<Waiting>) -> Self {
+    /// A stream that is recorded, or, without a recording, played.
+    pub(crate) fn new(stream: Arc<Mutex<Stream>>, recording: Option<Arc<Recording>>) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        SHARED.lock().ignore_poison().insert(number, Shared { stream: Arc::clone(&stream), waiting });
+        SHARED.lock().ignore_poison().insert(number, Shared { stream: Arc::clone(&stream), recording });
         Self { number, stream }
     }
 }

@@ -12,19 +12,23 @@ use std::slice;
 pub struct KeptPacket {
     /// From where a driver writes a packet, or from where the data begins if that is before it.
     bytes: Box<[u8]>,
-    /// Bytes of the buffer before those, and before the data.
-    skipped: usize,
+    /// Bytes of the buffer before the data.
     offset: usize,
     common: Option<Common>,
     anno: Option<Box<Anno>>,
     port: u16,
 }
 
+/// Bytes of the buffer that are not kept, of a packet whose data begins there.
+fn skipped(offset: usize) -> usize {
+    offset.min(DEFAULT_HEADROOM)
+}
+
 impl KeptPacket {
     /// The packet's data.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        &self.bytes[self.offset - self.skipped..]
+        &self.bytes[self.offset - skipped(self.offset)..]
     }
 
     /// The length of the packet's data.
@@ -36,8 +40,8 @@ impl KeptPacket {
     /// The packet again, from the calling thread's pool as [`Packet::alloc`]; `None`: out of memory.
     #[must_use]
     pub fn packet(&self) -> Option<Packet> {
-        // The data begins where it began; what was stripped is written before it.
-        let mut packet = Packet::alloc_dirty(self.skipped, self.bytes.len())?;
+        // The data begins where it began, as it fits a buffer; what was stripped is written before it.
+        let mut packet = Packet::alloc_dirty(skipped(self.offset), self.bytes.len())?;
         packet.data_mut().copy_from_slice(&self.bytes);
         packet.set_data(self.offset, self.data_len());
         if let Some(anno) = &self.anno {
@@ -57,14 +61,13 @@ impl Packet {
     #[must_use]
     pub fn keep(&self) -> KeptPacket {
         let (offset, end) = (self.data_off(), self.data_off() + self.len());
-        let skipped = offset.min(DEFAULT_HEADROOM);
+        let skipped = skipped(offset);
         // SAFETY: `skipped <= end <= buf_len` (invariant 2), and all of the buffer is initialized.
         let bytes = unsafe { slice::from_raw_parts(self.buffer().add(skipped), end - skipped) };
         // SAFETY: invariant 3: valid while the flag is set.
         let anno = (self.flags() & ANNO_VALID != 0).then(|| Box::new(unsafe { *self.anno_ptr() }));
         KeptPacket {
             bytes: bytes.into(),
-            skipped,
             offset,
             common: (self.flags() & FIRST_LINE != 0).then(|| self.load_common()),
             anno,
