@@ -1,8 +1,9 @@
 //! `valiant bench`: what a machine allows; experiments.
 
+use crate::costs::{ElementsArgs, elements};
 use crate::experiments::{How, Outcome, measure, write_page};
 use crate::papers::{PapersArgs, papers};
-use crate::predict::{ElementsArgs, PredictArgs, elements, predict};
+use crate::predict::{PredictArgs, predict};
 use crate::serve::{self, ServeArgs, serve};
 use crate::source::{self, FileArgs};
 use ::bench::{Host, Options};

@@ -69,7 +69,7 @@ pub(crate) enum Command {
     /// Receive frames that `valiant gen` sends and measure rate, loss, order and latency.
     #[command(after_help = SINK_EXAMPLES)]
     Sink(Box<SinkArgs>),
-    /// Check a configuration without running it.
+    /// Check a configuration without running it; with --predict, say how fast it will run.
     Check(CheckArgs),
     /// Show which worker polls which queues on which processor, why, and what does not run in parallel.
     PlanCores(CoresArgs),

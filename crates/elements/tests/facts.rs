@@ -223,7 +223,7 @@ const NAMING: [(&str, &str); 12] = [
     ("crates/vrctl/src/hybrid.rs", WRITTEN),
     ("bin/valiant/src/cli.rs", "the help shows a configuration"),
     ("bin/valiant/src/bench.rs", "the help shows elements"),
-    ("bin/valiant/src/predict.rs", WRITTEN),
+    ("bin/valiant/src/costs.rs", WRITTEN),
     ("crates/predict/src/element.rs", WRITTEN),
     ("crates/launch/src/client.rs", "Click's greeting has the name"),
 ];

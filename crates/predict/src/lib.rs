@@ -13,8 +13,8 @@
 //!
 //! # Layers
 //!
-//! 1. `recording`, `kept`, `text`: whether packets are recorded, and how many wait where; costs that have been measured; parts of
-//!    configurations.
+//! 1. `recording`, `kept`, `text`: whether packets are recorded, and how many wait where; costs that have
+//!    been measured; parts of configurations.
 //! 2. `stream`, `traffic`: the packets that came to an element; ports.
 //! 3. `elements`: elements that record and play packets.
 //! 4. `observe`: which packets come to which element of a configuration.
