@@ -8,13 +8,13 @@
 //! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: code that several commands use:
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
-//! 2. `handlers`, `experiments`, `prediction`, `predict`: handlers that are read when a run is over;
-//!    experiments, run and reported; a prediction as text and as JSON; how it is made, for `check` and
-//!    `bench`
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `costs`,
-//!    `sim`: the commands, each with its arguments. `papers` is `bench papers`; `costs` is `bench elements`;
-//!    `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen`
-//!    and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//! 2. `handlers`, `experiments`, `prediction`, `predict`, `costs`: handlers that are read when a run is over;
+//!    experiments, run and reported; a prediction as text and as JSON, and how it is made, for `check` and
+//!    `bench`; `bench elements`
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
+//!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
+//!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is
+//!    `plan-cores`; `capacity` is `plan`
 //! 4. `serve`: `bench serve`
 //! 5. `bench`, `why`, `trace`: the commands that measure; those that ask routers as `remote` does
 //! 6. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
