@@ -9,7 +9,7 @@ use crate::stream::{Numbered, Stream};
 use crate::traffic::Traffic;
 use dpdk::Packet;
 use lang::{LoadOptions, Source};
-use runtime::{Options, Registry, Role, Router};
+use runtime::{Fields, Options, Registry, Role, Router};
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use wire::checksum::checksum;
@@ -73,20 +73,23 @@ impl<'a> Elements<'a> {
         Ok(Self { registry, bench: Bench { registry, options, runtime: calibrate(registry, options)? } })
     }
 
-    /// What an element costs, behind the first of these paths after which most packets leave it by output 0.
+    /// What an element costs, behind the first of these paths after which most packets leave it by output 0;
+    /// if its class reads where the IP header is, behind one that may have found it.
     ///
     /// # Errors
     /// A message for the user.
     pub fn cost(&self, element: &str, before: &[&str], kept: &mut Kept) -> Result<ElementCost, String> {
         let full = self.bench.options.batch_size;
-        let mut best: Option<(f64, &str)> = None;
+        let mut best: Option<((bool, f64), &str)> = None;
         let mut problem = String::new();
         for path in before {
             match self.observed(element, path, SMALL, full) {
                 Ok((observed, index)) => {
-                    let passed = observed.leave_first(index);
-                    if best.is_none_or(|(most, _)| passed > most) {
-                        best = Some((passed, path));
+                    let class = self.registry.get(observed.elements[index].class);
+                    let reads = class.is_some_and(|class| reads_ip_header(class.reads));
+                    let fits = (reads && !path.is_empty(), observed.leave_first(index));
+                    if best.is_none_or(|(most, _)| fits > most) {
+                        best = Some((fits, path));
                     }
                 }
                 Err(message) => problem = message,
@@ -165,6 +168,12 @@ impl<'a> Elements<'a> {
     }
 }
 
+/// Whether a class declares that it reads where the IP header is; one that declares nothing counts as reading
+/// all.
+fn reads_ip_header(reads: Fields) -> bool {
+    reads.meets(Fields::IP_HEADERS) && !reads.holds(Fields::ALL)
+}
+
 /// How an element may be connected: whether it pulls, how many inputs it has to which nothing comes, and how
 /// many outputs.
 fn shapes() -> impl Iterator<Item = (bool, usize, usize)> {
@@ -225,6 +234,14 @@ mod tests {
             let frame = frame(200, size);
             assert_eq!((frame.len(), checksum(&frame[14..34])), (size, 0));
         }
+    }
+
+    #[test]
+    fn elements_that_read_the_ip_header_are_known() {
+        let registry = elements::registry();
+        let reads = |class: &str| reads_ip_header(registry.get(class).unwrap().reads);
+        assert!(reads("IPFilter") && reads("DecIPTTL"));
+        assert!(!reads("Classifier") && !reads("CheckIPHeader") && !reads("Paint"));
     }
 
     #[test]
