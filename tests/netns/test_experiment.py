@@ -43,6 +43,12 @@ def outcome(space: Namespace, path: pathlib.Path, *options: object, status: int 
     return json.loads((space.lab.dir / "bench").read_text())
 
 
+def outcome_text(space: Namespace, path: pathlib.Path) -> str:
+    """The same as text."""
+    equal(bench(space, path).wait(120), 0, f"exit status\n{said(space.lab)}")
+    return said(space.lab)
+
+
 def lines(path: pathlib.Path) -> list[Any]:
     """The lines of its results that are whole."""
     results = path.with_suffix(".results") / "results.jsonl"
@@ -319,3 +325,25 @@ def a_command_may_be_the_device(lab: Lab) -> None:
     report = outcome(space, commanded(lab, f"{the_binary()} run device.click OUT=$WHERE", "flows = [1, 10]"))
     equal([row["pps"]["median"] for row in report["results"]], [1000.0, 1000.0], "what came back")
     check(not devices(lab), "the device is still there")
+
+
+@case(Plain, seconds=90)
+def what_generator_and_sink_take_is_taken_off(lab: Lab) -> None:
+    space = laboratory(lab)
+    lab.veth(space, "cable0", space, "cable1")
+    path = experiment(lab, FORWARD, '[measure]\nlast = 0.3\n[calibrate]\nto = "cable0"\nsink = "cable1"\n')
+    path.write_text(path.read_text().replace('sink = "eth1"\n', 'sink = "eth1"\nrate = "5k"\n', 1))
+    report = outcome(space, path)
+    good = [trial for trial in trials(path) if not trial["disturbed"]]
+    equal([trial.get("calibration", False) for trial in good], [False, True], "trials")
+    with_device, alone = (trial["latency_ns"]["p50"] for trial in good)
+    row = report["results"][0]
+    equal([(one["rate"], one["latency_p50_ns"]) for one in row["calibration"]], [(5000, alone)], "calibration")
+    equal(row["rounds"][0]["latency_p50_ns"], max(0, with_device - alone), "latency without generator and sink")
+    check(f"{alone / 1e3:.1f} us" in outcome_text(space, path), said(lab))
+    # Nothing is measured again.
+    equal(len([trial for trial in trials(path) if not trial["disturbed"]]), 2, "trials after a second run")
+    # Ports that are not joined to each other.
+    path.write_text(path.read_text().replace('sink = "cable1"', 'sink = "lo"'))
+    equal(bench(space, path, "--restart").wait(60), 3, "exit status")
+    check("are these ports joined" in said(lab), said(lab))

@@ -115,7 +115,7 @@ Examples:
   valiant console --socket /run/valiant/edge/blue.sock
   echo 'c.count' | valiant console --socket 7777")]
     Console(SocketArgs),
-    /// Measure: what this machine allows.
+    /// Measure: this machine, devices under test, elements, how fast a configuration will be.
     #[command(after_help = bench::EXAMPLES)]
     Bench(BenchArgs),
     /// Report what this machine offers to Valiant, and how to get what is missing.

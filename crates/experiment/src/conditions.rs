@@ -1,5 +1,6 @@
 //! The conditions of an experiment, for its page.
 
+use crate::alone::{self, Alone};
 use crate::html::{strings, table};
 use crate::reading::{Reading, Row};
 use measure::rate::OVERHEAD;
@@ -91,6 +92,10 @@ pub(crate) fn conditions(r: &Reading) -> String {
     rows.push(vec!["Rounds".to_owned(), r.rounds.to_string()]);
     let disturbed: u64 = r.results.iter().map(|row| row.trials_disturbed).max().unwrap_or(0);
     rows.push(vec!["Disturbed trials".to_owned(), format!("up to {disturbed} of a point: generator or device had to wait for a processor, and the trial was made again")]);
+    let of_all: Vec<Alone> = r.results.iter().flat_map(|row| row.calibration.iter().copied()).collect();
+    if let Some(text) = alone::text(&of_all) {
+        rows.push(vec!["Calibration".to_owned(), text]);
+    }
     text += &table(&strings(&["what", "which"]), &rows, 2);
     let mean = if high > 0.0 { format!(" Frames had {low:.0} to {high:.0} bytes.") } else { String::new() };
     let _ = writeln!(

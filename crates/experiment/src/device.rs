@@ -163,6 +163,11 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// What is between the ports, or nothing.
+    pub(crate) fn none() -> Self {
+        Self { child: None, log: None, client: None }
+    }
+
     /// Starts it, and waits until it is ready.
     pub(crate) fn start(
         experiment: &Experiment,
@@ -170,7 +175,7 @@ impl Device {
         (program, log): (&Path, &Path),
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
-        let mut device = Self { child: None, log: None, client: None };
+        let mut device = Self::none();
         let (socket, path) = (socket_of(log), log.to_owned());
         let variables = settings.iter().filter_map(|(name, value)| Some((name.strip_prefix('$')?, value)));
         let (command, words, environment) = match &experiment.device {

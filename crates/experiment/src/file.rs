@@ -4,7 +4,7 @@ use crate::expect::{self, RawExpect};
 use crate::factors::warnings;
 use crate::known::Known;
 use crate::measured::RawMeasure;
-use crate::model::{Device, Experiment, Factor, Measure, Settings};
+use crate::model::{Cable, Device, Experiment, Factor, Measure, Settings};
 use crate::paper::{self, RawPaper};
 use crate::reader::Reader;
 use crate::reading::Varied;
@@ -37,6 +37,7 @@ struct RawFile {
     traffic: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
     generator: RawGenerator,
+    calibrate: Option<RawCalibrate>,
     #[serde(default)]
     measure: RawMeasure,
     #[serde(default)]
@@ -75,6 +76,13 @@ struct RawDevice {
 struct RawGenerator {
     cpus: Option<Spanned<Value>>,
     threads: Option<Spanned<i64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCalibrate {
+    to: Spanned<Value>,
+    sink: Spanned<Value>,
 }
 
 impl Experiment {
@@ -134,6 +142,7 @@ impl Reader<'_> {
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
         let Ends { to, sink, counted } = self.traffic(&raw.traffic, &device, &mut held);
+        let calibrate = raw.calibrate.as_ref().map(|raw| self.calibrate(raw, &to, &sink, &counted));
         let list = |value: &Value| word(value).filter(|list| launch::cpu_list(list).is_ok());
         let generator_cpus =
             self.value("cpus", raw.generator.cpus.as_ref(), list, "a list of processors such as \"2,4-5\"");
@@ -200,6 +209,7 @@ impl Reader<'_> {
             held,
             to,
             sink,
+            calibrate,
             counted,
             generator_cpus,
             generator_threads,
@@ -304,6 +314,31 @@ impl Reader<'_> {
         let to = need("to", to, "the port that the traffic is sent to");
         let sink = need("sink", sink, "the port where it returns from the device under test");
         Ends { to, sink, counted: Vec::new() }
+    }
+
+    /// The ports that are joined to each other.
+    fn calibrate(&mut self, raw: &RawCalibrate, to: &[String], sink: &[String], counted: &[String]) -> Cable {
+        let cable = Cable { to: self.words("to", &raw.to), sink: self.words("sink", &raw.sink) };
+        let (what, help) = if !counted.is_empty() {
+            (
+                "there is no generator to calibrate",
+                "the device makes its traffic itself (`count` in [traffic])",
+            )
+        } else if (cable.to.len(), cable.sink.len()) != (to.len(), sink.len()) {
+            (
+                "as many ports as in [traffic] are calibrated",
+                "what is joined to each other in place of the device",
+            )
+        } else if to.iter().chain(sink).any(|port| cable.to.contains(port) || cable.sink.contains(port)) {
+            (
+                "a port to the device cannot be calibrated",
+                "[calibrate] has other ports of the same kind, which are joined to each other",
+            )
+        } else {
+            return cable;
+        };
+        self.wrong(&raw.to, what.to_owned(), help);
+        cable
     }
 }
 

@@ -6,8 +6,9 @@
 //!
 //! # Layers
 //!
-//! 1. `values`, `reading`, `html`, `cost`, `log`: values as files have them; the JSON of a report, read
-//!    again; tables of pages; what a trial costs the device; the messages of a process.
+//! 1. `values`, `alone`, `reading`, `html`, `cost`, `log`: values as files have them; what generator and sink
+//!    do without the device; the JSON of a report, read again; tables of pages; what a trial costs the
+//!    device; the messages of a process.
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
@@ -15,16 +16,18 @@
 //!    generator can do, whether effects can be told apart, the points, what is measured, all of it.
 //! 5. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
 //!    file of results.
-//! 6. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
-//!    bursts without loss, as text and as JSON.
+//! 6. `layout`, `calibration`, `costs`, `backtoback`: tables and medians; what is taken off latencies; what
+//!    trials have cost the device, and the longest bursts without loss, as text and as JSON.
 //! 7. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
 //!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
 //! 8. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
 //! 9. `index`: a page that leads to others.
 #![forbid(unsafe_code)]
 
+mod alone;
 mod backtoback;
 mod beside;
+mod calibration;
 mod compare;
 mod conditions;
 mod cost;

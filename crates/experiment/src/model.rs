@@ -106,6 +106,13 @@ impl Bursts {
     }
 }
 
+/// Ports where frames leave, and ports where they return.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cable {
+    pub(crate) to: Vec<String>,
+    pub(crate) sink: Vec<String>,
+}
+
 /// An experiment.
 #[derive(Debug)]
 pub struct Experiment {
@@ -127,6 +134,8 @@ pub struct Experiment {
     pub to: Vec<String>,
     /// The ports where frames return.
     pub sink: Vec<String>,
+    /// Ports of the generator that are joined to each other, without the device.
+    pub(crate) calibrate: Option<Cable>,
     /// In place of ports: the elements of the device that are given the packets that count. It makes its
     /// traffic itself.
     pub counted: Vec<String>,
@@ -226,7 +235,15 @@ impl Experiment {
                 goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + AROUND) + of_bursts
             }
         };
-        each * self.points().len() as f64 * f64::from(self.rounds)
+        let calibrated = match (&self.calibrate, &self.measure) {
+            (None, _) | (_, Measure::Count { .. }) => 0.0,
+            (Some(_), Measure::Rate { seconds, .. }) => seconds + AROUND,
+            (Some(_), Measure::Search { goals, latency, .. }) => {
+                let last = goals.first().map_or(0.0, |goal| goal.last);
+                (goals.len() + latency.len()) as f64 * (last + AROUND)
+            }
+        };
+        (each + calibrated) * self.points().len() as f64 * f64::from(self.rounds)
     }
 }
 

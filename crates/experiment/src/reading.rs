@@ -1,5 +1,6 @@
 //! The JSON of a report, read again: for pages, and for what compares results with expectations.
 
+use crate::alone::Alone;
 use measure::ranks::median;
 use measure::rate::short;
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,8 @@ pub(crate) struct Row {
     pub(crate) rounds_open: u64,
     #[serde(default)]
     pub(crate) trials_disturbed: u64,
+    #[serde(default)]
+    pub(crate) calibration: Vec<Alone>,
     #[serde(default)]
     pub(crate) failed: Vec<String>,
 }

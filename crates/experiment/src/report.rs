@@ -1,5 +1,6 @@
 //! What an experiment has shown: as a table, as JSON, as CSV.
 
+use crate::alone::{self, Alone};
 use crate::backtoback;
 use crate::costs;
 use crate::expect;
@@ -145,6 +146,7 @@ impl<'a> Report<'a> {
         if let (Some(model), Some(kernel)) = (of("model"), of("kernel")) {
             let _ = writeln!(text, "Valiant {}, {model}, Linux {kernel}.", self.version);
         }
+        text += &self.calibration_text();
         text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
         text += &expect::text(&self.outcomes);
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
@@ -172,6 +174,14 @@ impl<'a> Report<'a> {
             return String::new();
         }
         format!("latency at a part of the rate, medians of the rounds:\n{}", table(&rows, factors.len()))
+    }
+
+    /// What generator and sink do without the device.
+    fn calibration_text(&self) -> String {
+        let mut points = BTreeSet::new();
+        let rows = self.rows.iter().filter(|row| points.insert(&row.point));
+        let all: Vec<Alone> = rows.flat_map(|row| row.alone.iter().copied()).collect();
+        alone::text(&all).map_or(String::new(), |text| format!("calibration: {text}\n"))
     }
 
     /// Jitter at the result: a line for each point.

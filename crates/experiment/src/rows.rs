@@ -1,6 +1,8 @@
 //! What trials have shown at a point: the result of each round.
 
+use crate::alone::Alone;
 use crate::backtoback::BackToBack;
+use crate::calibration;
 use crate::costs::{self, Spent};
 use crate::layout::quantile;
 use crate::model::{Measure, Point};
@@ -27,6 +29,8 @@ pub(crate) struct Row {
     /// Rounds that have not ended.
     pub(crate) open: usize,
     pub(crate) failed: Vec<String>,
+    /// What generator and sink do without the device, at the rates that have a latency.
+    pub(crate) alone: Vec<Alone>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,11 +130,14 @@ impl Row {
             disturbed: 0,
             open: shown.iter().filter(|shown| !shown.ended).count(),
             failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
+            alone: Vec::new(),
         };
         for shown in shown.iter().filter(|shown| shown.ended && shown.failed.is_none()) {
             row.disturbed += shown.trials.iter().filter(|trial| trial.disturbed).count();
-            row.add_latency(shown.trials.iter().filter(|trial| !trial.disturbed));
-            let trials: Vec<Trial> = shown.trials.iter().filter(|trial| trial.counts()).cloned().collect();
+            row.alone.extend(calibration::alone(&shown.trials));
+            let corrected = calibration::corrected(&shown.trials);
+            row.add_latency(corrected.iter().filter(|trial| !trial.disturbed));
+            let trials: Vec<Trial> = corrected.into_iter().filter(Trial::counts).collect();
             let result = match (measure, goal) {
                 (Measure::Search { method, goals, least, most, .. }, Some(goal)) => {
                     let mut search = Search::new(*method, goals.clone(), *least, *most);
@@ -242,7 +249,7 @@ impl Row {
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed,
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed, "calibration": self.alone,
         })
     }
 }

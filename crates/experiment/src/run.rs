@@ -1,7 +1,8 @@
 //! An experiment, from its first trial to its last. What has been measured before is not measured again.
 
+use crate::calibration;
 use crate::device::Device;
-use crate::model::{Experiment, Measure, Point};
+use crate::model::{Experiment, Measure, Point, Settings};
 use crate::results::Results;
 use crate::trial::{Failed, Traffic, Trial, count, make};
 use measure::burst;
@@ -119,11 +120,15 @@ impl One<'_> {
         let before = results.of(self.point, self.round);
         let before = if before.failed.is_some() { Vec::new() } else { before.trials };
         let rest = Rest::new(&measure, &before)?;
-        if rest.next(&before).is_none() {
+        if rest.next(&before).is_none() && self.to_calibrate(&measure, &before).is_none() {
             return Ok(());
         }
-        tell(0.0, "starting the device");
         let settings = self.experiment.settings(self.point);
+        if self.experiment.calibrate.is_some() {
+            tell(0.0, "calibrating generator and sink");
+            self.are_joined(&measure, &settings)?;
+        }
+        tell(0.0, "starting the device");
         let log = self.options.results.join("device.log");
         let device = Device::start(self.experiment, &settings, (&self.options.program, &log), self.stop);
         let mut device = device.map_err(Failed::Because)?;
@@ -170,6 +175,15 @@ impl One<'_> {
             rest.add(&trial);
             trials.push(trial);
         }
+        while let Some(traffic) = self.to_calibrate(&measure, &trials) {
+            tell(rest.part(&trials), &format!("calibrating at {}pps", short(traffic.rate as f64)));
+            let mut trial = self.trial(traffic, &mut device)?;
+            let repeats =
+                trials.iter().rev().take_while(|trial| trial.calibration && trial.disturbed).count();
+            trial.disturbed = trial.waited > LONG_WAIT && repeats < MOST_REPEATS;
+            results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
+            trials.push(trial);
+        }
         let least = trials.iter().filter(|trial| trial.counted).map(Trial::part_waited).reduce(f64::min);
         if let Some(part) = least.filter(|part| *part > STARVED_PART) {
             let percent = (part * 100.0).round();
@@ -199,17 +213,33 @@ impl One<'_> {
         make(self.experiment, &settings, traffic, device, files, self.stop)
     }
 
+    /// The traffic that is to be calibrated next.
+    fn to_calibrate(&self, measure: &Measure, trials: &[Trial]) -> Option<Traffic> {
+        self.experiment.calibrate.as_ref()?;
+        calibration::next(measure, trials)
+    }
+
+    /// Whether frames go from generator to sink without the device.
+    fn are_joined(&self, measure: &Measure, settings: &Settings) -> Result<(), Failed> {
+        let Some(cable) = &self.experiment.calibrate else { return Ok(()) };
+        let traffic = Traffic { calibration: true, ..warm_up_traffic(measure) };
+        let log = self.options.results.join("generator.log");
+        let files = (self.options.program.as_path(), log.as_path());
+        for _ in 0..2 {
+            if make(self.experiment, settings, traffic, &mut Device::none(), files, self.stop)?.arrived > 0 {
+                return Ok(());
+            }
+        }
+        let (to, sink) = (cable.to.join(", "), cable.sink.join(", "));
+        Err(Failed::Because(format!(
+            "nothing of what is sent to {to} arrives at {sink}: are these ports joined to each other ([calibrate]), and is the link up?"
+        )))
+    }
+
     fn warm_up(&self, measure: &Measure, device: &mut Device) -> Result<(), Failed> {
-        let rate = match measure {
-            Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
-            Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
-            Measure::Count { .. } => WARM_UP_RATE,
-        };
-        // At least a few frames.
-        let seconds = WARM_UP_SECONDS.max(20.0 / rate as f64);
         // The first frames may be lost while addresses are resolved.
         for _ in 0..2 {
-            if self.trial(Traffic { rate, seconds, burst: None }, device)?.arrived > 0 {
+            if self.trial(warm_up_traffic(measure), device)?.arrived > 0 {
                 return Ok(());
             }
         }
@@ -225,6 +255,16 @@ impl One<'_> {
              `dst-mac`), and is the link up?"
         )))
     }
+}
+
+fn warm_up_traffic(measure: &Measure) -> Traffic {
+    let rate = match measure {
+        Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
+        Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
+        Measure::Count { .. } => WARM_UP_RATE,
+    };
+    // At least a few frames.
+    Traffic { rate, seconds: WARM_UP_SECONDS.max(20.0 / rate as f64), ..Traffic::default() }
 }
 
 /// Seconds in a text.
@@ -252,7 +292,7 @@ enum Rest {
 
 impl From<Wanted> for Traffic {
     fn from(wanted: Wanted) -> Self {
-        Self { rate: wanted.load, seconds: wanted.seconds, burst: None }
+        Self { rate: wanted.load, seconds: wanted.seconds, ..Self::default() }
     }
 }
 
@@ -261,10 +301,10 @@ impl Rest {
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
         let (search, latency, bursts) = match measure {
             Measure::Count { seconds } => {
-                return Ok(Self::Once(Traffic { rate: 0, seconds: *seconds, burst: None }));
+                return Ok(Self::Once(Traffic { seconds: *seconds, ..Traffic::default() }));
             }
             Measure::Rate { rate, seconds } => {
-                return Ok(Self::Once(Traffic { rate: *rate, seconds: *seconds, burst: None }));
+                return Ok(Self::Once(Traffic { rate: *rate, seconds: *seconds, ..Traffic::default() }));
             }
             Measure::Search { method, goals, least, most, latency, bursts } => (
                 Search::new(*method, goals.clone(), *least, *most),
@@ -298,7 +338,7 @@ impl Rest {
         let (search, latency, bursts) = match self {
             Self::Search { search, latency, bursts } => (search, latency, bursts),
             Self::Once(traffic) => {
-                let open = trials.iter().all(|trial| trial.disturbed);
+                let open = trials.iter().all(|trial| trial.disturbed || trial.calibration);
                 return Some(Next { traffic: *traffic, share: None }).filter(|_| open);
             }
         };
@@ -312,14 +352,19 @@ impl Rest {
         if let Some(share) = latency.iter().copied().find(|share| !measured(*share)) {
             let rate = ((result * share) as u64).max(1);
             return Some(Next {
-                traffic: Traffic { rate, seconds: goal.last, burst: None },
+                traffic: Traffic { rate, seconds: goal.last, ..Traffic::default() },
                 share: Some(share),
             });
         }
         // What forwards at the highest rate does not fill its buffer (RFC 9004, section 6.1).
         let (rate, bursts) = bursts.as_ref().filter(|_| outcome.bounds.upper.is_some())?;
         let frames = bursts.next()?;
-        let traffic = Traffic { rate: *rate, seconds: frames as f64 / *rate as f64, burst: Some(frames) };
+        let traffic = Traffic {
+            rate: *rate,
+            seconds: frames as f64 / *rate as f64,
+            burst: Some(frames),
+            ..Traffic::default()
+        };
         Some(Next { traffic, share: None })
     }
 

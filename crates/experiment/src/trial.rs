@@ -32,6 +32,9 @@ pub struct Trial {
     /// For back-to-back frames: the burst, at this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Burst>,
+    /// Whether the frames went from the generator to the sink without the device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub calibration: bool,
     /// Frames that were to be sent.
     pub intended: u64,
     /// Frames that the generator did not make in time.
@@ -220,7 +223,7 @@ impl Trial {
     /// Whether the search is to be told of it.
     #[must_use]
     pub fn counts(&self) -> bool {
-        !self.disturbed && self.share.is_none() && self.burst.is_none()
+        !self.disturbed && self.share.is_none() && self.burst.is_none() && !self.calibration
     }
 
     /// Whether the generator has sent a burst as fast as it should.
@@ -237,7 +240,7 @@ impl Trial {
     }
 
     /// From the generator's report.
-    fn read(Traffic { rate, seconds, burst }: Traffic, report: &Value) -> Option<Self> {
+    fn read(Traffic { rate, seconds, burst, calibration }: Traffic, report: &Value) -> Option<Self> {
         let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
         let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
@@ -251,6 +254,7 @@ impl Trial {
                     Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? })
                 }
             },
+            calibration,
             // All frames of a burst are sent, though some may be late.
             intended: if burst.is_some() { made } else { made + missed },
             missed,
@@ -300,7 +304,7 @@ impl Trial {
 }
 
 /// The traffic of a trial.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Traffic {
     /// Packets a second, for each port.
     pub(crate) rate: u64,
@@ -308,14 +312,18 @@ pub(crate) struct Traffic {
     pub(crate) seconds: f64,
     /// Exactly so many frames for each port.
     pub(crate) burst: Option<u64>,
+    /// Not to the device: over the ports that are joined to each other.
+    pub(crate) calibration: bool,
 }
 
 /// The command line of the generator.
 fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["gen", "--json", "--quiet"].map(OsString::from).to_vec();
     let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
-    all.extend(experiment.to.iter().map(|port| option("to", port)));
-    all.extend(experiment.sink.iter().map(|port| option("sink", port)));
+    let cable = experiment.calibrate.as_ref().filter(|_| traffic.calibration);
+    let (to, sink) = cable.map_or((&experiment.to, &experiment.sink), |cable| (&cable.to, &cable.sink));
+    all.extend(to.iter().map(|port| option("to", port)));
+    all.extend(sink.iter().map(|port| option("sink", port)));
     let places = places_of(experiment, settings);
     all.extend(places.generator.map(|cpus| option("cpus", &cpus)));
     all.push(option("threads", &experiment.generator_threads.to_string()));
@@ -489,7 +497,7 @@ mod tests {
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let (log, settings) = (dir.path().join("log"), Settings::new());
         let mut device = Device::start(&experiment, &settings, (&program, &log), &|| false).unwrap();
-        let traffic = Traffic { rate: 1, seconds: 0.1, burst: None };
+        let traffic = Traffic { rate: 1, seconds: 0.1, ..Traffic::default() };
         let made = make(&experiment, &settings, traffic, &mut device, (&program, &log), &|| false);
         let Err(Failed::Because(reason)) = made else { panic!("{made:?}") };
         assert!(reason.contains("failed (exit status 7)"), "{reason}");
