@@ -81,3 +81,11 @@ def the_balance_of_flows_is_seen(lab: Lab) -> None:
     # As many flows whatever the experiment says, all alike.
     constant = program("balance.click").replace("FLOWS $FLOWS, SKEW $SKEW", "FLOWS 64")
     switched_off(lab, "presto10-balance", {}, {"balance.click": constant}, [0, 1])
+
+
+@case(Plain, seconds=90)
+def kinds_of_processing_are_seen(lab: Lab) -> None:
+    # All kinds are none.
+    none = program("processing-none.click")
+    programs = {f"processing-{kind}.click": none for kind in ("filter", "inspect", "log")}
+    switched_off(lab, "routebricks-processing", {}, programs, [0, 1, 2])
