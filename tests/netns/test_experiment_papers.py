@@ -89,3 +89,39 @@ def kinds_of_processing_are_seen(lab: Lab) -> None:
     none = program("processing-none.click")
     programs = {f"processing-{kind}.click": none for kind in ("filter", "inspect", "log")}
     switched_off(lab, "routebricks-processing", {}, programs, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_look_up_and_its_limit_are_seen(lab: Lab) -> None:
+    # Nobody looks a route up, and all packets are large.
+    large = program("conext08-forward.click").replace("SIZE $SIZE,", "SIZE 1020,")
+    programs = {"conext08-forward.click": large, "conext08-route.click": large}
+    switched_off(lab, "conext08-figures2-4", {}, programs, [0, 2])
+
+
+@case(Plain, seconds=90)
+def the_size_of_packets_is_seen(lab: Lab) -> None:
+    programs = {name: program(name).replace("SIZE $SIZE,", "SIZE 60,") for name in ("conext08-forward.click", "conext08-route.click")}
+    switched_off(lab, "conext08-figures2-4", {}, programs, [1, 3])
+
+
+@case(Plain, seconds=90)
+def ports_that_cost_something_are_seen(lab: Lab) -> None:
+    # What the elimination would find if it were the ports.
+    dear = program("conext08-ports4.click").replace("W 20", "W 200")
+    switched_off(lab, "conext08-placement", {}, {"conext08-ports4.click": dear}, [0])
+
+
+@case(Plain, seconds=90)
+def the_placement_of_paths_is_seen(lab: Lab) -> None:
+    # All tasks are on one core, wherever they should be.
+    one = program("conext08-figure8a.click")
+    programs = {f"conext08-figure8{letter}.click": one for letter in "bd"}
+    switched_off(lab, "conext08-figure8", {}, programs, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_shared_queue_is_seen(lab: Lab) -> None:
+    shared, own = (program(f"conext08-figure11-{queues}.click") for queues in ("shared", "own"))
+    programs = {"conext08-figure11-shared.click": own, "conext08-figure11-own.click": shared}
+    switched_off(lab, "conext08-figure11", {}, programs, [0, 1])
