@@ -20,7 +20,10 @@ def switched_off(lab: Lab, name: str, replaced: dict[str, dict[str, str]], progr
     files = lab.dir / "experiments"
     shutil.copytree(ROOT / "experiments", files, ignore=lambda _, names: [one for one in names if one.endswith(".results")])
     path = files / f"{name}.toml"
-    all_replaced = {**replaced, path.name: {**replaced.get(path.name, {}), "rounds = 5": "rounds = 1"}}
+    # Some commands are programs of the repository.
+    (lab.dir / "scripts").symlink_to(ROOT / "scripts")
+    rounds = {line: "rounds = 1" for line in path.read_text().splitlines() if line.startswith("rounds = ")}
+    all_replaced = {**replaced, path.name: {**replaced.get(path.name, {}), **rounds}}
     for file, texts in all_replaced.items():
         text = (files / file).read_text()
         for old, new in texts.items():
@@ -125,3 +128,50 @@ def the_shared_queue_is_seen(lab: Lab) -> None:
     shared, own = (program(f"conext08-figure11-{queues}.click") for queues in ("shared", "own"))
     programs = {"conext08-figure11-shared.click": own, "conext08-figure11-own.click": shared}
     switched_off(lab, "conext08-figure11", {}, programs, [0, 1])
+
+
+def with_command(lab: Lab, name: str, old: str, new: str, wrong: list[int]) -> None:
+    """The same for an experiment whose command has another word."""
+    switched_off(lab, name, {f"{name}.toml": {old: new}}, {}, wrong)
+
+
+@case(Plain, seconds=90)
+def traffic_and_policy_of_a_cluster_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-cluster", '-m "$MATRIX" --mode "$MODE"', "-m permutation --mode valiant", [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def flowlets_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-reordering", '--delta "$DELTA"', "--delta none", [0])
+
+
+@case(Plain, seconds=90)
+def single_paths_are_seen(lab: Lab) -> None:
+    # Load balancing everywhere.
+    with_command(lab, "routebricks-single-path", '--mode "$MODE"', "--mode adaptive", [0, 1, 3])
+
+
+@case(Plain, seconds=90)
+def the_scheduler_is_seen(lab: Lab) -> None:
+    scheduled = '--mode "$(echo "$MODE" | sed s/scheduled/single/)"'
+    with_command(lab, "routebricks-single-path", '--mode "$MODE"', scheduled, [2, 3])
+
+
+@case(Plain, seconds=90)
+def the_next_server_is_seen(lab: Lab) -> None:
+    replaced = {"routebricks-projection.toml": {'--scale "$SERVER" --json "$PROGRAM"': '--scale cpu=1 --json figure9-forward.click'}}
+    switched_off(lab, "routebricks-projection", replaced, {}, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def ports_and_servers_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-form-factor", '--ports "$PORTS" --server "$SERVER"', "--ports 128", [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def what_a_node_does_is_seen(lab: Lab) -> None:
+    # Of one run, always the same case.
+    run = "../scripts/bench-predict --rounds 1 --seconds 1 --small-pages --json"
+    once = f"{{ [ -s once ] || {run} >once; cat once; }}"
+    replaced = {"routebricks-rates.toml": {run: once, 'os.environ["CASE"]': '"direct"'}}
+    switched_off(lab, "routebricks-rates", replaced, {}, [0, 1, 2])
