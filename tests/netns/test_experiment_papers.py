@@ -23,7 +23,8 @@ def switched_off(lab: Lab, name: str, replaced: dict[str, dict[str, str]], progr
     # Some commands are programs of the repository.
     (lab.dir / "scripts").symlink_to(ROOT / "scripts")
     rounds = {line: "rounds = 1" for line in path.read_text().splitlines() if line.startswith("rounds = ")}
-    all_replaced = {**replaced, path.name: {**replaced.get(path.name, {}), **rounds}}
+    own = f"{name}.toml"
+    all_replaced = {**replaced, own: {**replaced.get(own, {}), **rounds}}
     for file, texts in all_replaced.items():
         text = (files / file).read_text()
         for old, new in texts.items():
@@ -175,3 +176,8 @@ def what_a_node_does_is_seen(lab: Lab) -> None:
     once = f"{{ [ -s once ] || {run} >once; cat once; }}"
     replaced = {"routebricks-rates.toml": {run: once, 'os.environ["CASE"]': '"direct"'}}
     switched_off(lab, "routebricks-rates", replaced, {}, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_function_that_is_rolled_out_is_seen(lab: Lab) -> None:
+    with_command(lab, "root/routebricks-rollout", '--function "$FUNCTION"', "--function none", [0])
