@@ -11,11 +11,11 @@
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
-//! 4. `traffic`, `factors`, `varied`, `measured`, `figures`, `file`: from the text of a file to an experiment:
-//!    what the generator can do, whether effects can be told apart, the points, what is measured, or read from
-//!    what a command prints, all of it.
-//! 5. `trial`, `meter`, `device`, `command`, `results`: one trial; the device under test, and what a trial costs
-//!    it; a command whose figures are read; the file of results.
+//! 4. `traffic`, `factors`, `varied`, `measured`, `figures`, `file`: from the text of a file to an
+//!    experiment: what the generator can do, whether effects can be told apart, the points, what is measured,
+//!    or read from what a command prints, all of it.
+//! 5. `trial`, `meter`, `device`, `command`, `results`: one trial; the device under test, and what a trial
+//!    costs it; a command whose figures are read; the file of results.
 //! 6. `layout`, `costs`, `backtoback`: tables and medians; what trials have cost the device, and the longest
 //!    bursts without loss, as text and as JSON.
 //! 7. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as

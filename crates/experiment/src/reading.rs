@@ -299,8 +299,8 @@ impl Reading {
         Some(row.pps.median? / one / threads)
     }
 
-    /// What a packet costs by its size: the line with the least squares of what it is off, through the results
-    /// that differ in nothing else. None: the size is not varied, or costs are not known.
+    /// What a packet costs by its size: the line with the least squares of what it is off, through the
+    /// results that differ in nothing else. None: the size is not varied, or costs are not known.
     pub(crate) fn by_size(&self, row: &Row) -> Option<BySize> {
         let rest = |row: &Row| {
             let others = row.point.iter().filter(|(name, _)| !SIZES.contains(&name.as_str()));

@@ -65,7 +65,7 @@ pub(crate) fn percent(part: f64) -> String {
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        n if n >= 1e15 || n < 1e-4 => format!("{value:.3e}"),
+        n if !(1e-4..1e15).contains(&n) => format!("{value:.3e}"),
         n if n >= 1e4 => format!("{value:.0}"),
         n => {
             let decimals = (3 - n.log10().floor() as i32).max(0) as usize;
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn figures_have_four_digits() {
-        let texts = [0.0, 3.0, 0.15, 2.718_281, 19.36, 14500.4, -0.000_01, 1e20].map(figure);
-        assert_eq!(texts, ["0", "3", "0.15", "2.718", "19.36", "14500", "-1.000e-5", "1.000e20"]);
+        let texts = [0.0, 3.0, 0.15, 2.345_678, 19.36, 14500.4, -0.000_01, 1e20].map(figure);
+        assert_eq!(texts, ["0", "3", "0.15", "2.346", "19.36", "14500", "-1.000e-5", "1.000e20"]);
     }
 
     #[test]

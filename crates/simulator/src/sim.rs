@@ -1,7 +1,7 @@
 //! A running simulation, event by event.
 
-mod schedule;
 mod setup;
+mod single;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -9,6 +9,7 @@ mod tests;
 use crate::config::{Config, Part};
 use crate::fabric::{Fabric, NONE, Pace, Packet, Path, Slab};
 use crate::report::Loss;
+use crate::scheduler::Scheduler;
 use crate::shape::{End, Shape};
 use crate::traffic::{Lengths, exponential};
 use crate::wheel::Wheel;
@@ -17,7 +18,6 @@ use cluster::lanes::Lanes;
 use cluster::work::Work;
 use cluster::{Balancer, Choice, Failures, NodeId, Outgoing, Rng};
 use measure::latency::Latency;
-use schedule::Scheduler;
 
 /// An input line.
 #[derive(Debug)]
@@ -487,7 +487,7 @@ impl Sim {
         let flow = &mut self.flows[number];
         flow.under_way -= 1;
         if flow.under_way == 0 && flow.left == 0 {
-            self.unplace(src, dst, number);
+            self.release(src, dst, number);
             self.flows.remove(number);
         }
     }

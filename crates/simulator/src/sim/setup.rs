@@ -1,10 +1,10 @@
 //! Setting a simulation up.
 
-use super::schedule::Scheduler;
 use super::{Change, Counts, Input, Pair, Sim, mix};
 use crate::config::{Config, Failure, Part};
 use crate::error::{SimError, bad};
 use crate::fabric::{Fabric, NONE, Pace, Slab};
+use crate::scheduler::Scheduler;
 use crate::shape::Shape;
 use crate::traffic::{Lengths, unit};
 use crate::wheel::Wheel;

@@ -67,7 +67,8 @@ fn single_paths_need_faster_links() {
     assert!(fast.loss() < 1e-9 && fast.c < 2.01, "{fast:?}");
 }
 
-/// RouteBricks, section 3.2: who sees all links needs no faster ones, and has to decide for each flow of all ports.
+/// RouteBricks, section 3.2: who sees all links needs no faster ones, and has to decide for each flow of all
+/// ports.
 #[test]
 fn a_central_scheduler_needs_no_faster_links_and_decides_for_all_ports() {
     let with = |ports| {
