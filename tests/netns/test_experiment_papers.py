@@ -20,7 +20,11 @@ def switched_off(lab: Lab, name: str, replaced: dict[str, dict[str, str]], progr
     files = lab.dir / "experiments"
     shutil.copytree(ROOT / "experiments", files, ignore=lambda _, names: [one for one in names if one.endswith(".results")])
     path = files / f"{name}.toml"
-    all_replaced = {**replaced, path.name: {**replaced.get(path.name, {}), "rounds = 5": "rounds = 1"}}
+    # Some commands are programs of the repository.
+    (lab.dir / "scripts").symlink_to(ROOT / "scripts")
+    rounds = {line: "rounds = 1" for line in path.read_text().splitlines() if line.startswith("rounds = ")}
+    own = f"{name}.toml"
+    all_replaced = {**replaced, own: {**replaced.get(own, {}), **rounds}}
     for file, texts in all_replaced.items():
         text = (files / file).read_text()
         for old, new in texts.items():
@@ -81,3 +85,99 @@ def the_balance_of_flows_is_seen(lab: Lab) -> None:
     # As many flows whatever the experiment says, all alike.
     constant = program("balance.click").replace("FLOWS $FLOWS, SKEW $SKEW", "FLOWS 64")
     switched_off(lab, "presto10-balance", {}, {"balance.click": constant}, [0, 1])
+
+
+@case(Plain, seconds=90)
+def kinds_of_processing_are_seen(lab: Lab) -> None:
+    # All kinds are none.
+    none = program("processing-none.click")
+    programs = {f"processing-{kind}.click": none for kind in ("filter", "inspect", "log")}
+    switched_off(lab, "routebricks-processing", {}, programs, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_look_up_and_its_limit_are_seen(lab: Lab) -> None:
+    # Nobody looks a route up, and all packets are large.
+    large = program("conext08-forward.click").replace("SIZE $SIZE,", "SIZE 1020,")
+    programs = {"conext08-forward.click": large, "conext08-route.click": large}
+    switched_off(lab, "conext08-figures2-4", {}, programs, [0, 2])
+
+
+@case(Plain, seconds=90)
+def the_size_of_packets_is_seen(lab: Lab) -> None:
+    programs = {name: program(name).replace("SIZE $SIZE,", "SIZE 60,") for name in ("conext08-forward.click", "conext08-route.click")}
+    switched_off(lab, "conext08-figures2-4", {}, programs, [1, 3])
+
+
+@case(Plain, seconds=90)
+def ports_that_cost_something_are_seen(lab: Lab) -> None:
+    # What the elimination would find if it were the ports.
+    dear = program("conext08-ports4.click").replace("W 20", "W 200")
+    switched_off(lab, "conext08-placement", {}, {"conext08-ports4.click": dear}, [0])
+
+
+@case(Plain, seconds=90)
+def the_placement_of_paths_is_seen(lab: Lab) -> None:
+    # All tasks are on one core, wherever they should be.
+    one = program("conext08-figure8a.click")
+    programs = {f"conext08-figure8{letter}.click": one for letter in "bd"}
+    switched_off(lab, "conext08-figure8", {}, programs, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_shared_queue_is_seen(lab: Lab) -> None:
+    shared, own = (program(f"conext08-figure11-{queues}.click") for queues in ("shared", "own"))
+    programs = {"conext08-figure11-shared.click": own, "conext08-figure11-own.click": shared}
+    switched_off(lab, "conext08-figure11", {}, programs, [0, 1])
+
+
+def with_command(lab: Lab, name: str, old: str, new: str, wrong: list[int]) -> None:
+    """The same for an experiment whose command has another word."""
+    switched_off(lab, name, {f"{name}.toml": {old: new}}, {}, wrong)
+
+
+@case(Plain, seconds=90)
+def traffic_and_policy_of_a_cluster_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-cluster", '-m "$MATRIX" --mode "$MODE"', "-m permutation --mode valiant", [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def flowlets_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-reordering", '--delta "$DELTA"', "--delta none", [0])
+
+
+@case(Plain, seconds=90)
+def single_paths_are_seen(lab: Lab) -> None:
+    # Load balancing everywhere.
+    with_command(lab, "routebricks-single-path", '--mode "$MODE"', "--mode adaptive", [0, 1, 3])
+
+
+@case(Plain, seconds=90)
+def the_scheduler_is_seen(lab: Lab) -> None:
+    scheduled = '--mode "$(echo "$MODE" | sed s/scheduled/single/)"'
+    with_command(lab, "routebricks-single-path", '--mode "$MODE"', scheduled, [2, 3])
+
+
+@case(Plain, seconds=90)
+def the_next_server_is_seen(lab: Lab) -> None:
+    replaced = {"routebricks-projection.toml": {'--scale "$SERVER" --json "$PROGRAM"': '--scale cpu=1 --json figure9-forward.click'}}
+    switched_off(lab, "routebricks-projection", replaced, {}, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def ports_and_servers_are_seen(lab: Lab) -> None:
+    with_command(lab, "routebricks-form-factor", '--ports "$PORTS" --server "$SERVER"', "--ports 128", [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def what_a_node_does_is_seen(lab: Lab) -> None:
+    # Of one run, always the same case.
+    run = "../scripts/bench-predict --rounds 1 --seconds 1 --small-pages --json"
+    once = f"{{ [ -s once ] || {run} >once; cat once; }}"
+    replaced = {"routebricks-rates.toml": {run: once, 'os.environ["CASE"]': '"direct"'}}
+    switched_off(lab, "routebricks-rates", replaced, {}, [0, 1, 2])
+
+
+@case(Plain, seconds=90)
+def the_function_that_is_rolled_out_is_seen(lab: Lab) -> None:
+    with_command(lab, "root/routebricks-rollout", '--function "$FUNCTION"', "--function none", [0])

@@ -2,12 +2,13 @@
 
 use crate::plots::{PAPER, Plot};
 use crate::reading::{Cited, CitedValue, Reading};
+use crate::values::figure;
 use chart::{Axis, Chart, Curve, Line, Point};
 
 /// What is measured where the paper has a value: a number, or from which to which.
 pub(crate) fn measured(value: &CitedValue, paper: &Cited, reading: &Reading) -> String {
-    let (_, text) = paper.what();
-    let numbers = value.rows(&paper.x, reading).filter_map(|row| paper.ours(row));
+    let text = if value.figure.is_some() { figure } else { paper.what().1 };
+    let numbers = value.rows(&paper.x, reading).filter_map(|row| paper.ours(row, value));
     let (low, high) = numbers.fold((f64::INFINITY, 0.0), |(low, high), n| (n.min(low), n.max(high)));
     match (text(low), text(high)) {
         _ if low > high => "-".to_owned(),
@@ -20,11 +21,17 @@ pub(crate) fn measured(value: &CitedValue, paper: &Cited, reading: &Reading) -> 
 /// compare.
 pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
     let paper = reading.paper.as_ref()?;
+    let one = paper.values.first()?.figure.as_deref();
+    // Figures of different kinds have no common scale.
+    if paper.values.iter().any(|value| value.figure.as_deref() != one) {
+        return None;
+    }
+    let what = one.unwrap_or(paper.what().0);
     let both = |value: &CitedValue| {
         let mut rows = value.rows(&paper.x, reading);
         let (only, none) = (rows.next()?, rows.next().is_none());
         let of = if value.of.is_empty() { String::new() } else { format!(", {}", value.of) };
-        Some((format!("{}{of}", value.x), [paper.theirs(value)?, paper.ours(only).filter(|_| none)?]))
+        Some((format!("{}{of}", value.x), [paper.theirs(value)?, paper.ours(only, value).filter(|_| none)?]))
     };
     let values: Vec<(String, [f64; 2])> = paper.values.iter().filter_map(both).collect();
     let first = values.first().filter(|_| values.len() > 1)?.1;
@@ -40,7 +47,7 @@ pub(crate) fn beside_paper(reading: &Reading) -> Option<Plot> {
     let curves = vec![curve(0, "the paper", PAPER, -0.1), curve(1, "measured", 0, 0.1)];
     let most = curves.iter().flat_map(|curve| &curve.points).map(|point| point.y).fold(1.0, f64::max);
     let words: Vec<String> = values.into_iter().map(|(word, _)| word).collect();
-    let caption = format!("Beside the paper: {}, relative to the first value", paper.what().0);
+    let caption = format!("Beside the paper: {what}, relative to the first value");
     let (x, y) = (Axis::words(&paper.x, &words), Axis::linear("times the first", 0.0, most));
     Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: String::new() }, caption })
 }

@@ -9,9 +9,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a process has to end after it was told to.
@@ -91,8 +93,19 @@ impl Child {
         of_group.collect()
     }
 
+    /// What it writes, read as it comes: a pipe holds less than a long text.
+    pub(crate) fn text(&mut self) -> JoinHandle<String> {
+        let output = self.output();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            // What is no text is of no use.
+            output.map(|mut output| output.read_to_string(&mut text));
+            text
+        })
+    }
+
     /// What it has written, to be read once it has ended.
-    pub(crate) fn output(&mut self) -> Option<ChildStdout> {
+    fn output(&mut self) -> Option<ChildStdout> {
         self.process.stdout.take()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::known::{Fixed, Known, Table};
 use crate::reading::{Reading, Row, Verdict};
-use crate::values::{number, part, percent, positive};
+use crate::values::{figure, number, part, percent, positive};
 use lang::{Diagnostics, Span};
 use launch::settings::at;
 use measure::rate::short;
@@ -34,25 +34,29 @@ pub(crate) struct RawExpect {
 }
 
 /// Which of the results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Of {
     Pps,
     Gbps,
     Latency,
     Latency99,
     Cycles,
+    CyclesPerByte,
     Load,
     Imbalance,
     Instructions,
     Efficiency,
+    /// A figure of the command.
+    Figure(String),
 }
 
-const QUANTITIES: [(&str, Of); 9] = [
+const QUANTITIES: [(&str, Of); 10] = [
     ("pps", Of::Pps),
     ("gbps", Of::Gbps),
     ("latency", Of::Latency),
     ("latency-99", Of::Latency99),
     ("cycles", Of::Cycles),
+    ("cycles/byte", Of::CyclesPerByte),
     ("load", Of::Load),
     ("imbalance", Of::Imbalance),
     ("instructions", Of::Instructions),
@@ -60,44 +64,49 @@ const QUANTITIES: [(&str, Of); 9] = [
 ];
 
 impl Of {
-    fn value(self, row: &Row, reading: &Reading) -> Option<f64> {
+    fn value(&self, row: &Row, reading: &Reading) -> Option<f64> {
         match self {
             Self::Pps => row.pps.median,
             Self::Gbps => row.l1_gbps,
             Self::Latency => row.latency()[0],
             Self::Latency99 => row.latency()[1],
             Self::Cycles => row.cost().cycles_per_packet,
+            Self::CyclesPerByte => reading.by_size(row).map(|line| line.cycles_per_byte),
             Self::Load => row.cost().load,
             // With all workers alike it is 0, and a ratio of that is none: what the busiest has over the
             // mean.
             Self::Imbalance => row.cost().imbalance.map(|more| 1.0 + more),
             Self::Instructions => row.cost().instructions_per_packet,
             Self::Efficiency => reading.efficiency(row),
+            Self::Figure(name) => row.figures.get(name)?.median,
         }
     }
 
-    fn name(self) -> &'static str {
+    fn name(&self) -> &str {
         match self {
             Self::Pps => "the rate in packets",
             Self::Gbps => "the rate in bits (L1)",
             Self::Latency => "the median latency",
             Self::Latency99 => "the latency at 99 %",
             Self::Cycles => "cycles for each packet",
+            Self::CyclesPerByte => "cycles for each byte",
             Self::Load => "the load without empty polls",
             Self::Imbalance => "the busiest worker over the mean",
             Self::Instructions => "instructions for each packet",
             Self::Efficiency => "the scaling efficiency",
+            Self::Figure(name) => name,
         }
     }
 
-    fn text(self, value: f64) -> String {
+    fn text(&self, value: f64) -> String {
         match self {
             Self::Pps => short(value).trim_end().to_owned(),
             Self::Gbps => format!("{value:.3} Gb/s"),
             Self::Latency | Self::Latency99 => format!("{:.1} us", value / 1e3),
             Self::Cycles | Self::Instructions => format!("{value:.0}"),
             Self::Load => format!("{:.1} %", value * 100.0),
-            Self::Imbalance | Self::Efficiency => format!("{value:.3}"),
+            Self::Imbalance | Self::Efficiency | Self::CyclesPerByte => format!("{value:.3}"),
+            Self::Figure(_) => figure(value),
         }
     }
 }
@@ -181,11 +190,23 @@ pub(crate) fn read(raw: &Spanned<RawExpect>, known: &Known<'_>, diags: &mut Diag
         diags.error_with_help(at(value), "this loss is not one of those that are measured", help);
     }
     let of = match &entry.of {
+        None if known.figures.is_empty() => Of::Pps,
+        Some(word) if known.figures.contains(word.get_ref()) => Of::Figure(word.get_ref().clone()),
+        other if !known.figures.is_empty() => {
+            let message = other.as_ref().map_or_else(
+                || "of which figure?".to_owned(),
+                |word| format!("'{}' is no figure of the command", word.get_ref()),
+            );
+            let help = format!("[figures] has {}", known.figures.join(", "));
+            diags.error_with_help(other.as_ref().map_or(place, at), message, help);
+            Of::Pps
+        }
         None => Of::Pps,
         Some(word) => match QUANTITIES.iter().find(|(name, _)| name == word.get_ref()) {
-            Some((_, of)) => *of,
+            Some((_, of)) => of.clone(),
             None => {
-                let help = format!("of has {}", QUANTITIES.map(|(name, _)| format!("\"{name}\"")).join(", "));
+                let names: Vec<String> = QUANTITIES.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+                let help = format!("of has {}", names.join(", "));
                 diags.error_with_help(
                     at(word),
                     format!("'{}' is nothing that is measured", word.get_ref()),
@@ -439,7 +460,8 @@ mod tests {
     fn judged(text: &str, reading: &Reading) -> Verdict {
         let mut diags = Diagnostics::new();
         let file: File = settings::read(&format!("[[expect]]\n{text}"), "", &mut diags).unwrap();
-        let known = Known { factors: &reading.factors, losses: &[0.0] };
+        let known = Known { factors: &reading.factors, ..Known::default() };
+        let known = Known { losses: &[0.0], ..known };
         let expect = read(&file.expect[0], &known, &mut diags);
         settings::finish(&mut diags, &Source::new("e.toml", text));
         assert!(!diags.has_errors(), "{diags:?}");
@@ -491,7 +513,7 @@ mod tests {
         let errors = |text: &str| {
             let mut diags = Diagnostics::new();
             let file: File = settings::read(&format!("[[expect]]\n{text}"), "", &mut diags).unwrap();
-            read(&file.expect[0], &Known { factors: &seen.factors, losses: &[] }, &mut diags);
+            read(&file.expect[0], &Known { factors: &seen.factors, ..Known::default() }, &mut diags);
             diags.iter().map(|d| d.message.clone()).collect::<Vec<_>>().join("; ")
         };
         assert!(errors("rises = \"size\"\nat = {size = 60}").contains("at keeps size at 60"));

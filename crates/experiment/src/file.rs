@@ -2,6 +2,7 @@
 
 use crate::expect::{self, RawExpect};
 use crate::factors::warnings;
+use crate::figures::RawFigures;
 use crate::known::Known;
 use crate::measured::RawMeasure;
 use crate::model::{Cable, Device, Experiment, Factor, Measure, Settings};
@@ -34,12 +35,14 @@ struct RawFile {
     experiment: RawExperiment,
     #[serde(default)]
     device: RawDevice,
+    #[serde(default)]
     traffic: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
-    generator: RawGenerator,
+    figures: RawFigures,
     calibrate: Option<RawCalibrate>,
     #[serde(default)]
-    measure: RawMeasure,
+    generator: RawGenerator,
+    measure: Option<RawMeasure>,
     #[serde(default)]
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
@@ -141,7 +144,10 @@ impl Reader<'_> {
         );
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
-        let Ends { to, sink, counted } = self.traffic(&raw.traffic, &device, &mut held);
+        let others = [("traffic", !raw.traffic.is_empty()), ("measure", raw.measure.is_some())];
+        let figures = self.figures(&raw.figures, &device, &others);
+        let Ends { to, sink, counted } =
+            if figures.is_empty() { self.traffic(&raw.traffic, &device, &mut held) } else { Ends::default() };
         let calibrate = raw.calibrate.as_ref().map(|raw| self.calibrate(raw, &to, &sink, &counted));
         let list = |value: &Value| word(value).filter(|list| launch::cpu_list(list).is_ok());
         let generator_cpus =
@@ -158,9 +164,11 @@ impl Reader<'_> {
             raw.generator.cpus.as_ref().map(|cpus| ("cpus", at(cpus))),
             raw.generator.threads.as_ref().map(|threads| ("threads", at(threads))),
         ];
-        if !counted.is_empty() {
+        let generated = counted.is_empty() && figures.is_empty();
+        if !generated {
             for (key, place) in generator.into_iter().flatten() {
-                let help = "the device makes its traffic itself (`count` in [traffic])";
+                let help =
+                    "the device makes its traffic itself (`count` in [traffic]), or its [figures] are read";
                 self.diags.error_with_help(
                     place,
                     format!("{key} is for a generator, and there is none"),
@@ -168,7 +176,7 @@ impl Reader<'_> {
                 );
             }
         }
-        let may = MayVary { device: &device, held: &held, generated: counted.is_empty() };
+        let may = MayVary { device: &device, held: &held, generated };
         let mut factors = self.factors(&raw.vary, &may);
         let listed = self.listed(&raw.point, &may);
         if let (Some(points), Some(varied)) = (&listed, raw.vary.keys().next()) {
@@ -179,10 +187,14 @@ impl Reader<'_> {
             factors = factors_of(points);
         }
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
-        let measure = if counted.is_empty() {
-            self.measure(&raw.measure, held.get("rate").map(String::as_str), varied("rate"))
+        let none = RawMeasure::default();
+        let raw_measure = raw.measure.as_ref().unwrap_or(&none);
+        let measure = if !figures.is_empty() {
+            Measure::Figures
+        } else if counted.is_empty() {
+            self.measure(raw_measure, held.get("rate").map(String::as_str), varied("rate"))
         } else {
-            self.count(&raw.measure)
+            self.count(raw_measure)
         };
         if !matches!(measure, Measure::Rate { .. }) {
             held.remove("rate");
@@ -193,7 +205,8 @@ impl Reader<'_> {
             Measure::Search { goals, .. } => goals.iter().map(|goal| goal.loss).collect(),
             _ => Vec::new(),
         };
-        let known = Known { factors: &known, losses: &losses };
+        let names: Vec<String> = figures.iter().map(|figure| figure.name.clone()).collect();
+        let known = Known { factors: &known, losses: &losses, figures: &names };
         let size = held.get("size").map_or(SIZE, String::as_str);
         let paper =
             raw.paper.as_ref().and_then(|paper| paper::read(paper, &known, Some(size), &mut self.diags));
@@ -211,12 +224,13 @@ impl Reader<'_> {
             sink,
             calibrate,
             counted,
+            figures,
             generator_cpus,
             generator_threads,
             factors,
             listed,
             warnings: Vec::new(),
-            wait: Duration::from_secs_f64(self.wait(&raw.measure, &measure)),
+            wait: Duration::from_secs_f64(self.wait(raw_measure, &measure)),
             measure,
             paper,
             expect,

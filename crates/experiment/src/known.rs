@@ -12,10 +12,13 @@ pub(crate) type Table = BTreeMap<Spanned<String>, Spanned<Value>>;
 /// The same, understood.
 pub(crate) type Fixed = Vec<(String, String)>;
 
-/// What expectations and papers may speak of: the factors with their values, and the allowed losses.
+/// What expectations and papers may speak of: the factors with their values, the allowed losses, the figures
+/// of a command.
+#[derive(Default)]
 pub(crate) struct Known<'a> {
     pub(crate) factors: &'a [Varied],
     pub(crate) losses: &'a [f64],
+    pub(crate) figures: &'a [String],
 }
 
 impl Known<'_> {

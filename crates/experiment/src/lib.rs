@@ -12,10 +12,11 @@
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
-//! 4. `traffic`, `factors`, `varied`, `measured`, `file`: from the text of a file to an experiment: what the
-//!    generator can do, whether effects can be told apart, the points, what is measured, all of it.
-//! 5. `trial`, `meter`, `device`, `results`: one trial; the device under test, and what a trial costs it; the
-//!    file of results.
+//! 4. `traffic`, `factors`, `varied`, `measured`, `figures`, `file`: from the text of a file to an
+//!    experiment: what the generator can do, whether effects can be told apart, the points, what is measured,
+//!    or read from what a command prints, all of it.
+//! 5. `trial`, `meter`, `device`, `command`, `results`: one trial; the device under test, and what a trial
+//!    costs it; a command whose figures are read; the file of results.
 //! 6. `layout`, `calibration`, `costs`, `backtoback`: tables and medians; what is taken off latencies; what
 //!    trials have cost the device, and the longest bursts without loss, as text and as JSON.
 //! 7. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
@@ -28,6 +29,7 @@ mod alone;
 mod backtoback;
 mod beside;
 mod calibration;
+mod command;
 mod compare;
 mod conditions;
 mod cost;
@@ -35,6 +37,7 @@ mod costs;
 mod device;
 mod expect;
 mod factors;
+mod figures;
 mod file;
 mod html;
 mod index;
@@ -62,7 +65,7 @@ mod varied;
 pub use compare::Comparison;
 pub use cost::{Cost, ElementCost, Known, RouterCost};
 pub use index::index;
-pub use model::{Bursts, Device, Experiment, Factor, Measure, Point};
+pub use model::{Bursts, Device, Experiment, Factor, Figure, Measure, Point};
 pub use page::page;
 pub use report::Report;
 pub use results::{Results, Shown};

@@ -79,6 +79,17 @@ pub enum Measure {
         /// Seconds.
         seconds: f64,
     },
+    /// What a command prints.
+    Figures,
+}
+
+/// A figure that a command prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figure {
+    /// What it is called.
+    pub name: String,
+    /// The way to it in the JSON: keys of objects, and numbers of elements of lists.
+    pub path: Vec<String>,
 }
 
 /// Which bursts of back-to-back frames are sent (RFC 9004).
@@ -139,6 +150,8 @@ pub struct Experiment {
     /// In place of ports: the elements of the device that are given the packets that count. It makes its
     /// traffic itself.
     pub counted: Vec<String>,
+    /// In place of traffic: what the device, a command, prints.
+    pub figures: Vec<Figure>,
     /// The processors of the generator, if the file says it.
     pub generator_cpus: Option<String>,
     /// How many threads the generator has.
@@ -218,6 +231,7 @@ impl Experiment {
     pub fn estimate(&self) -> f64 {
         let each = match &self.measure {
             Measure::Rate { seconds, .. } | Measure::Count { seconds } => seconds + AROUND,
+            Measure::Figures => AROUND,
             Measure::Search { method, goals, least, most, latency, bursts } => {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
@@ -236,7 +250,7 @@ impl Experiment {
             }
         };
         let calibrated = match (&self.calibrate, &self.measure) {
-            (None, _) | (_, Measure::Count { .. }) => 0.0,
+            (None, _) | (_, Measure::Count { .. } | Measure::Figures) => 0.0,
             (Some(_), Measure::Rate { seconds, .. }) => seconds + AROUND,
             (Some(_), Measure::Search { goals, latency, .. }) => {
                 let last = goals.first().map_or(0.0, |goal| goal.last);

@@ -4,8 +4,8 @@ use crate::beside::{beside_paper, measured};
 use crate::conditions::conditions;
 use crate::html::{document, strings, table};
 use crate::plots::{SIZE, plots, rate};
-use crate::reading::{Reading, Round, Row};
-use crate::values::percent;
+use crate::reading::{BySize, Reading, Round, Row, SIZES};
+use crate::values::{figure, percent};
 use chart::escaped;
 use measure::ranks::median;
 use serde_json::Value;
@@ -117,7 +117,7 @@ impl Page<'_> {
                 vec![
                     value.x.clone(),
                     value.of.clone(),
-                    format!("{} {}", value.y, paper.unit),
+                    format!("{} {}", value.y, value.unit(&paper.unit)),
                     value.section.clone(),
                     rate(value.pps),
                     measured(value, paper, self.reading),
@@ -133,8 +133,26 @@ impl Page<'_> {
         self.section("paper", "The paper", &text);
     }
 
+    /// The figures of a command.
+    fn figures(&mut self) {
+        let r = self.reading;
+        let factors: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let head: Vec<String> = factors.iter().copied().chain(&r.figures).cloned().collect();
+        let cells = |row: &Row| {
+            let point = factors.iter().map(|name| row.value(name).unwrap_or("-").to_owned());
+            let number = |name: &String| or_dash(row.figures.get(name).and_then(|all| all.median), figure);
+            point.chain(r.figures.iter().map(number)).collect::<Vec<_>>()
+        };
+        let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();
+        let text = table(&head, &rows, factors.len()) + &self.failed();
+        self.section("results", "Results", &text);
+    }
+
     fn results(&mut self) {
         let r = self.reading;
+        if !r.figures.is_empty() {
+            return self.figures();
+        }
         let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
         let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
         head.extend(strings(&[
@@ -193,7 +211,14 @@ impl Page<'_> {
             cells
         };
         let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();
-        let mut text = table(&head, &rows, names.len());
+        let text = table(&head, &rows, names.len()) + &self.failed();
+        self.section("results", "Results", &text);
+    }
+
+    /// What has failed, and why.
+    fn failed(&self) -> String {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
         let failed: String = (r.results.iter())
             .flat_map(|row| row.failed.iter().map(move |reason| (row, reason)))
             .map(|(row, reason)| {
@@ -202,10 +227,7 @@ impl Page<'_> {
                 format!("<li>{}: {}</li>\n", escaped(&point.join(", ")), escaped(reason))
             })
             .collect();
-        if !failed.is_empty() {
-            text += &format!("<h3>Failed</h3>\n<ul>\n{failed}</ul>\n");
-        }
-        self.section("results", "Results", &text);
+        if failed.is_empty() { failed } else { format!("<h3>Failed</h3>\n<ul>\n{failed}</ul>\n") }
     }
 
     fn latency(&mut self) {
@@ -225,6 +247,33 @@ impl Page<'_> {
             .collect();
         if !rows.is_empty() {
             self.section("latency", "Latency at parts of the rate", &table(&head, &rows, names.len()));
+        }
+    }
+
+    /// What a packet costs by its size.
+    fn by_size(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r
+            .factors
+            .iter()
+            .map(|factor| &factor.name)
+            .filter(|name| !SIZES.contains(&name.as_str()))
+            .collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&["loss up to", "cycles a packet", "cycles a byte"]));
+        let mut rows: Vec<Vec<String>> = Vec::new();
+        for row in &r.results {
+            let Some(BySize { cycles_per_packet, cycles_per_byte }) = r.by_size(row) else { continue };
+            let mut cells: Vec<String> =
+                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let loss = or_dash(row.loss_allowed, percent);
+            cells.extend([loss, format!("{cycles_per_packet:.0}"), format!("{cycles_per_byte:.3}")]);
+            if !rows.contains(&cells) {
+                rows.push(cells);
+            }
+        }
+        if !rows.is_empty() {
+            self.section("by-size", "What a packet costs by its size", &table(&head, &rows, names.len()));
         }
     }
 
@@ -249,6 +298,7 @@ pub fn page(report: &Value) -> Result<String, String> {
     page.paper();
     page.results();
     page.latency();
+    page.by_size();
     page.section("conditions", "Conditions", &conditions(&reading));
     page.file();
     Ok(document(&reading.experiment, &page.text))

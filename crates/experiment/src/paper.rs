@@ -37,6 +37,8 @@ struct RawValue {
     #[serde(default)]
     at: Table,
     section: Spanned<String>,
+    /// Of a command: which of its figures.
+    figure: Option<Spanned<String>>,
     size: Option<Spanned<Value>>,
 }
 
@@ -95,7 +97,14 @@ pub(crate) fn read(
     if raw.values.is_empty() {
         return Some(cited);
     }
-    let (Some(unit), Some(x)) = (&raw.unit, &raw.x) else {
+    // The figures of a command have units of their own.
+    let of_figures = !known.figures.is_empty();
+    if let Some(unit) = raw.unit.as_ref().filter(|_| of_figures) {
+        let help = "each value has `figure`, a name of [figures]";
+        diags.error_with_help(at(unit), "the values of figures have no unit here", help);
+    }
+    let own = Spanned::new(0..0, "ratio".to_owned());
+    let (Some(unit), Some(x)) = (raw.unit.as_ref().or(of_figures.then_some(&own)), &raw.x) else {
         let help = "unit = \"Gb/s with FCS\", x = \"FACTOR\"";
         diags
             .push(Diagnostic::error(at(&raw.title), "the values of a paper need unit and x").with_help(help));
@@ -141,6 +150,13 @@ pub(crate) fn read(
             let help = "the section whose text gives this value";
             diags.error_with_help(at(&value.section), "a value needs its section", help);
         }
+        let figure = value.figure.as_ref().map(|name| name.get_ref().clone());
+        if figure.as_ref().is_some_and(|name| !known.figures.contains(name)) || of_figures && figure.is_none()
+        {
+            let help = format!("figure = one of [figures]: {}", known.figures.join(", "));
+            let place = value.figure.as_ref().map_or(at(&value.x), at);
+            diags.error_with_help(place, "the value is of no figure of a command", help);
+        }
         let own = frame(value.size.as_ref(), diags);
         let fixed = known.fixed(&value.at, diags).into_iter().collect();
         let (Some(place), Some(y)) = (place, y) else { continue };
@@ -148,7 +164,7 @@ pub(crate) fn read(
         let pps = meaning.pps(y, size);
         let l1_gbps = pps.zip(size).map(|(pps, size)| pps * (size + OVERHEAD as f64) * 8.0 / 1e9);
         let (of, section) = (value.of.clone(), value.section.get_ref().clone());
-        cited.values.push(CitedValue { x: place, y, of, at: fixed, section, pps, l1_gbps });
+        cited.values.push(CitedValue { x: place, y, of, at: fixed, section, pps, l1_gbps, figure });
     }
     (cited.unit, cited.x) = (unit.get_ref().clone(), factor.name.clone());
     Some(cited)
@@ -162,7 +178,8 @@ pub(crate) fn text(paper: &Cited) -> String {
         let of = if value.of.is_empty() { String::new() } else { format!(", {}", value.of) };
         let pps = value.pps.map_or_else(String::new, |pps| format!(", {}pps", short(pps)));
         let CitedValue { x, y, section, .. } = value;
-        text += &format!("  {} {x}{of}: {y} {}{pps} (section {section})\n", paper.x, paper.unit);
+        let unit = value.unit(&paper.unit);
+        text += &format!("  {} {x}{of}: {y} {unit}{pps} (section {section})\n", paper.x);
     }
     text
 }
@@ -186,7 +203,7 @@ mod tests {
             Varied { name: "$N".into(), values: vec!["1".into(), "32".into()] },
         ];
         let raw: Option<File> = settings::read(text, "", &mut diags);
-        let known = Known { factors: &factors, losses: &[] };
+        let known = Known { factors: &factors, ..Known::default() };
         let read = raw.and_then(|raw| read(&raw.paper, &known, Some("60"), &mut diags));
         settings::finish(&mut diags, &Source::new("e.toml", text));
         read.filter(|_| !diags.has_errors()).ok_or_else(|| diags.iter().map(|d| d.message.clone()).collect())

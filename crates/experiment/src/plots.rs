@@ -1,7 +1,7 @@
 //! The plots of a report.
 
 use crate::reading::{CYCLES, CitedValue, Reading, Row, Varied};
-use crate::values::{number, percent};
+use crate::values::{figure, number, percent};
 use chart::{Axis, Chart, Curve, Line, Point};
 use measure::rate::short;
 use std::collections::BTreeSet;
@@ -138,13 +138,15 @@ impl Panel<'_> {
             .filter_map(|row| {
                 let value = row.value(&self.factor.name)?;
                 let point = of(row)?;
-                let limit = row.limit.as_deref().unwrap_or("none");
                 let head = [name.as_str(), &format!("{} {value}", self.factor.name)].map(str::to_owned);
                 let head = head.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
                 Some(Point {
                     x: self.scale.at(value)?,
                     filled: matches!(row.limit.as_deref(), Some("device" | "port")),
-                    title: format!("{head}: {} (limit: {limit})", point.title),
+                    title: match row.limit.as_deref() {
+                        None if !row.figures.is_empty() => format!("{head}: {}", point.title),
+                        limit => format!("{head}: {} (limit: {})", point.title, limit.unwrap_or("none")),
+                    },
                     ..point
                 })
             })
@@ -207,7 +209,10 @@ impl Panel<'_> {
             if self.common.is_empty() { String::new() } else { format!("; {}", words(&self.common)) };
         let caption = format!("{what} by {}{common}", self.factor.name);
         let bars = curves.iter().flat_map(|curve| &curve.points).any(|point| point.spread.is_some());
-        let mut note = vec!["filled: limited by the device or its port"];
+        let mut note = Vec::new();
+        if self.reading.figures.is_empty() {
+            note.push("filled: limited by the device or its port");
+        }
         if bars {
             note.push("bars: least to most");
         }
@@ -223,6 +228,22 @@ impl Panel<'_> {
         scale.numbers = scale.numbers.map(|numbers| numbers.into_iter().chain(wider).collect());
         let x = scale.axis(&axis_label(&self.factor.name));
         Some(Plot { chart: Chart { title: caption.clone(), x, y, curves, note: note.join("\n") }, caption })
+    }
+
+    /// A figure of a command.
+    fn figure(&self, name: &str) -> Option<Plot> {
+        let of = |row: &Row| {
+            let all = row.figures.get(name)?;
+            let y = all.median?;
+            let spread = (row.rounds.len() > 1).then_some(all.least.zip(all.most)).flatten();
+            let range = spread.map_or_else(String::new, |(a, b)| format!(", {} to {}", figure(a), figure(b)));
+            Some(Point { y, spread, title: format!("{}{range}", figure(y)), ..Point::default() })
+        };
+        let curve = |number: usize| self.curve(number, "", Line::Solid, &of);
+        let mut curves: Vec<Curve> = (0..self.series.len()).map(curve).collect();
+        let is = |value: &CitedValue| (value.figure.as_deref() == Some(name)).then_some(value.y);
+        curves.extend(self.paper(&is, name));
+        self.plot(name, (name, ""), curves)
     }
 
     fn plots(&self) -> Vec<Plot> {
@@ -260,6 +281,9 @@ impl Panel<'_> {
         let all = |of: Drawn<'_>| -> Vec<Curve> {
             (0..self.series.len()).map(|number| self.curve(number, "", Line::Solid, of)).collect()
         };
+        if !self.reading.figures.is_empty() {
+            return self.reading.figures.iter().filter_map(|name| self.figure(name)).collect();
+        }
         let mut cycles = all(&cycles);
         let in_cycles = self.reading.paper.as_ref().is_some_and(|paper| paper.unit == CYCLES);
         cycles.extend(self.paper(&|value| in_cycles.then_some(value.y), "cycles"));

@@ -14,6 +14,9 @@ pub(crate) const FORM: u64 = 1;
 pub(crate) const CYCLES: &str = "cycles/packet";
 pub(crate) const INSTRUCTIONS: &str = "instructions/packet";
 
+/// What sizes of frames are varied by.
+pub(crate) const SIZES: [&str; 2] = ["size", "$SIZE"];
+
 /// The factor that scaling is over.
 pub(crate) const THREADS: &str = "threads";
 
@@ -57,6 +60,14 @@ pub(crate) struct Round {
     pub(crate) latency_p99_ns: Option<f64>,
 }
 
+/// What a packet costs by its size: a straight line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct BySize {
+    /// Whatever its size.
+    pub(crate) cycles_per_packet: f64,
+    pub(crate) cycles_per_byte: f64,
+}
+
 /// What a packet has cost the device, medians of the rounds.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
@@ -88,6 +99,9 @@ pub(crate) struct Row {
     pub(crate) latency_ns: Vec<AtShare>,
     #[serde(default)]
     pub(crate) cost: Option<CostOf>,
+    /// Figures of a command.
+    #[serde(default)]
+    pub(crate) figures: BTreeMap<String, Spread>,
     #[serde(default)]
     pub(crate) rounds: Vec<Round>,
     #[serde(default)]
@@ -118,16 +132,26 @@ pub(crate) struct CitedValue {
     pub(crate) pps: Option<f64>,
     /// The same in bits a second on the line (L1).
     pub(crate) l1_gbps: Option<f64>,
+    /// Which figure of a command it is.
+    #[serde(default)]
+    pub(crate) figure: Option<String>,
 }
 
 impl Cited {
     /// What is compared of a value of the paper; none: nothing that is measured.
     pub(crate) fn theirs(&self, value: &CitedValue) -> Option<f64> {
-        if matches!(self.unit.as_str(), CYCLES | INSTRUCTIONS) { Some(value.y) } else { value.pps }
+        if value.figure.is_some() || matches!(self.unit.as_str(), CYCLES | INSTRUCTIONS) {
+            Some(value.y)
+        } else {
+            value.pps
+        }
     }
 
     /// The same of a result here; none: it is not known.
-    pub(crate) fn ours(&self, row: &Row) -> Option<f64> {
+    pub(crate) fn ours(&self, row: &Row, value: &CitedValue) -> Option<f64> {
+        if let Some(figure) = &value.figure {
+            return row.figures.get(figure)?.median;
+        }
         match self.unit.as_str() {
             CYCLES => row.cost().cycles_per_packet,
             INSTRUCTIONS => row.cost().instructions_per_packet,
@@ -145,6 +169,11 @@ impl Cited {
 }
 
 impl CitedValue {
+    /// In what its number counts: the figure of a command, or the unit of the paper's values.
+    pub(crate) fn unit<'a>(&'a self, paper: &'a str) -> &'a str {
+        self.figure.as_deref().unwrap_or(paper)
+    }
+
     /// The results that it can be compared with; `x` is its factor.
     pub(crate) fn rows<'r>(&self, x: &str, reading: &'r Reading) -> impl Iterator<Item = &'r Row> {
         let is = move |row: &&Row| {
@@ -216,6 +245,9 @@ pub(crate) struct Reading {
     pub(crate) sink: Vec<String>,
     #[serde(default)]
     pub(crate) counted: Vec<String>,
+    /// The names of the figures of a command.
+    #[serde(default)]
+    pub(crate) figures: Vec<String>,
     #[serde(default)]
     pub(crate) file: String,
     #[serde(default)]
@@ -268,6 +300,28 @@ impl Reading {
         let threads: f64 = row.value(THREADS)?.parse().ok()?;
         let one = self.results.iter().find(alike)?.pps.median.filter(|pps| *pps > 0.0)?;
         Some(row.pps.median? / one / threads)
+    }
+
+    /// What a packet costs by its size: the line with the least squares of what it is off, through the
+    /// results that differ in nothing else. None: the size is not varied, or costs are not known.
+    pub(crate) fn by_size(&self, row: &Row) -> Option<BySize> {
+        let rest = |row: &Row| {
+            let others = row.point.iter().filter(|(name, _)| !SIZES.contains(&name.as_str()));
+            others.map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let own = rest(row);
+        let points: Vec<(f64, f64)> = (self.results.iter())
+            .filter(|other| other.loss_allowed == row.loss_allowed && rest(other) == own)
+            .filter_map(|other| Some((other.frame_bytes()?, other.cost().cycles_per_packet?)))
+            .collect();
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+        let (x, y) = (mean(&|point| point.0), mean(&|point| point.1));
+        let spread = mean(&|point| (point.0 - x).powi(2));
+        if points.len() < 2 || spread <= 0.0 {
+            return None;
+        }
+        let cycles_per_byte = mean(&|point| (point.0 - x) * (point.1 - y)) / spread;
+        Some(BySize { cycles_per_packet: y - cycles_per_byte * x, cycles_per_byte })
     }
 
     /// Reads a report.
@@ -363,5 +417,21 @@ mod tests {
         let other = json!({"experiment": "e", "version": "1", "results": [{"point": {"size": "60"}, "pps": {"median": 1.0}}]});
         let reading = Reading::new(&other).unwrap();
         assert_eq!(reading.efficiency(&reading.results[0]), None);
+    }
+
+    #[test]
+    fn the_cost_by_size_is_a_line_through_results_that_are_alike() {
+        let row = |program: &str, size: u32, cycles: f64| {
+            json!({"point": {"program": program, "$SIZE": size.to_string()}, "rounds": [{"pps": 1.0, "frame_bytes": size}],
+                "cost": {"cycles_per_packet": cycles}})
+        };
+        let rows = [row("a", 60, 46.0), row("a", 500, 90.0), row("a", 1500, 190.0), row("b", 60, 7.0)];
+        let reading = Reading::new(&json!({"experiment": "e", "version": "1", "results": rows})).unwrap();
+        let line = reading.by_size(&reading.results[1]).unwrap();
+        assert!(
+            (line.cycles_per_byte - 0.1).abs() < 1e-9 && (line.cycles_per_packet - 40.0).abs() < 1e-9,
+            "{line:?}"
+        );
+        assert_eq!(reading.by_size(&reading.results[3]), None, "one size only");
     }
 }

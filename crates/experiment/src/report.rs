@@ -5,12 +5,13 @@ use crate::backtoback;
 use crate::costs;
 use crate::expect;
 use crate::layout::{csv_cell, quantile, table};
-use crate::model::{Experiment, Measure};
+use crate::model::{Experiment, Figure, Measure, Point};
 use crate::paper;
-use crate::reading::{FORM, Reading, Verdict};
+use crate::reading::{BySize, FORM, Reading, SIZES, Verdict};
 use crate::results::{Results, Shown};
 use crate::rows::{OfRound, Row, latency_median};
 use crate::trial::{Jitter, Latency, Limit, Timeline};
+use crate::values::figure as number_text;
 use measure::rate::{OVERHEAD, short};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -27,6 +28,8 @@ pub struct Report<'a> {
     outcomes: Vec<Verdict>,
     /// The scaling efficiency of each row, if the number of threads is varied.
     efficiency: Vec<Option<f64>>,
+    /// What a packet costs by its size, for each row, if that is varied.
+    by_size: Vec<Option<BySize>>,
 }
 
 impl<'a> Report<'a> {
@@ -43,16 +46,18 @@ impl<'a> Report<'a> {
                         goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, ports)),
                     );
                 }
-                Measure::Rate { .. } | Measure::Count { .. } => {
+                Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures => {
                     rows.push(Row::new(&point, &measure, None, &shown, ports))
                 }
             }
         }
         let (version, machine) = (results.version().to_owned(), results.machine().clone());
-        let mut report =
-            Self { experiment, version, machine, rows, outcomes: Vec::new(), efficiency: Vec::new() };
+        let none = (Vec::new(), Vec::new(), Vec::new());
+        let (outcomes, efficiency, by_size) = none;
+        let mut report = Self { experiment, version, machine, rows, outcomes, efficiency, by_size };
         if let Ok(reading) = Reading::new(&report.json()) {
             report.outcomes = expect::outcomes(&experiment.expect, &reading);
+            report.by_size = reading.results.iter().map(|row| reading.by_size(row)).collect();
             report.efficiency = reading.results.iter().map(|row| reading.efficiency(row)).collect();
         }
         report
@@ -64,9 +69,8 @@ impl<'a> Report<'a> {
         self.outcomes.iter().all(|outcome| outcome.holds != Some(false))
     }
 
-    /// As a table.
-    #[must_use]
-    pub fn text(&self) -> String {
+    /// Rates, losses, latencies: a line for each row.
+    fn rates_text(&self) -> String {
         let searched = matches!(self.experiment.measure, Measure::Search { .. });
         let names = self.experiment.factors.iter().map(|factor| factor.name.clone());
         let words = self.experiment.factors.len();
@@ -108,14 +112,54 @@ impl<'a> Report<'a> {
             }
             rows.push(cells);
         }
+        table(&rows, words)
+    }
+
+    /// The figures of a command: a line for each row.
+    fn figures_text(&self) -> String {
+        let figures = &self.experiment.figures;
+        let names = self.experiment.factors.iter().map(|factor| &factor.name);
+        let head = names.chain(figures.iter().map(|figure| &figure.name)).cloned().collect();
+        let mut rows: Vec<Vec<String>> = vec![head];
+        for row in &self.rows {
+            let cell = |figure: &Figure| match row.figure(&figure.name) {
+                None => "-".to_owned(),
+                Some([least, median, most]) if least == most => number_text(median),
+                Some(all) => {
+                    let [least, median, most] = all.map(number_text);
+                    format!("{median} ({least} to {most})")
+                }
+            };
+            let point = row.point.0.iter().map(|(_, value)| value.clone());
+            rows.push(point.chain(figures.iter().map(cell)).collect());
+        }
+        table(&rows, self.experiment.factors.len())
+    }
+
+    /// As a table.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut text =
             format!("{}, {} of each point\n", self.experiment.name, rounds_text(self.experiment.rounds));
-        text += &table(&rows, words);
+        let rates = self.experiment.figures.is_empty();
+        text += &if rates { self.rates_text() } else { self.figures_text() };
         // Writing to a string does not fail.
         for (row, efficiency) in self.rows.iter().zip(&self.efficiency) {
             if let Some(efficiency) = efficiency {
                 let percent = efficiency * 100.0;
                 let _ = writeln!(text, "{}scaling efficiency {percent:.1} %", row.prefix());
+            }
+        }
+        let mut alike = BTreeSet::new();
+        for (row, line) in self.rows.iter().zip(&self.by_size) {
+            let Some(BySize { cycles_per_packet, cycles_per_byte }) = line else { continue };
+            let others = row.point.0.iter().filter(|(name, _)| !SIZES.contains(&name.as_str()));
+            let prefix = row.prefix_at(&Point(others.cloned().collect()));
+            if alike.insert(prefix.clone()) {
+                let _ = writeln!(
+                    text,
+                    "{prefix}{cycles_per_packet:.0} cycles a packet and {cycles_per_byte:.3} a byte"
+                );
             }
         }
         text += &self.latency_text();
@@ -149,6 +193,9 @@ impl<'a> Report<'a> {
         text += &self.calibration_text();
         text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
         text += &expect::text(&self.outcomes);
+        if !rates {
+            return text;
+        }
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
         text
     }
@@ -257,6 +304,7 @@ impl<'a> Report<'a> {
             .map(|(number, row)| {
                 let measure = self.experiment.measure_at(&row.point);
                 let mut json = row.json(&measure, self.experiment.to.len() as u64);
+                json["cycles_by_size"] = json!(self.by_size.get(number).copied().flatten());
                 json["scaling_efficiency"] = json!(self.efficiency.get(number).copied().flatten());
                 json
             })
@@ -270,7 +318,8 @@ impl<'a> Report<'a> {
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
-            "to": self.experiment.to, "sink": self.experiment.sink, "counted": self.experiment.counted, "file": self.experiment.text,
+            "to": self.experiment.to, "sink": self.experiment.sink, "counted": self.experiment.counted,
+            "figures": self.experiment.figures.iter().map(|figure| &figure.name).collect::<Vec<_>>(), "file": self.experiment.text,
             "results": rows, "paper": self.experiment.paper, "expect": self.outcomes,
         })
     }
@@ -279,6 +328,9 @@ impl<'a> Report<'a> {
     /// a second, with the names that NPF uses.
     #[must_use]
     pub fn csv(&self) -> String {
+        if !self.experiment.figures.is_empty() {
+            return self.figures_csv();
+        }
         let names = self.experiment.factors.iter().map(|factor| csv_cell(&factor.name));
         let mut head: Vec<String> = names.collect();
         head.extend(["loss", "x", "perc1", "perc25", "median", "perc75", "perc99", "avg"].map(str::to_owned));
@@ -293,6 +345,22 @@ impl<'a> Report<'a> {
             text += &(cells.join(",") + "\n");
         }
         text
+    }
+
+    /// The factors, and the median of each figure of a command.
+    fn figures_csv(&self) -> String {
+        let figures = &self.experiment.figures;
+        let factors = self.experiment.factors.iter().map(|factor| &factor.name);
+        let names = factors.chain(figures.iter().map(|figure| &figure.name));
+        let line = |cells: Vec<String>| cells.join(",") + "\n";
+        let head = line(names.map(|name| csv_cell(name)).collect());
+        self.rows.iter().filter(|row| !row.of_rounds.is_empty()).fold(head, |text, row| {
+            let number = |figure: &Figure| {
+                row.figure(&figure.name).map_or_else(String::new, |[_, n, _]| n.to_string())
+            };
+            let point = row.point.0.iter().map(|(_, value)| csv_cell(value));
+            text + &line(point.chain(figures.iter().map(number)).collect())
+        })
     }
 }
 

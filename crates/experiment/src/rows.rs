@@ -11,6 +11,7 @@ use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// A goal, or the given rate, at a point.
 #[derive(Debug)]
@@ -56,6 +57,8 @@ pub(crate) struct OfRound {
     pub(crate) upper_timeline: Option<Timeline>,
     /// What it has cost the device.
     pub(crate) spent: Option<Spent>,
+    /// What a command has printed, in place of all of this.
+    pub(crate) figures: BTreeMap<String, f64>,
 }
 
 fn result_of(trial: &Trial) -> OfRound {
@@ -77,6 +80,7 @@ fn result_of(trial: &Trial) -> OfRound {
         timeline: trial.timeline.clone(),
         upper_timeline: None,
         spent: Spent::of(trial),
+        figures: trial.figures.clone(),
     }
 }
 
@@ -159,11 +163,13 @@ impl Row {
                     upper: result.upper.map(|load| load * ports),
                     ..result
                 }),
-                (Some(result), Measure::Rate { .. } | Measure::Count { .. }) => row.of_rounds.push(result),
+                (Some(result), Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures) => {
+                    row.of_rounds.push(result)
+                }
                 (None, Measure::Search { least, .. }) => {
                     row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
                 }
-                (None, Measure::Rate { .. } | Measure::Count { .. }) => {}
+                (None, Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures) => {}
             }
         }
         row
@@ -203,9 +209,14 @@ impl Row {
 
     /// What stands before a message about it.
     pub(crate) fn prefix(&self) -> String {
+        self.prefix_at(&self.point)
+    }
+
+    /// The same about several, that have this in common.
+    pub(crate) fn prefix_at(&self, point: &Point) -> String {
         match self.loss {
-            Some(loss) if loss > 0.0 => format!("{}{} % lost: ", self.point.prefix(), loss * 100.0),
-            _ => self.point.prefix(),
+            Some(loss) if loss > 0.0 => format!("{}{} % lost: ", point.prefix(), loss * 100.0),
+            _ => point.prefix(),
         }
     }
 
@@ -224,7 +235,35 @@ impl Row {
         self.latency.iter().map(of).collect()
     }
 
+    /// A figure of a command: the least of the rounds, the median, the most.
+    pub(crate) fn figure(&self, name: &str) -> Option<[f64; 3]> {
+        let values: Vec<f64> =
+            self.of_rounds.iter().filter_map(|one| one.figures.get(name).copied()).collect();
+        (!values.is_empty()).then(|| [0.0, 0.5, 1.0].map(|share| quantile(&values, share)))
+    }
+
+    /// What a command has printed, as JSON.
+    fn figures_json(&self) -> Value {
+        let names = self.of_rounds.iter().flat_map(|one| one.figures.keys());
+        let of = |name: &String| {
+            let [least, median, most] = self.figure(name)?;
+            Some((name.clone(), json!({"median": median, "least": least, "most": most})))
+        };
+        let figures: serde_json::Map<_, _> = names.filter_map(of).collect();
+        json!({
+            "point": self.point_json(), "figures": figures, "rounds_open": self.open, "failed": self.failed,
+            "rounds": self.of_rounds.iter().map(|one| json!({"figures": one.figures, "traffic_seconds": one.seconds})).collect::<Vec<_>>(),
+        })
+    }
+
+    fn point_json(&self) -> serde_json::Map<String, Value> {
+        self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
+    }
+
     pub(crate) fn json(&self, measure: &Measure, ports: u64) -> Value {
+        if matches!(measure, Measure::Figures) {
+            return self.figures_json();
+        }
         let pps = self.values(|one| one.pps);
         let rounds: Vec<Value> = (self.of_rounds.iter())
             .map(|one| {
@@ -242,10 +281,10 @@ impl Row {
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
             Measure::Rate { rate, .. } => Some(*rate * ports),
-            Measure::Search { .. } | Measure::Count { .. } => None,
+            Measure::Search { .. } | Measure::Count { .. } | Measure::Figures => None,
         };
         json!({
-            "point": self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>(),
+            "point": self.point_json(),
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),

@@ -1,6 +1,7 @@
 //! An experiment, from its first trial to its last. What has been measured before is not measured again.
 
 use crate::calibration;
+use crate::command;
 use crate::device::Device;
 use crate::model::{Experiment, Measure, Point, Settings};
 use crate::results::Results;
@@ -123,6 +124,11 @@ impl One<'_> {
         if rest.next(&before).is_none() && self.to_calibrate(&measure, &before).is_none() {
             return Ok(());
         }
+        if !self.experiment.figures.is_empty() {
+            tell(0.0, "running the command");
+            let trial = self.command()?;
+            return results.add(self.point, self.round, &trial).map_err(Stop::Results);
+        }
         let settings = self.experiment.settings(self.point);
         if self.experiment.calibrate.is_some() {
             tell(0.0, "calibrating generator and sink");
@@ -203,6 +209,12 @@ impl One<'_> {
         }
     }
 
+    fn command(&self) -> Result<Trial, Failed> {
+        let log = self.options.results.join("device.log");
+        let settings = self.experiment.settings(self.point);
+        command::run(self.experiment, &settings, (&self.options.program, &log), self.stop)
+    }
+
     fn trial(&self, traffic: Traffic, device: &mut Device) -> Result<Trial, Failed> {
         let settings = self.experiment.settings(self.point);
         if !self.experiment.counted.is_empty() {
@@ -261,7 +273,7 @@ fn warm_up_traffic(measure: &Measure) -> Traffic {
     let rate = match measure {
         Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
         Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
-        Measure::Count { .. } => WARM_UP_RATE,
+        Measure::Count { .. } | Measure::Figures => WARM_UP_RATE,
     };
     // At least a few frames.
     Traffic { rate, seconds: WARM_UP_SECONDS.max(20.0 / rate as f64), ..Traffic::default() }
@@ -300,6 +312,9 @@ impl Rest {
     /// After these trials.
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
         let (search, latency, bursts) = match measure {
+            Measure::Figures => {
+                return Ok(Self::Once(Traffic::default()));
+            }
             Measure::Count { seconds } => {
                 return Ok(Self::Once(Traffic { seconds: *seconds, ..Traffic::default() }));
             }

@@ -5,10 +5,11 @@ use crate::device::{Child, Device, End, places_of};
 use crate::log::tail;
 use crate::meter::Meter;
 use crate::model::{Experiment, Settings};
+use crate::reading::SIZES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -75,6 +76,9 @@ pub struct Trial {
     /// Whether the device has made the traffic itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub counted: bool,
+    /// What a command has printed, in place of all of this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// A burst of back-to-back frames.
@@ -283,6 +287,7 @@ impl Trial {
             timeline: report.get("timeline").and_then(|line| Timeline::deserialize(line).ok()),
             cost: None,
             counted: false,
+            figures: BTreeMap::new(),
         })
     }
 
@@ -371,14 +376,7 @@ pub(crate) fn make(
     let mut generator =
         Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors.into()))
             .map_err(because)?;
-    // Read as it comes: a pipe holds less than a long report.
-    let output = generator.output();
-    let report = std::thread::spawn(move || {
-        let mut text = String::new();
-        // Without a report there is no trial.
-        output.map(|mut output| output.read_to_string(&mut text));
-        text
-    });
+    let report = generator.text();
     let (began, waited) = (Instant::now(), device.kept_waiting());
     // The generator waits at most ten times as long.
     let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
@@ -446,7 +444,8 @@ pub(crate) fn count(
     }
     let after = device.stats().ok_or_else(silent)?;
     let router = after.since(&before);
-    let bytes = settings.get("size").and_then(|size| size.parse().ok()).unwrap_or(0);
+    let size = SIZES.iter().find_map(|name| settings.get(*name)?.parse().ok());
+    let bytes = size.unwrap_or(0);
     let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
     let trial = Trial::count(&router, &experiment.counted, after.seconds_since(&before), bytes);
     let cost = meter.and_then(|meter| meter.end(device));

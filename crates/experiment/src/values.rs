@@ -61,6 +61,24 @@ pub(crate) fn percent(part: f64) -> String {
     format!("{} %", (part * 1e6).round() / 1e4)
 }
 
+/// A number of any size, short.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        n if !(1e-4..1e15).contains(&n) => format!("{value:.3e}"),
+        n if n >= 1e4 => format!("{value:.0}"),
+        n => {
+            let decimals = (3 - n.log10().floor() as i32).max(0) as usize;
+            let text = format!("{value:.decimals$}");
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            } else {
+                text
+            }
+        }
+    }
+}
+
 /// A number above 0.
 pub(crate) fn positive(value: &Value) -> Option<f64> {
     number(&word(value)?).filter(|number| *number > 0.0)
@@ -69,6 +87,12 @@ pub(crate) fn positive(value: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        let texts = [0.0, 3.0, 0.15, 2.345_678, 19.36, 14500.4, -0.000_01, 1e20].map(figure);
+        assert_eq!(texts, ["0", "3", "0.15", "2.346", "19.36", "14500", "-1.000e-5", "1.000e20"]);
+    }
 
     #[test]
     fn numbers_may_have_a_unit() {

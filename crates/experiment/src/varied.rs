@@ -183,6 +183,9 @@ impl Reader<'_> {
                         "vary has {}, program, and variables of the program as \"$NAME\"",
                         [traffic, &DEVICE].concat().join(", ")
                     ),
+                    Device::Command(_) if !generated => {
+                        "vary has variables of the command as \"$NAME\"".to_owned()
+                    }
                     Device::Command(_) => {
                         format!("vary has {}, and words of the command as \"$NAME\"", TRAFFIC.join(", "))
                     }

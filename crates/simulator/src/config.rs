@@ -24,6 +24,15 @@ pub struct Failure {
     pub until_ns: Option<u64>,
 }
 
+/// How the one path of a flow is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinglePath {
+    /// The direct link.
+    Static,
+    /// A central scheduler gives each flow, when it begins, the path whose fuller link has the fewest flows.
+    Adaptive,
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -33,9 +42,9 @@ pub struct Config {
     pub rate_bps: u64,
     /// Links of a server to the next stage of a k-ary n-fly ([`cluster::topology`]); none: a full mesh.
     pub k: Option<u16>,
-    /// Whether all packets take the direct link of the mesh, whatever the policy is: static single-path
-    /// routing, which RouteBricks (section 3.2) rejects.
-    pub single_path: bool,
+    /// Whether all packets of a flow take one path of the mesh, whatever the policy is: single-path routing,
+    /// which RouteBricks (section 3.2) rejects.
+    pub single_path: Option<SinglePath>,
     /// The policy of load balancing.
     pub mode: Mode,
     /// The longest gap between two packets of a flowlet; none: no flowlets.
@@ -91,7 +100,7 @@ impl Config {
             ports,
             rate_bps,
             k: None,
-            single_path: false,
+            single_path: None,
             mode: Mode::Adaptive,
             delta_ns: Some(100_000_000),
             burst_ns: None,

@@ -10,7 +10,8 @@
 //! 2. `traffic`, `report`: matrices, flows, frame sizes; the results
 //! 3. `config`: the parameters
 //! 4. `shape`: which servers each line connects
-//! 5. `sim`: the simulation, event by event; its setup; the report from its counters
+//! 5. `scheduler`: a central scheduler that gives flows their paths
+//! 6. `sim`: the simulation, event by event; single paths; its setup; the report from its counters
 //!
 //! # What is simulated
 //! Every packet is simulated separately. Each input line brings packets back to back at rate R, with exponential gaps
@@ -28,12 +29,13 @@ mod config;
 mod error;
 mod fabric;
 mod report;
+mod scheduler;
 mod shape;
 mod sim;
 mod traffic;
 mod wheel;
 
-pub use config::{Config, Failure, Part};
+pub use config::{Config, Failure, Part, SinglePath};
 pub use error::SimError;
 pub use report::{Fair, Loss, Report, Spread};
 pub use sim::Sim;

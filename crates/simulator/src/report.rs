@@ -166,6 +166,8 @@ pub struct Report {
     pub order: (u64, u64, u64),
     /// The counters of flowlets, of all nodes together.
     pub flowlets: FlowletCounts,
+    /// Flows that a central scheduler has given a path.
+    pub scheduled: u64,
     /// Every output that traffic was sent to.
     pub fair: Vec<Fair>,
 }

@@ -1,6 +1,7 @@
 //! A running simulation, event by event.
 
 mod setup;
+mod single;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -8,6 +9,7 @@ mod tests;
 use crate::config::{Config, Part};
 use crate::fabric::{Fabric, NONE, Pace, Packet, Path, Slab};
 use crate::report::Loss;
+use crate::scheduler::Scheduler;
 use crate::shape::{End, Shape};
 use crate::traffic::{Lengths, exponential};
 use crate::wheel::Wheel;
@@ -47,6 +49,8 @@ struct Flow {
     pair: u32,
     /// Whether the last packet that left was reordered.
     late: bool,
+    /// With a central scheduler: the node that all its packets go to first.
+    via: Option<u16>,
 }
 
 /// The counters for the packets of one input to one output.
@@ -111,6 +115,7 @@ pub struct Sim {
     /// In a fly.
     lanes: Vec<Lanes>,
     rngs: Vec<Rng>,
+    scheduler: Scheduler,
     flows: Slab<Flow>,
     /// Places for flows, the same number for each pair of input and output.
     places: Vec<u32>,
@@ -228,7 +233,16 @@ impl Sim {
         if flow == NONE {
             let left = self.config.flow_sizes.draw(&mut input.rng);
             let hash = input.rng.number() as u32;
-            flow = self.flows.add(Flow { hash, left, seq: 0, under_way: 0, next: 0, pair, late: false });
+            flow = self.flows.add(Flow {
+                hash,
+                left,
+                seq: 0,
+                under_way: 0,
+                next: 0,
+                pair,
+                late: false,
+                via: None,
+            });
             self.places[place] = flow;
         }
         let of = &mut self.flows[flow];
@@ -318,7 +332,9 @@ impl Sim {
         let node = usize::from(src);
         let wanted = [Outgoing { flow: hash, bytes: bytes.into(), output: NodeId(dst) }];
         let mut choice = [Choice::Direct];
-        if !self.config.single_path || src == dst {
+        if let Some(only) = self.single_path(src, dst, flow, self.counting(now)) {
+            choice = [only];
+        } else {
             self.balancers[node].decide(now / 1000, &wanted, &mut choice);
         }
         let p = &mut self.fabric.packets[packet];
@@ -466,11 +482,12 @@ impl Sim {
     }
 
     fn forget(&mut self, packet: u32) {
-        let number = self.fabric.packets[packet].flow;
+        let Packet { flow: number, src, dst, .. } = self.fabric.packets[packet];
         self.fabric.packets.remove(packet);
         let flow = &mut self.flows[number];
         flow.under_way -= 1;
         if flow.under_way == 0 && flow.left == 0 {
+            self.release(src, dst, number);
             self.flows.remove(number);
         }
     }

@@ -48,8 +48,9 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(super) k: u16,
     /// The policy: `adaptive`, `direct` (as RouteBricks describes it) or `valiant`; or `single`, static
-    /// single-path routing, for comparison: all packets take the direct link of a mesh.
-    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = ["adaptive", "direct", "valiant", "single"])]
+    /// single-path routing, for comparison: all packets take the direct link of a mesh; or `scheduled`,
+    /// adaptive single-path routing: a central scheduler that sees all links gives each flow its path.
+    #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = ["adaptive", "direct", "valiant", "single", "scheduled"])]
     pub(super) mode: String,
     /// Longest gap between two packets of a flowlet, or `none`: the path of each packet is chosen anew.
     #[arg(long, value_name = "TIME|none", default_value = "100ms", value_parser = time_or_none)]

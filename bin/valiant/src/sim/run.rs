@@ -5,7 +5,7 @@ use super::values::{Key, Time, span};
 use cluster::Mode;
 use launch::progress::Progress;
 use launch::{StopSignals, reason};
-use simulator::{Config, Matrix, NAMES, Named, Report, Sim};
+use simulator::{Config, Matrix, NAMES, Named, Report, Sim, SinglePath};
 use std::time::Instant;
 
 /// The arguments with one value of the varied option.
@@ -46,11 +46,16 @@ pub(super) fn config(args: &SimArgs) -> Result<Config, String> {
     let matrix = matrix(args)?;
     let mut config = Config::new(matrix.ports() as u16, args.rate, matrix, args.load);
     config.k = (args.topology == "fly").then_some(args.k);
-    config.single_path = args.mode == "single";
-    if config.single_path && config.k.is_some() {
-        return Err(
-            "--mode single is for a mesh: in a fly no link leads from an input to its output".to_owned()
-        );
+    config.single_path = match args.mode.as_str() {
+        "single" => Some(SinglePath::Static),
+        "scheduled" => Some(SinglePath::Adaptive),
+        _ => None,
+    };
+    if config.single_path.is_some() && config.k.is_some() {
+        return Err(format!(
+            "--mode {} is for a mesh: in a fly no link leads from an input to its output",
+            args.mode
+        ));
     }
     config.mode = match args.mode.as_str() {
         "direct" => Mode::Direct,

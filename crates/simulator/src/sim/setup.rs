@@ -4,6 +4,7 @@ use super::{Change, Counts, Input, Pair, Sim, mix};
 use crate::config::{Config, Failure, Part};
 use crate::error::{SimError, bad};
 use crate::fabric::{Fabric, NONE, Pace, Slab};
+use crate::scheduler::Scheduler;
 use crate::shape::Shape;
 use crate::traffic::{Lengths, unit};
 use crate::wheel::Wheel;
@@ -87,6 +88,7 @@ impl Sim {
         let mut this = Self {
             inputs: (0..n.into()).map(input).collect(),
             rngs: (0..n).map(|s| Rng::new(mix(config.seed ^ mix(u64::from(s) + (1 << 32))))).collect(),
+            scheduler: Scheduler::new(if config.single_path.is_some() { shape.lines() } else { 0 }),
             wheel: Wheel::new(),
             fabric,
             lengths,

@@ -63,6 +63,7 @@ impl Sim {
             latency: counts.all,
             skew: counts.skew,
             order: counts.order,
+            scheduled: self.scheduler.decisions,
             flowlets: FlowletCounts {
                 started: flowlets.started - before.started,
                 kept: flowlets.kept - before.kept,

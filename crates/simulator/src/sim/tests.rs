@@ -1,7 +1,7 @@
 //! The results of runs that take a fraction of a second.
 
 use super::*;
-use crate::config::Failure;
+use crate::config::{Failure, SinglePath};
 use crate::report::Report;
 use crate::traffic::{Matrix, Named};
 use cluster::{Mode, Rng};
@@ -51,7 +51,9 @@ fn a_permutation_works_three_and_fills_no_link() {
 /// RouteBricks, section 3.2: a static path needs links that are N/2 times as fast, unless traffic is uniform.
 #[test]
 fn single_paths_need_faster_links() {
-    let single = |kind, link_bps| run(Config { single_path: true, link_bps, ..named(kind, 8, 0.95) });
+    let single = |kind, link_bps| {
+        run(Config { single_path: Some(SinglePath::Static), link_bps, ..named(kind, 8, 0.95) })
+    };
     let uniform = single(Named::Uniform, None);
     assert!(uniform.loss() < 1e-9 && uniform.direct() > 0.999, "{uniform:?}");
     // A link carries 2R/8 of the 0.95R that come for it.
@@ -63,6 +65,26 @@ fn single_paths_need_faster_links() {
     );
     let fast = single(Named::Permutation, Some(10 * GBPS));
     assert!(fast.loss() < 1e-9 && fast.c < 2.01, "{fast:?}");
+}
+
+/// RouteBricks, section 3.2: who sees all links needs no faster ones, and has to decide for each flow of all
+/// ports.
+#[test]
+fn a_central_scheduler_needs_no_faster_links_and_decides_for_all_ports() {
+    let with = |ports| {
+        let mut config =
+            Config { single_path: Some(SinglePath::Adaptive), ..named(Named::Permutation, ports, 0.8) };
+        // For as long with any number of ports.
+        (config.time_ns, config.warm_ns) = (4_000_000, 1_000_000);
+        run(config)
+    };
+    let (four, eight) = (with(4), with(8));
+    assert!(four.loss() < 0.01 && eight.loss() < 0.01, "{} {}", four.loss(), eight.loss());
+    // Packets of a flow stay in order, whatever the path.
+    assert!(eight.reordered_packets() < 1e-9, "{eight:?}");
+    let more = eight.scheduled as f64 / four.scheduled as f64;
+    assert!((1.8..2.2).contains(&more), "{more}");
+    assert!(eight.direct() < 0.5, "{}", eight.direct());
 }
 
 /// Paths are not chosen at random: the loads of links differ by a few frames only, with full lines and with
