@@ -224,6 +224,7 @@ impl Receiver {
             let n = self.inlets[i].pop_many(room, batch.packets_mut());
             room -= n;
             if n > 0 {
+                cx.count_changed_workers(n);
                 self.emit(batch, None, cx);
             } else {
                 cx.recycle(batch);
