@@ -1,5 +1,6 @@
 //! The rings over which the workers' replicas of one element exchange packets.
 
+use super::line::RING;
 use super::sharing::Shares;
 use crate::prelude::*;
 use dpdk::Port;
@@ -8,9 +9,6 @@ use runtime::Lanes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 use tables::ring::{Consumer, Producer, spsc};
-
-/// The number of packets that a ring can hold.
-pub(in crate::devices) const RING: usize = 1024;
 
 /// An end of a ring that its owner has not taken yet.
 enum End {

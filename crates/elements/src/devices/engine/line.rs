@@ -1,12 +1,13 @@
 //! A transmit queue with the packets that wait for it: a part of the sending side that one worker has, and
 //! gives to another one as a whole.
 
-use super::exchange::RING;
 use crate::prelude::*;
 use dpdk::TxQueue;
 use std::collections::VecDeque;
 use tables::ring::Consumer;
 
+/// The number of packets that a ring between workers can hold.
+pub(in crate::devices) const RING: usize = 1024;
 /// The bytes that a worker may send more than another before it has to wait: a full Ethernet frame.
 const QUANTUM_BYTES: usize = 1518;
 

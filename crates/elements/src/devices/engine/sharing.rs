@@ -14,8 +14,7 @@
 //! - *A queue that the other side does not serve*. Its owner gives all rings to the owner of another queue.
 //!   Nothing of them has been sent before.
 
-use super::exchange::RING;
-use super::line::{Line, Source, Trust};
+use super::line::{Line, RING, Source, Trust};
 use super::owners::{Decider, Queue};
 use crate::prelude::*;
 use dpdk::{Port, TxQueue};

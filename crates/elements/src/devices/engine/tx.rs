@@ -1,8 +1,8 @@
 //! The sending side of a port: the engine of `ToDevice` and `ToDPDKDevice`.
 
 use super::batches::{Batches, Sizes};
-use super::exchange::{Exchange, RING};
-use super::line::{Fair, Line, Trust, take_bytes};
+use super::exchange::Exchange;
+use super::line::{Fair, Line, RING, Trust, take_bytes};
 use super::port;
 use super::queues::Queues;
 use super::sharing::{Member, Shares};
