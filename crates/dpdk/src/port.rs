@@ -346,6 +346,22 @@ impl Port {
         self.rx.get(usize::from(queue)).map_or(0, |sources| sources.len())
     }
 
+    /// Whether the other side decides, when it connects, how many of the transmit queues it serves.
+    pub fn peer_sets_tx_queues(&self) -> bool {
+        self.driver == "net_memif"
+    }
+
+    /// What the driver has counted as sent by a transmit queue of one of its devices. DPDK keeps 16 of these
+    /// counters for a device.
+    pub(crate) fn sent_by(&self, device: u16, queue: u16) -> Option<u64> {
+        // SAFETY: plain data that the function fills; the port exists.
+        let stats = unsafe {
+            let mut stats: dpdk_sys::rte_eth_stats = std::mem::zeroed();
+            (dpdk_sys::rte_eth_stats_get(device, &mut stats) == 0).then_some(stats)
+        };
+        stats?.q_opackets.get(usize::from(queue)).copied()
+    }
+
     /// Transmit queues.
     pub fn tx_queues(&self) -> u16 {
         self.tx.len() as u16

@@ -473,6 +473,20 @@ impl TxQueue {
         self.shared.is_some()
     }
 
+    /// Whether the other side takes what this queue sends, where that is up to it
+    /// ([`Port::peer_sets_tx_queues`]); to be asked after the queue has sent something. `None`: nobody is
+    /// connected, or the driver does not tell.
+    ///
+    /// The memif driver lets a queue that the peer has not set up write into another ring, but counts only
+    /// the queues that the peer has set up.
+    pub fn is_served(&self) -> Option<bool> {
+        let &PortQueue::Device(DeviceQueue { port, queue, .. }) = &self.sink else { return None };
+        let connected = || self.port.link().up;
+        let sent = connected().then(|| self.port.sent_by(port, queue)).flatten()?;
+        // What it counts is gone as soon as the connection is.
+        connected().then_some(sent > 0)
+    }
+
     /// Packets that were copied from the heap to be sent.
     pub fn copied(&self) -> u64 {
         self.copied

@@ -47,6 +47,7 @@ pub(crate) const REFUSED_BY_THE_INTERFACE: DropReason = DropReason::new("refused
 pub(crate) const RECEIVE_RING_FULL: DropReason = DropReason::new("receive: ring full");
 pub(crate) const SEQUENCE_NUMBERS_USED_UP: DropReason = DropReason::new("sequence numbers used up");
 pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");
+pub(crate) const TRANSMIT_QUEUE_NOT_SERVED: DropReason = DropReason::new("transmit queue not served");
 pub(crate) const TRANSMIT_QUEUE_FULL: DropReason = DropReason::new("transmit queue full");
 pub(crate) const WORKER_RING_FULL: DropReason = DropReason::new("worker's ring full");
 

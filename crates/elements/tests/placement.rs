@@ -83,6 +83,30 @@ impl Vector for Tag {
     }
 }
 
+/// Writes a flow number and a sequence number where a `Witness` reads them.
+struct Number(u16, u32);
+
+impl Element for Number {
+    const CLASS: &'static str = "Number";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(args.mp("FLOW")?, 0))
+    }
+}
+
+impl Vector for Number {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.iter_mut() {
+            self.1 += 1;
+            let data = packet.data_mut();
+            data[34..36].copy_from_slice(&self.0.to_be_bytes());
+            data[42..46].copy_from_slice(&self.1.to_be_bytes());
+        }
+        cx.output_batch(0, batch);
+    }
+}
+
 /// Delays packets by a millisecond.
 #[derive(Default)]
 struct Later(Batch);
@@ -115,6 +139,7 @@ fn router(config: &str, options: Options) -> Result<Router, String> {
     let mut registry = elements::registry();
     registry.add(vector::<Witness>());
     registry.add(vector::<Tag>());
+    registry.add(vector::<Number>());
     registry.add(vector::<Later>());
     Router::new(&[Source::new("test", config)], LoadOptions::default(), Arc::new(registry), options)
         .map_err(|diags| diags.render_plain(diags.sources()))
@@ -343,6 +368,88 @@ fn shared_output(name: &str, middle: &str, bound: &str) -> [f64; 2] {
     }
     let after = [number(&mut router, "ca.count"), number(&mut router, "cb.count")];
     [(after[0] - before[0]) as f64, (after[1] - before[1]) as f64]
+}
+
+/// A queue that is shared follows the worker that sends most; over many changes nothing is lost or overtaken,
+/// and what other workers than the queue's have sent is counted.
+#[test]
+fn a_shared_queue_goes_to_the_worker_that_sends_most_and_keeps_order() {
+    if !may_run() {
+        return;
+    }
+    // Each worker makes a flow of its own with numbers.
+    let source = |n: usize| {
+        format!("s{n} :: InfiniteSource(LENGTH 60, BURST 16, ACTIVE false) -> t{n} :: Number({n}) -> out; ")
+    };
+    let config = format!(
+        "out :: ToDPDKDevice(net_ring_own, N_QUEUES 1); {}{}
+         reader :: FromDPDKDevice(net_ring_own, RSS NONE, BURST 256) -> w :: Witness -> c :: Counter -> Discard;
+         StaticThreadSched(s0 0, s1 1, reader 2)",
+        source(0),
+        source(1)
+    );
+    let mut router = router(&config, workers(3, Placement::Parallel)).unwrap();
+    router.start();
+    let owner = |r: &mut Router| r.read("out.owners", "").unwrap();
+    assert!(
+        owner(&mut router).starts_with("queue 0: worker 0, also for worker 1 and 2\n"),
+        "{}",
+        owner(&mut router)
+    );
+    for round in 0..4 {
+        let active = 1 - round % 2;
+        router.write(&format!("s{active}.active"), "true").unwrap();
+        router.write(&format!("s{}.active", 1 - active), "false").unwrap();
+        let own = format!("queue 0: worker {active},");
+        run_until(&mut router, |r| owner(r).starts_with(&own));
+    }
+    (0..2).for_each(|n| router.write(&format!("s{n}.active"), "false").unwrap());
+    let lost = |r: &mut Router| number(r, "out.dropped");
+    run_until(&mut router, |r| {
+        number(r, "s0.count") + number(r, "s1.count") == number(r, "c.count") + lost(r)
+    });
+    assert!(
+        owner(&mut router).contains("\nchanges: 4\nlast change: queue 0 to worker 0: "),
+        "{}",
+        owner(&mut router)
+    );
+    let changed = number(&mut router, "out.changed_workers");
+    assert!(changed > 0 && changed < number(&mut router, "c.count"));
+    assert_eq!(number(&mut router, "changed_workers"), changed);
+    let mut last: BTreeMap<u16, u32> = BTreeMap::new();
+    for (_, flow, number) in seen(&router) {
+        let before = last.insert(flow, number);
+        assert!(before.is_none_or(|before| before < number), "flow {flow}: {number} after {before:?}");
+    }
+    assert_eq!(last.len(), 2);
+}
+
+/// A memif peer that has opened one queue does not serve the second one: its packets go by the first.
+#[test]
+fn a_queue_that_the_peer_has_not_opened_is_not_used() {
+    if !may_run() {
+        return;
+    }
+    let socket = std::env::temp_dir().join(format!("valiant-placement-{}.sock", std::process::id()));
+    let memif = |name: &str, role: &str| {
+        format!("\"net_memif_{name},role={role},id=0,socket={},socket-abstract=no\"", socket.display())
+    };
+    let config = format!(
+        "s0 :: InfiniteSource(LENGTH 60, BURST 16) -> out :: ToDPDKDevice({});
+         s1 :: InfiniteSource(LENGTH 60, BURST 16) -> c1 :: Counter -> out;
+         reader :: FromDPDKDevice({}, N_QUEUES 1, RSS NONE) -> c :: Counter -> Discard;
+         StaticThreadSched(s0 0, s1 1, reader 0)",
+        memif("server", "server"),
+        memif("client", "client")
+    );
+    let mut router = router(&config, workers(2, Placement::Parallel)).unwrap();
+    run_until(&mut router, |r| number(r, "out.changed_workers") > 100_000);
+    let owners = router.read("out.owners", "").unwrap();
+    assert!(
+        owners.starts_with("queue 0: worker 0, also for worker 1\nqueue 1: not served by the other side\n"),
+        "{owners}"
+    );
+    fs::remove_file(socket).ok();
 }
 
 /// Virtual routers (CoNEXT 2008) figure 11: if two workers fill one queue, and one of them empties it, they

@@ -3,11 +3,22 @@
 use crate::handler::HandlerError;
 
 /// Handlers of every element; all can be read, and none can be written.
-pub(crate) const ELEMENT: [&str; 9] =
-    ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
+pub(crate) const ELEMENT: [&str; 10] = [
+    "changed_workers",
+    "class",
+    "config",
+    "cycles",
+    "drops",
+    "handlers",
+    "icounts",
+    "name",
+    "ocounts",
+    "ports",
+];
 
 /// The global ones that can be read.
-pub(crate) const GLOBAL_READ: [&str; 16] = [
+pub(crate) const GLOBAL_READ: [&str; 17] = [
+    "changed_workers",
     "classes",
     "config",
     "cycles",

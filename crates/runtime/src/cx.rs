@@ -196,6 +196,15 @@ impl Cx<'_> {
         self.core.overflowed_at = self.me;
     }
 
+    /// Counts `n` packets that the element has got from another worker, over a ring that it owns; those of
+    /// elements with one instance are counted by the runtime.
+    #[inline]
+    pub fn count_changed_workers(&mut self, n: usize) {
+        if n > 0 {
+            self.slot().stats.count_changed_workers(n as u64);
+        }
+    }
+
     /// How many of the packets that the element's task has emitted were dropped downstream because an element
     /// was full, since the start.
     #[inline]

@@ -134,8 +134,11 @@ pub struct Lanes {
     /// The workers among which flows are spread by hash; empty if packets stay with the worker that polled
     /// them.
     pub spread: Vec<usize>,
-    /// How each worker sends; empty if the element does not.
+    /// How each worker sends when the router starts; empty if the element does not. Where workers have no
+    /// queue of their own, queues go to those that send most while the router runs.
     pub send: Vec<Lane>,
+    /// The workers that may have a transmit queue.
+    pub may_send: Vec<usize>,
 }
 
 impl Lanes {
@@ -147,6 +150,17 @@ impl Lanes {
     /// The workers that poll a queue.
     pub fn pollers(&self) -> impl Iterator<Item = usize> {
         self.poll.iter().enumerate().filter(|(_, queues)| !queues.is_empty()).map(|(worker, _)| worker)
+    }
+    /// Whether transmit queues go to the workers that send most: more workers may have one than there are.
+    #[must_use]
+    pub fn moves_queues(&self) -> bool {
+        let queues = self.send.iter().filter(|lane| matches!(lane, Lane::Queue { .. })).count();
+        queues < self.may_send.len() && queues > 0
+    }
+    /// Whether packets are sent by the same queues on the same workers.
+    #[must_use]
+    pub fn sends_as(&self, other: &Self) -> bool {
+        self.send == other.send && self.may_send == other.may_send
     }
     /// The workers that give a worker packets to send.
     pub fn senders_by(&self, worker: usize) -> impl Iterator<Item = usize> {
@@ -385,6 +399,7 @@ fn assign_send(
         if mine.is_empty() {
             continue;
         }
+        lanes[of].may_send = owners(one, roles).to_vec();
         lanes[of].send = (0..workers)
             .map(|w| match mine.iter().find(|(worker, _)| *worker == w) {
                 Some(&(_, queue)) => Lane::Queue { queue, locked: false },
@@ -441,6 +456,7 @@ mod tests {
         assert_eq!(lanes[0].spread, [0, 1, 2, 3]);
         assert_eq!(lanes[1].send, [own(0), own(1), ring(0), ring(1)]);
         assert_eq!(lanes[1].senders_by(0).collect::<Vec<_>>(), [2]);
+        assert!(lanes[1].moves_queues() && !lanes[0].moves_queues());
         let never = PortUse { spread: Spread::Never, ..receive(4, &[]) };
         assert_eq!(assigned(&[never], (2, 0), 4, Placement::Parallel)[0].spread, Vec::<usize>::new());
     }
@@ -515,6 +531,8 @@ mod tests {
             assigned(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel)[0].send,
             [ring(1), own(0), ring(1)]
         );
+        let lanes = assigned(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel);
+        assert!(!lanes[0].moves_queues(), "its queue stays where the configuration has bound it");
         let other = PortUse { bound: Some(2), ..send(2, &[]) };
         let lanes = assigned(&[bound, other], (0, 1), 3, Placement::Parallel);
         assert_eq!(lanes[0].send[1], locked(0));

@@ -70,6 +70,7 @@ pub struct SlotStats {
     /// Since when it has been full, by the time stamp counter; 0: it is not.
     full_since: AtomicU64,
     full_cycles: AtomicU64,
+    changed_workers: AtomicU64,
     /// The class's drop reasons; the counters have the same indexes.
     cases: &'static [DropCase],
     drops: [AtomicU64; MAX_REASONS],
@@ -108,6 +109,7 @@ impl SlotStats {
             wasted_cycles: none(),
             full_since: none(),
             full_cycles: none(),
+            changed_workers: none(),
             cases,
             drops: Default::default(),
             rejected: Default::default(),
@@ -141,6 +143,11 @@ impl SlotStats {
     pub(crate) fn add_waste(&self, packets: u64, cycles: u64) {
         bump(&self.wasted_packets, packets);
         bump(&self.wasted_cycles, cycles);
+    }
+    /// Counts packets that another worker has handed to the element on this one.
+    #[inline]
+    pub(crate) fn count_changed_workers(&self, packets: u64) {
+        bump(&self.changed_workers, packets);
     }
     /// The element is full from now on, or has room again.
     #[cold]
@@ -200,6 +207,7 @@ impl SlotStats {
             wasted_packets: get(&self.wasted_packets),
             wasted_cycles: get(&self.wasted_cycles),
             full_cycles: self.full_for(),
+            changed_workers: get(&self.changed_workers),
             drops: (self.reasons().zip(&self.drops))
                 .chain(DropReason::GENERAL.into_iter().chain([UNDECLARED]).zip(&self.others))
                 .map(|(reason, n)| (reason.text(), get(n)))
@@ -236,6 +244,8 @@ pub struct StatsSnapshot {
     pub wasted_cycles: u64,
     /// For how many cycles it had no room for more ([`crate::Cx::set_full`]).
     pub full_cycles: u64,
+    /// Packets that came to the element from another worker ([`crate::Cx::count_changed_workers`]).
+    pub changed_workers: u64,
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
     /// For each reason of the class, in its order: packets that were dropped, or left by output 1 instead and
@@ -256,6 +266,7 @@ impl StatsSnapshot {
         self.wasted_packets += other.wasted_packets;
         self.wasted_cycles += other.wasted_cycles;
         self.full_cycles += other.full_cycles;
+        self.changed_workers += other.changed_workers;
         for (mine, theirs) in [(&mut self.drops, &other.drops), (&mut self.rejected, &other.rejected)] {
             for (reason, n) in theirs {
                 match mine.iter_mut().find(|(r, _)| r == reason) {
@@ -274,7 +285,7 @@ impl StatsSnapshot {
             "packets": self.packets, "batches": self.calls, "emitted": self.emitted, "emissions": self.emissions,
             "cycles": self.cycles, "empty_polls": self.idle_polls, "empty_cycles": self.idle_cycles,
             "wasted_packets": self.wasted_packets, "wasted_cycles": self.wasted_cycles,
-            "full_cycles": self.full_cycles, "drops": drops,
+            "full_cycles": self.full_cycles, "changed_workers": self.changed_workers, "drops": drops,
         })
     }
     /// Packets that were rejected for a reason of the class.

@@ -262,7 +262,11 @@ impl Worker {
             any = true;
             let known = self.graph.names.get(&*handed.element);
             match known.filter(|slot| handed.port < self.graph.slots[**slot as usize].inputs.len()) {
-                Some(&slot) => self.core.inject(&self.graph, slot, handed.port, handed.batch),
+                Some(&slot) => {
+                    let stats = &self.graph.slots[slot as usize].stats;
+                    stats.count_changed_workers(handed.batch.len() as u64);
+                    self.core.inject(&self.graph, slot, handed.port, handed.batch);
+                }
                 // A hot swap removed the element or its port while the packets were on the way.
                 None => {
                     self.core.hub.count_strays(handed.batch.len() as u64);

@@ -424,6 +424,9 @@ impl Vector for ClusterQueue {
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let got = self.take(max, out);
+        if got.0 > 0 && matches!(self.place, Place::Common(_)) {
+            cx.count_changed_workers(self.depth.changed(self.worker, got.0));
+        }
         self.pulled(got, cx);
     }
 }

@@ -15,7 +15,7 @@
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has
 //!   fewer queues than there are workers, workers without a queue give their packets to one with a queue,
-//!   which serves them in turn.
+//!   which serves them in turn; see Threads.
 //! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): the unit of fairness between workers that send by one
 //!   queue.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
@@ -37,12 +37,24 @@
 //! - `batches` (read): a histogram of packets per batch that was sent.
 //! - `waiting` (read): packets that wait for the device.
 //! - `lanes` (read): how each worker sends.
+//! - `owners` (read): which worker has which transmit queue where workers share them, for which other workers
+//!   it sends, how often that has changed, and why it did last; empty if each worker has its own.
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `port` (read): as for FromDevice.
 //!
 //! ## Threads
-//! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is
-//! bound to a worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets
+//! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If there are fewer
+//! queues than workers, the workers that send most have them, so that the fewest packets change workers: a
+//! worker that has sent 1.25 times as many packets as a queue's owner in each of three intervals of 0.2 s
+//! takes the queue over. No packet is lost by that, and packets of one worker stay in order.
+//! `changed_workers` counts packets that another worker has sent. If the element is bound to a worker
+//! (StaticThreadSched), that one sends for all.
+//!
+//! The other side of a memif port decides how many transmit queues it serves. The packets of a queue that it
+//! does not serve go by another queue; if there is none, they are dropped as `transmit queue not served`. A
+//! memif client must not have more queues than the server, which refuses it otherwise (`N_QUEUES`).
+//!
+//! When half of the room for waiting packets
 //! is taken, sources upstream that support notification leave packets where they are.
 //!
 //! ## Example

@@ -29,14 +29,15 @@
 //! ## Handlers
 //! - `count`, `n_sent` (read): packets sent.
 //! - `dropped`, `n_dropped` (read): packets dropped.
-//! - `waiting`, `lanes` (read): as for ToDevice.
+//! - `waiting`, `lanes`, `owners` (read): as for ToDevice.
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `batches` (read): a histogram of packets per batch that was sent.
 //! - `hw_count`, `hw_bytes`, `hw_errors` (read): the device's counters.
 //! - `port`, `xstats` (read): the port's description and the driver's counters.
 //!
 //! ## Threads
-//! As for ToDevice: each worker sends by its own transmit queue, or over a ring to a worker that has one.
+//! As for ToDevice: each worker sends by its own transmit queue, or over a ring to a worker that has one; if
+//! there are fewer queues than workers, those that send most have them.
 //!
 //! ## Example
 //! ```click

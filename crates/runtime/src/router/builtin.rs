@@ -41,6 +41,7 @@ pub(super) fn read_element(
         "ports" => ports(router, id),
         "icounts" => format!("{}\n", element.totals().packets),
         "ocounts" => format!("{}\n", element.totals().emitted),
+        "changed_workers" => format!("{}\n", element.totals().changed_workers),
         "cycles" => cycles_line(&element.totals()),
         "drops" => element.totals().drops.iter().fold(String::new(), |mut text, (reason, n)| {
             let _ = writeln!(text, "{n}\t{reason}");
@@ -93,6 +94,12 @@ fn ports(router: &Router, id: ElementId) -> String {
 }
 
 impl Router {
+    /// How often packets have changed workers, in all elements that there are.
+    #[must_use]
+    pub fn changed_workers(&self) -> u64 {
+        self.elements().iter().map(|e| e.totals().changed_workers).sum()
+    }
+
     /// The packets that elements have dropped: element, reason, how many.
     #[must_use]
     pub fn drops(&self) -> Vec<(String, &'static str, u64)> {
@@ -140,6 +147,7 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             let _ = writeln!(text, "{n}\t{element}\t{reason}");
             text
         }),
+        "changed_workers" => format!("{}\n", router.changed_workers()),
         "cycles" => table(router),
         "load.json" => super::load::json(router),
         "stats.json" => counters(router),
@@ -198,6 +206,10 @@ fn table(router: &Router) -> String {
             s.idle_polls
         );
     }
+    let changed = router.changed_workers();
+    if changed > 0 {
+        let _ = writeln!(text, "changed workers {changed} times");
+    }
     for s in router.hub().stuck() {
         let _ = writeln!(text, "worker {} is stuck in {} for {} s", s.worker, s.element, s.time.as_secs());
     }
@@ -225,7 +237,8 @@ fn counters(router: &Router) -> String {
         stuck.iter().map(|s| json!({"worker": s.worker, "element": s.element, "seconds": s.time.as_secs()}));
     let all = json!({
         "time_ns": router.now_ns(), "tsc": dpdk::cycles(), "workers": router.options().workers.max(1),
-        "generation": router.generation(), "stuck": stuck.collect::<Vec<_>>(),
+        "generation": router.generation(), "changed_workers": router.changed_workers(),
+        "stuck": stuck.collect::<Vec<_>>(),
         "elements": router.elements().iter().map(element).collect::<Vec<_>>(),
     });
     format!("{all}\n")

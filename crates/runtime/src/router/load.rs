@@ -32,6 +32,7 @@ pub(super) fn json(router: &mut Router) -> String {
         "cycles": dpdk::cycles(),
         "generation": router.generation(),
         "batch": router.options().batch_size,
+        "changed_workers": router.changed_workers(),
         "shares_threads": router.team.is_hosted(),
         "workers": workers(router),
         "elements": elements,

@@ -1,7 +1,7 @@
 //! The arguments that several device elements have.
 
+use super::line::Fair;
 use super::rss::Rss;
-use super::tx::Fair;
 use crate::prelude::*;
 use dpdk::{Method, PortSpec};
 

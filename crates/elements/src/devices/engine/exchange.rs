@@ -1,13 +1,14 @@
 //! The rings over which the workers' replicas of one element exchange packets.
 
+use super::line::RING;
+use super::sharing::Shares;
 use crate::prelude::*;
+use dpdk::Port;
 use locks::IgnorePoison;
+use runtime::Lanes;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use tables::ring::{Consumer, Producer, spsc};
-
-/// The number of packets that a ring can hold.
-pub(in crate::devices) const RING: usize = 1024;
 
 /// An end of a ring that its owner has not taken yet.
 enum End {
@@ -15,9 +16,13 @@ enum End {
     Out(Consumer<Packet>),
 }
 
-/// The place where the replicas of one element find the ends of their rings while they are initialized.
+/// The place where the replicas of one element find the ends of their rings, and the transmit queues that
+/// they share, while they are initialized.
 #[derive(Default)]
-pub(in crate::devices) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
+pub(in crate::devices) struct Exchange {
+    ends: Mutex<HashMap<(usize, usize), End>>,
+    shares: OnceLock<Arc<Shares>>,
+}
 
 impl Exchange {
     /// The exchange of the element that is being configured: a new one for each configuration, also in a hot
@@ -37,13 +42,18 @@ impl Exchange {
         mine: impl Fn(End) -> Option<E>,
         split: impl Fn((Producer<Packet>, Consumer<Packet>)) -> (E, End),
     ) -> E {
-        let mut waiting = self.0.lock().ignore_poison();
+        let mut waiting = self.ends.lock().ignore_poison();
         if let Some(end) = waiting.remove(&pair).and_then(mine) {
             return end;
         }
         let (end, other) = split(spsc(RING));
         waiting.insert(pair, other);
         end
+    }
+    /// The transmit queues that the replicas share.
+    pub(super) fn shares(&self, lanes: &Lanes, port: &Port) -> Arc<Shares> {
+        let new = || Arc::new(Shares::new(lanes, port.peer_sets_tx_queues()));
+        Arc::clone(self.shares.get_or_init(new))
     }
     /// The end into which `from` puts packets for `to`.
     pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
@@ -86,7 +96,8 @@ impl Inlet {
         }
     }
     /// Packets in the rings.
-    pub(in crate::devices) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.rings.iter().map(Consumer::len).sum()
     }
     /// The rings are empty and stay empty: the other worker no longer has its ends.

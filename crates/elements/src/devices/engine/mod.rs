@@ -1,17 +1,22 @@
 //! The engine of device elements: both sides of a DPDK port, and Linux's TUN and TAP devices.
 //!
 //! Read first: `rx.rs`, the receiving side of a port; then `tx.rs`, the sending side, and `exchange.rs`, the
-//! rings over which both sides pass packets between workers. `host.rs` is for Linux's TUN and TAP devices.
+//! rings over which the receiving side passes packets between workers. How workers share transmit queues is
+//! in `sharing.rs`, `line.rs` (what goes from worker to worker) and `owners.rs` (who should have a queue).
+//! `host.rs` is for Linux's TUN and TAP devices.
 
 pub(super) mod arguments;
 mod batches;
 mod exchange;
 pub(super) mod host;
 pub(super) mod kernel;
+mod line;
+mod owners;
 mod pause;
 pub(super) mod port;
 pub(super) mod queues;
 pub(crate) mod rss;
 pub(super) mod rx;
+mod sharing;
 mod spread;
 pub(super) mod tx;

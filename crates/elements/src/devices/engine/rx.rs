@@ -1,7 +1,8 @@
 //! The receiving side of a port: the engine of `FromDevice` and `FromDPDKDevice`.
 
 use super::batches::{Batches, Sizes};
-use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::exchange::{Exchange, Inlet, forget_done, inherit};
+use super::line::RING;
 use super::pause::Pause;
 use super::port;
 use super::queues::Queues;
@@ -224,6 +225,7 @@ impl Receiver {
             let n = self.inlets[i].pop_many(room, batch.packets_mut());
             room -= n;
             if n > 0 {
+                cx.count_changed_workers(n);
                 self.emit(batch, None, cx);
             } else {
                 cx.recycle(batch);

@@ -1,19 +1,24 @@
 //! The sending side of a port: the engine of `ToDevice` and `ToDPDKDevice`.
 
 use super::batches::{Batches, Sizes};
-use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::exchange::Exchange;
+use super::line::{Fair, Line, RING, Trust, take_bytes};
 use super::port;
 use super::queues::Queues;
+use super::sharing::{Member, Shares};
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortKind, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tables::ring::Producer;
 
 /// Drop reasons of senders.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::TRANSMIT_QUEUE_FULL.when("packets came faster than the port sends them (push input only)"),
+    drops::TRANSMIT_QUEUE_NOT_SERVED.when(
+        "the other side of the port does not take packets from the queue (memif: the peer has opened fewer queues), \
+         and no other queue could be used instead",
+    ),
     drops::LONGER_THAN_BUFFERS.when("the packet had to be copied to one, and did not fit"),
     drops::NO_SEND_BUFFER.when("the packet has no buffer of the port's pool, and there was none for a copy"),
     drops::REFUSED_BY_THE_INTERFACE.when(
@@ -27,57 +32,6 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
 const TRIES: usize = 1000;
 /// Packets of which fewer come in the timeout do not wait for others.
 const FEW: u64 = 4;
-/// The bytes that a worker may send more than another before it has to wait: a full Ethernet frame.
-const QUANTUM_BYTES: usize = 1518;
-
-/// The unit in which workers that share a transmit queue get equal shares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::devices) enum Fair {
-    /// Packets: round robin.
-    Packets,
-    /// Bytes: deficit round robin (Shreedhar and Varghese 1995).
-    Bytes,
-}
-
-/// Packets of one worker that wait for a queue that several workers use.
-struct Source {
-    inlet: Inlet,
-    /// Packets that were taken from it, so that their lengths are known before they are sent.
-    held: VecDeque<Packet>,
-    deficit: usize,
-}
-
-impl Source {
-    /// Moves its packets for one round to `out`.
-    fn serve(&mut self, fair: Fair, burst: usize, out: &mut Batch) {
-        match fair {
-            Fair::Packets => {
-                let n = burst.min(self.held.len());
-                out.packets_mut().extend(self.held.drain(..n));
-                self.inlet.pop_many(burst - n, out.packets_mut());
-            }
-            Fair::Bytes => {
-                let mut more = Vec::new();
-                self.inlet.pop_many(burst.saturating_sub(self.held.len()), &mut more);
-                self.held.extend(more);
-                take_bytes(&mut self.held, &mut self.deficit, burst, out);
-            }
-        }
-    }
-}
-
-/// One round of deficit round-robin.
-fn take_bytes(from: &mut VecDeque<Packet>, deficit: &mut usize, burst: usize, out: &mut Batch) {
-    *deficit += QUANTUM_BYTES * burst;
-    while let Some(first) = from.front().filter(|p| p.len() <= *deficit) {
-        *deficit -= first.len();
-        out.packets_mut().extend(from.pop_front());
-    }
-    if from.is_empty() {
-        *deficit = 0;
-    }
-}
-
 /// How many batches make a full burst where packets are gathered into large segments.
 const BATCHES_OF_SEGMENTS: usize = 4;
 
@@ -87,16 +41,11 @@ pub(crate) struct Sender {
     worker: usize,
     exchange: Arc<Exchange>,
     fair: Fair,
-    tx: Option<TxQueue>,
-    /// The ring to the worker that has the queue, if this worker has none.
-    ring: Option<(WorkerId, Producer<Packet>)>,
-    /// Workers without a queue, which are served in turn with this worker's own packets.
-    sources: Vec<Source>,
-    /// The next to be served: the index of a source, or after the sources this worker itself.
-    turn: usize,
+    /// This worker's queue, if it has one.
+    line: Line,
+    /// Its part in sharing the queues, if there are fewer than workers.
+    member: Option<Member>,
     deficit: usize,
-    /// The packets to be sent next: chosen from the sources and from the waiting packets.
-    chosen: Batch,
     /// Packets that wait for space in the device or in the ring.
     waiting: Batch,
     /// How many packets may wait.
@@ -123,8 +72,6 @@ pub(crate) struct Sender {
     pub(crate) count: Counter,
     batches: Arc<Sizes>,
     pub(crate) dropped: Counter,
-    /// The queue's counts of lost packets at the last check: too long, without a buffer for a copy, refused.
-    given_up: [u64; 3],
 }
 
 impl Sender {
@@ -149,12 +96,9 @@ impl Sender {
             worker: cx.worker().0,
             exchange: Exchange::of(cx),
             fair,
-            tx: None,
-            ring: None,
-            sources: Vec::new(),
-            turn: 0,
+            line: Line::default(),
+            member: None,
             deficit: 0,
-            chosen: Batch::with_capacity(burst),
             waiting: Batch::with_capacity(burst),
             room: 1024,
             burst,
@@ -168,7 +112,6 @@ impl Sender {
             count: Counter::new(),
             batches: Batches::of(cx).of_worker(cx.worker().0),
             dropped: Counter::new(),
-            given_up: [0; 3],
         }
     }
 
@@ -182,15 +125,13 @@ impl Sender {
             // comes, the receiving host is still awake.
             self.burst = self.burst.saturating_mul(BATCHES_OF_SEGMENTS);
         }
-        if let Some(lanes) = self.port.lanes().cloned() {
-            if let Some(&Lane::Ring { to }) = lanes.send.get(self.worker) {
-                self.ring = Some((WorkerId(to), self.exchange.producer(self.worker, to)));
-            }
-            let inlets =
-                lanes.senders_by(self.worker).map(|from| Inlet::new(&self.exchange, from, self.worker));
-            self.sources = inlets.map(|inlet| Source { inlet, held: VecDeque::new(), deficit: 0 }).collect();
+        if let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes())
+            && Shares::are_in(lanes, port)
+            && let Some((member, line)) = Member::new(&self.exchange.shares(lanes, port), self.worker)
+        {
+            (self.member, self.line) = (Some(member), line);
         }
-        if cx.input_is_pull(0) || !self.sources.is_empty() {
+        if cx.input_is_pull(0) || self.has_work() {
             cx.reschedule();
         }
     }
@@ -200,44 +141,38 @@ impl Sender {
         if step > 0 {
             return;
         }
-        self.tx.iter().for_each(TxQueue::prefetch);
+        self.line.tx.iter().for_each(TxQueue::prefetch);
         dpdk::prefetch(&*self.batches, 1);
         self.count.prefetch();
     }
 
     /// The queue; during a hot swap it becomes free when the element that used it is dropped.
     fn take_queue(&mut self) {
-        if let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes())
-            && let Some(&Lane::Queue { queue, locked }) = lanes.send.get(self.worker)
-        {
-            self.tx = if locked { port.share_tx_queue(queue) } else { port.tx_queue(queue) }.ok();
-        }
+        let Some(port) = self.port.get() else { return };
+        let lane = self.port.lanes().and_then(|lanes| lanes.send.get(self.worker));
+        let (queue, locked) = match (&self.member, lane) {
+            (Some(member), _) => member.queue(),
+            (None, Some(&Lane::Queue { queue, locked })) => (queue, locked),
+            (None, _) => return,
+        };
+        self.line.tx = if locked { port.share_tx_queue(queue) } else { port.tx_queue(queue) }.ok();
     }
 
     /// Sends from the front of `batch`.
     fn transmit(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) -> usize {
-        if let Some((owner, ring)) = &mut self.ring {
-            let given = ring.push_many(batch.packets_mut());
-            if given > 0 {
-                cx.wake(*owner);
-            }
+        if let Some(member) = self.member.as_mut().filter(|member| !member.owns) {
+            let hurry = 2 * (self.waiting.len() + batch.len()) > self.room;
+            let (given, wake) = member.give(batch, cx.run_ns(), hurry);
+            wake.into_iter().for_each(|worker| cx.wake(WorkerId(worker)));
             return given;
         }
-        if self.tx.is_none() {
+        if self.line.tx.is_none() {
             self.take_queue();
         }
-        let Some(tx) = self.tx.as_mut() else { return 0 };
-        let sent = tx.tx_burst(batch);
-        let given_up = [tx.lost(), tx.starved(), tx.refused()];
-        if given_up != self.given_up {
-            let reasons =
-                [drops::LONGER_THAN_BUFFERS, drops::NO_SEND_BUFFER, drops::REFUSED_BY_THE_INTERFACE];
-            for ((now, before), reason) in given_up.into_iter().zip(self.given_up).zip(reasons) {
-                self.dropped.add(now - before);
-                cx.count_drops(now - before, reason);
-            }
-            self.given_up = given_up;
-        }
+        let Some(tx) = self.line.tx.as_mut() else { return 0 };
+        let sent =
+            if self.line.trust == Trust::Served { tx.tx_burst(batch) } else { self.try_one(batch, cx) };
+        self.count_lost(cx);
         if sent > 0 {
             self.count.add(sent as u64);
             self.batches.count(sent);
@@ -245,11 +180,68 @@ impl Sender {
         sent
     }
 
+    /// Counts the packets that the queue could not send.
+    #[inline]
+    fn count_lost(&mut self, cx: &mut Cx<'_>) {
+        let Some(tx) = &self.line.tx else { return };
+        let given_up = [tx.lost(), tx.starved(), tx.refused()];
+        if given_up != self.line.given_up {
+            let reasons =
+                [drops::LONGER_THAN_BUFFERS, drops::NO_SEND_BUFFER, drops::REFUSED_BY_THE_INTERFACE];
+            for ((now, before), reason) in given_up.into_iter().zip(self.line.given_up).zip(reasons) {
+                self.dropped.add(now - before);
+                cx.count_drops(now - before, reason);
+            }
+            self.line.given_up = given_up;
+        }
+    }
+
+    /// Sends the first packet by a queue that the other side may not serve.
+    #[cold]
+    fn try_one(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) -> usize {
+        let (Some(member), Some(port), Some(tx)) = (&mut self.member, self.port.get(), &mut self.line.tx)
+        else {
+            return 0;
+        };
+        if batch.is_empty() || self.line.trust == Trust::Refused {
+            return 0;
+        }
+        let mut first: Batch = batch.drain(..1).collect();
+        let sent = tx.tx_burst(&mut first);
+        if sent == 0 {
+            first.append(batch);
+            std::mem::swap(batch, &mut first);
+        }
+        if !member.prove(&mut self.line, sent, port, cx.run_ns()) {
+            return sent;
+        }
+        self.dropped.add(1);
+        cx.count_drops(1, drops::TRANSMIT_QUEUE_NOT_SERVED);
+        0
+    }
+
+    /// Does this worker's part of what has changed among the workers that share queues.
+    #[inline]
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        if let Some(member) = &self.member
+            && !member.is_settled(cx.run_ns())
+        {
+            self.settle_now(cx);
+        }
+    }
+
+    #[cold]
+    fn settle_now(&mut self, cx: &mut Cx<'_>) {
+        let (Some(member), Some(port)) = (&mut self.member, self.port.get()) else { return };
+        let wake = member.settle(&mut self.line, &mut self.waiting, port, cx.run_ns());
+        wake.into_iter().for_each(|worker| cx.wake(WorkerId(worker)));
+    }
+
     /// Whether the waiting packets should wait for more: they are fewer than a burst, they come quickly, and
     /// the timeout has not passed.
     #[inline]
     fn holds(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
+        if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.line.chosen.is_empty() {
             (self.held_ns, self.seen, self.came_ns) = (0, 0, u64::MAX);
             return false;
         }
@@ -284,7 +276,8 @@ impl Sender {
 
     /// Sends waiting packets, as far as the device takes them; packets of several workers are sent in turn.
     fn send(&mut self, cx: &mut Cx<'_>) -> usize {
-        if self.sources.is_empty() && self.chosen.is_empty() {
+        let alone = self.member.as_ref().is_none_or(|member| !member.serves);
+        if alone && self.line.chosen.is_empty() {
             let mut waiting = self.waiting.take();
             let sent = self.transmit(&mut waiting, cx);
             self.waiting = waiting;
@@ -292,15 +285,15 @@ impl Sender {
         }
         let mut sent = 0;
         let mut idle = 0;
-        let mut chosen = self.chosen.take();
+        let mut chosen = self.line.chosen.take();
         // The number of rounds is limited, so that other workers cannot keep this one from its other tasks.
-        for _ in 0..=2 * self.sources.len() {
+        for _ in 0..=2 * self.line.sources.len() {
             if chosen.is_empty() {
-                self.choose(&mut chosen);
+                self.choose(&mut chosen, cx);
             }
             if chosen.is_empty() {
                 idle += 1;
-                if idle > self.sources.len() {
+                if idle > self.line.sources.len() {
                     break;
                 }
                 continue;
@@ -311,21 +304,35 @@ impl Sender {
                 break;
             }
         }
-        self.chosen = chosen;
+        self.line.chosen = chosen;
         sent
     }
 
     /// Chooses the packets of the worker that is next in turn.
-    fn choose(&mut self, chosen: &mut Batch) {
-        let turn = self.turn;
-        self.turn = if turn >= self.sources.len() { 0 } else { turn + 1 };
-        match self.sources.get_mut(turn) {
-            Some(source) => source.serve(self.fair, self.burst, chosen),
-            None if self.fair == Fair::Packets => {
+    fn choose(&mut self, chosen: &mut Batch, cx: &mut Cx<'_>) {
+        let (turn, me) = (self.line.turn, self.worker);
+        self.line.turn = if turn >= self.line.sources.len() { 0 } else { turn + 1 };
+        if let Some(source) = self.line.sources.get_mut(turn) {
+            // This worker's own ring has its turn with what waits here, before that.
+            if source.from != me {
+                let served = source.serve(self.fair, self.burst, chosen);
+                self.line.chosen_from = Some(source.from);
+                cx.count_changed_workers(served);
+            }
+            return;
+        }
+        self.line.chosen_from = Some(me);
+        let before = self.line.source(me).filter(|source| !source.is_empty());
+        if let Some(source) = before {
+            source.serve(self.fair, self.burst, chosen);
+            return;
+        }
+        match self.fair {
+            Fair::Packets => {
                 let n = self.burst.min(self.waiting.len());
                 chosen.packets_mut().extend(self.waiting.drain(..n));
             }
-            None => {
+            Fair::Bytes => {
                 let n = (2 * self.burst).min(self.waiting.len());
                 let mut first: VecDeque<Packet> = self.waiting.drain(..n).collect();
                 take_bytes(&mut first, &mut self.deficit, self.burst, chosen);
@@ -341,16 +348,24 @@ impl Sender {
         self.port.get().is_none_or(|port| port.state() == PortState::Gone)
     }
 
-    /// Whether packets remain for a later run.
+    /// Whether packets wait here, or other workers' packets may.
+    #[inline]
+    fn has_packets(&self) -> bool {
+        !self.waiting.is_empty()
+            || !self.line.chosen.is_empty()
+            || self.member.as_ref().is_some_and(|member| member.serves || member.unsettled)
+    }
+
+    /// Whether the task has to run again.
     fn has_work(&self) -> bool {
-        !self.waiting.is_empty() || !self.chosen.is_empty() || !self.sources.is_empty()
+        self.has_packets() || self.member.as_ref().is_some_and(Member::must_look)
     }
 
     /// Whether no packets wait here, so that only other workers, which wake this one, can bring work.
     fn only_others_bring_work(&self, cx: &Cx<'_>) -> bool {
         self.waiting.is_empty()
-            && self.chosen.is_empty()
-            && self.sources.iter().all(|s| s.held.is_empty() && s.inlet.len() == 0)
+            && self.line.is_empty()
+            && self.member.as_ref().is_none_or(|member| !member.unsettled)
             && !(cx.input_is_pull(0) && cx.upstream_active(0))
     }
 
@@ -363,9 +378,13 @@ impl Sender {
     /// Sends a batch. Packets that the device does not take wait; packets above the limit are dropped.
     pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let mut sent = 0;
+        if let Some(member) = &self.member {
+            member.count(batch.len());
+            self.settle(cx);
+        }
         // Most batches are a whole burst, or are not to wait for one, and find nothing waiting: they are
         // taken whole.
-        if (batch.len() >= self.burst || self.timeout_ns == 0) && !self.has_work() && !self.stuck {
+        if (batch.len() >= self.burst || self.timeout_ns == 0) && !self.has_packets() && !self.stuck {
             (self.held_ns, self.seen, self.came_ns) = (0, 0, u64::MAX);
             sent = self.transmit(&mut batch, cx);
             if batch.is_empty() {
@@ -384,10 +403,10 @@ impl Sender {
             return;
         }
         sent += self.send(cx);
-        if self.waiting.is_empty() && self.chosen.is_empty() {
+        if self.waiting.is_empty() && self.line.chosen.is_empty() {
             self.stuck = false;
             self.report_full(cx);
-            return;
+            return self.look_again(cx);
         }
         let tries = if self.blocking && self.waiting.len() > self.room && !self.stuck { TRIES } else { 0 };
         for _ in 0..tries {
@@ -404,9 +423,20 @@ impl Sender {
             let excess = self.waiting.split_off(keep);
             self.dropped.add(excess.len() as u64);
             cx.count_overflow(excess.len());
-            cx.drop_batch(excess, if gone { drops::PORT_GONE } else { drops::TRANSMIT_QUEUE_FULL });
+            let refused = self.member.as_ref().is_some_and(|member| member.refused);
+            let reason = match (gone, refused) {
+                (true, _) => drops::PORT_GONE,
+                (false, true) => drops::TRANSMIT_QUEUE_NOT_SERVED,
+                (false, false) => drops::TRANSMIT_QUEUE_FULL,
+            };
+            cx.drop_batch(excess, reason);
         }
         self.report_full(cx);
+        self.look_again(cx);
+    }
+
+    /// Has the task run again if there is work.
+    fn look_again(&self, cx: &mut Cx<'_>) {
         if self.has_work() {
             cx.reschedule();
         }
@@ -417,6 +447,7 @@ impl Sender {
         let mut moved = 0;
         let pulls = cx.input_is_pull(0);
         let here = cx.runs_here();
+        self.settle(cx);
         if pulls && here && self.held_ns > 0 {
             moved += self.pull(cx);
         }
@@ -429,9 +460,6 @@ impl Sender {
             moved += self.send(cx);
             if self.is_gone() {
                 self.give_up(cx);
-            }
-            if !self.sources.is_empty() && moved == 0 {
-                forget_done(&mut self.sources, |s| &s.inlet, |s| s.held.is_empty());
             }
         }
         if !pulls {
@@ -465,17 +493,17 @@ impl Sender {
         let room = self.burst.saturating_sub(batch.len());
         let pulled = cx.pull(0, room, &mut batch);
         self.waiting = batch;
+        if let Some(member) = &self.member {
+            member.count(pulled);
+        }
         pulled
     }
 
     /// Drops all packets: the port no longer exists.
     fn give_up(&mut self, cx: &mut Cx<'_>) {
-        let mut all = self.chosen.take();
+        let mut all = Batch::new();
+        self.line.empty(&mut all);
         all.append(&mut self.waiting);
-        for source in &mut self.sources {
-            all.packets_mut().extend(source.held.drain(..));
-            while source.inlet.pop_many(RING, all.packets_mut()) > 0 {}
-        }
         if !all.is_empty() {
             self.dropped.add(all.len() as u64);
             cx.drop_batch(all, drops::PORT_GONE);
@@ -486,27 +514,26 @@ impl Sender {
         self.count.set(old.count.get());
         self.dropped.set(old.dropped.get());
         let same = self.port.get().zip(old.port.get()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
-        let lane = |s: &Self| s.port.lanes().and_then(|lanes| lanes.send.get(s.worker).copied());
-        if same && lane(self) == lane(old) {
-            self.tx = old.tx.take();
-            self.given_up = old.given_up;
-        }
-        if same {
-            self.chosen.append(&mut old.chosen);
+        // All workers are stopped, and find the same.
+        let alike = same && self.port.lanes().zip(old.port.lanes()).is_some_and(|(a, b)| a.sends_as(b));
+        if alike && self.member.is_some() == old.member.is_some() {
+            // Rings, and queues wherever they are by now, stay what they are.
+            self.member = old.member.take();
+            self.line = std::mem::take(&mut old.line);
             self.waiting.append(&mut old.waiting);
-            // Packets chosen before are sent before those that still arrive.
-            for source in &mut old.sources {
-                self.chosen.packets_mut().extend(source.held.drain(..));
-            }
-            inherit(&mut self.sources, std::mem::take(&mut old.sources), |s| &mut s.inlet);
         } else {
-            // They were for another port.
-            old.chosen.append(&mut old.waiting);
-            for source in &mut old.sources {
-                old.chosen.packets_mut().extend(source.held.drain(..));
-                while source.inlet.pop_many(RING, old.chosen.packets_mut()) > 0 {}
+            let mut packets = Batch::new();
+            old.line.empty(&mut packets);
+            old.member.iter().for_each(|member| member.shares.empty(&mut packets));
+            packets.append(&mut old.waiting);
+            if same {
+                // Packets chosen before are sent before those that still arrive.
+                self.line.chosen.append(&mut packets);
+                self.line.chosen_from = None;
+            } else {
+                // They were for another port.
+                cx.drop_batch(packets, drops::PORT_REPLACED);
             }
-            cx.drop_batch(old.chosen.take(), drops::PORT_REPLACED);
         }
         // This holds also if the element is now bound to another worker: this worker must still send the
         // packets that wait here.
@@ -519,24 +546,22 @@ impl Sender {
     }
     /// Packets that wait to be sent, on this worker and in the rings from others.
     pub(crate) fn waiting(&self) -> usize {
-        let sources: usize = self.sources.iter().map(|s| s.held.len() + s.inlet.len()).sum();
-        self.waiting.len() + self.chosen.len() + sources
+        self.waiting.len() + self.line.len()
     }
     /// How this worker sends: a line, or nothing.
     pub(crate) fn lanes(&self) -> String {
         let lane = self.port.lanes().and_then(|lanes| lanes.send.get(self.worker));
-        let Some(lane) = lane else { return String::new() };
-        let from: Vec<usize> = self.port.lanes().iter().flat_map(|l| l.senders_by(self.worker)).collect();
-        let mut text = format!("worker {}: ", self.worker);
-        text += &match lane {
-            Lane::Queue { queue, locked: false } => format!("sends by queue {queue}"),
-            Lane::Queue { queue, locked: true } => format!("sends by queue {queue}, which it locks"),
-            Lane::Ring { to } => format!("gives packets to worker {to}"),
+        let how = match (&self.member, lane) {
+            (Some(member), _) => member.describe(&self.line),
+            (None, Some(Lane::Queue { queue, locked: false })) => format!("sends by queue {queue}"),
+            (None, Some(Lane::Queue { queue, .. })) => format!("sends by queue {queue}, which it locks"),
+            (None, _) => return String::new(),
         };
-        if !from.is_empty() {
-            text += &format!(", in turn with worker {}", runtime::placement::listed(&from));
-        }
-        text + "\n"
+        format!("worker {}: {how}\n", self.worker)
+    }
+    /// Which worker has which queue, if workers share them.
+    pub(crate) fn owners(&self) -> String {
+        self.member.as_ref().map_or_else(String::new, |member| member.shares.describe())
     }
 }
 
@@ -555,34 +580,7 @@ pub(in crate::devices) fn handlers<E: Sends>(h: &mut Handlers<E>) {
     });
     h.sum("waiting", |e| e.sender().waiting() as u64);
     h.list("lanes", |e| e.sender().lanes());
+    h.read("owners", |e| e.sender().owners());
     h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
     h.read("port", |e| e.sender().port().map_or_else(String::new, port::describe));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn packets(n: usize, len: usize) -> VecDeque<Packet> {
-        (0..n).map(|_| Packet::from_bytes(&vec![0; len]).unwrap()).collect()
-    }
-
-    #[test]
-    fn shares_by_bytes_are_equal_whatever_the_sizes() {
-        let (mut long, mut short) = (packets(1000, 1500), packets(20_000, 60));
-        let (mut a, mut b) = (0, 0);
-        let (mut sent_long, mut sent_short) = (0, 0);
-        for _ in 0..50 {
-            let mut out = Batch::new();
-            take_bytes(&mut long, &mut a, 8, &mut out);
-            sent_long += out.iter().map(Packet::len).sum::<usize>();
-            out.clear();
-            take_bytes(&mut short, &mut b, 8, &mut out);
-            sent_short += out.iter().map(Packet::len).sum::<usize>();
-        }
-        assert!(sent_long.abs_diff(sent_short) <= 1518, "{sent_long} {sent_short}");
-        let mut last = packets(1, 60);
-        take_bytes(&mut last, &mut a, 8, &mut Batch::new());
-        assert_eq!(a, 0, "who has nothing to send saves nothing up");
-    }
 }

@@ -30,6 +30,9 @@ pub(crate) struct Depth {
 struct Cell {
     arrived: AtomicU64,
     left: AtomicU64,
+    /// Packets that were pulled, and how many of them another worker had put in.
+    pulled: AtomicU64,
+    changed: AtomicU64,
     highwater: AtomicU64,
     drops: AtomicU64,
 }
@@ -93,6 +96,18 @@ impl Depth {
     }
     pub(crate) fn left(&self, worker: usize, n: usize) {
         self.cells.get(worker).iter().for_each(|c| bump(&c.left, n));
+    }
+    /// Counts packets that a worker has pulled from a store for all workers. Returns how many of all that it
+    /// has pulled beyond what it has put in itself, and which were not returned before: another worker put
+    /// these in. If workers do both, there may have been more.
+    pub(crate) fn changed(&self, worker: usize, pulled: usize) -> usize {
+        let Some(c) = self.cells.get(worker) else { return 0 };
+        bump(&c.pulled, pulled);
+        let [arrived, pulled, before] =
+            [&c.arrived, &c.pulled, &c.changed].map(|cell| cell.load(Ordering::Relaxed));
+        let new = pulled.saturating_sub(arrived).saturating_sub(before) as usize;
+        bump(&c.changed, new);
+        new
     }
 }
 
@@ -372,6 +387,9 @@ impl Store {
             }
         };
         self.depth.left(self.worker, n);
+        if n > 0 && !matches!(self.place, Place::Own(_)) {
+            cx.count_changed_workers(self.depth.changed(self.worker, n));
+        }
         n
     }
 

@@ -1,0 +1,536 @@
+//! How workers share transmit queues, and how a queue goes from one worker to another while packets are sent.
+//!
+//! Each worker has one ring, whose other end is at the queue by which its packets go ([`Line`]). The worker
+//! that has the queue, its owner, sends its own packets directly and empties the rings of the others. What
+//! changes, and why no packet is lost and none overtakes another of the same worker:
+//!
+//! - *Another owner* ([`super::owners`]). The new owner says that it is ready; the old one then gives it the
+//!   queue together with the rings and what was taken from them. The packets of a third worker stay in the
+//!   ring in which they are. Those of the old owner go into its own ring from then on. The new owner has sent
+//!   what is in its own ring before it sends anything directly.
+//! - *Another queue for a worker*, when it is to own that queue. The worker holds its packets back until the
+//!   owner of its old queue has sent all that is in its ring and has given the ring to the owner of the new
+//!   queue, and for a moment more ([`QUIET_NS`]), so that the device has sent them too.
+//! - *A queue that the other side does not serve*. Its owner gives all rings to the owner of another queue.
+//!   Nothing of them has been sent before.
+
+use super::line::{Line, RING, Source, Trust};
+use super::owners::{Decider, Queue};
+use crate::prelude::*;
+use dpdk::{Port, TxQueue};
+use locks::IgnorePoison;
+use runtime::{Lane, Lanes};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tables::ring::{Producer, spsc};
+
+/// How long packets are counted before it is decided which worker has which queue.
+const INTERVAL_NS: u64 = 200_000_000;
+/// How often a worker looks whether such an interval is over, and at the other side.
+const LOOK_NS: u64 = 20_000_000;
+/// How long a worker that changes to another queue waits after its last packet by the old one, so that the
+/// device sends them in order; it waits less if half of its room is taken meanwhile.
+const QUIET_NS: u64 = 1_000_000;
+/// How long a queue takes nothing, while the other side is there and takes packets from another queue, until
+/// it counts as not served.
+const PATIENCE_NS: u64 = 100_000_000;
+/// The same while no other queue is known to be served.
+const LONG_PATIENCE_NS: u64 = 1_000_000_000;
+/// In place of a worker's number: nobody.
+const NOBODY: usize = usize::MAX;
+
+/// A transmit queue that is shared, as all workers see it.
+struct Shared {
+    number: u16,
+    /// Whether an element elsewhere uses it too, under a lock.
+    locked: bool,
+    /// The worker that is to have it, the one that has it, and one that is ready to take it over.
+    owner: AtomicUsize,
+    holder: AtomicUsize,
+    ready: AtomicUsize,
+    /// The queue on its way to the next owner.
+    passed: Mutex<Option<Line>>,
+    /// Rings of workers that send by it from now on, and workers that send by another one from now on.
+    joining: Mutex<Vec<Source>>,
+    leaving: Mutex<Vec<usize>>,
+    /// Whether the other side is known to serve it, and to refuse it.
+    served: AtomicBool,
+    refused: AtomicBool,
+}
+
+/// What all workers see of one of them.
+// Two cache lines: the worker writes into its own for each batch.
+#[repr(align(128))]
+struct Seat {
+    /// Packets that it has had for the port.
+    had: AtomicU64,
+    /// The index of the queue by which it is to send, and of the one at which its ring is.
+    home: AtomicUsize,
+    at: AtomicUsize,
+    /// Its end of its ring, and the queue that it has at the start, until it takes them.
+    start: Mutex<Option<(Producer<Packet>, Option<Line>)>>,
+}
+
+#[derive(Default)]
+struct Plan {
+    decider: Decider,
+    ends_ns: u64,
+    changes: u64,
+    reason: String,
+}
+
+/// The transmit queues that the replicas of an element share.
+pub(in crate::devices) struct Shares {
+    queues: Vec<Shared>,
+    seats: Vec<Seat>,
+    may_own: Vec<usize>,
+    /// Grows with every change, so that workers look only then.
+    version: AtomicU64,
+    plan: Mutex<Plan>,
+    /// Whether the other side of the port decides how many queues are served.
+    by_peer: bool,
+    /// Whether nobody was connected at the last look.
+    alone: AtomicBool,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().ignore_poison()
+}
+
+impl Shares {
+    /// Whether an element that sends so shares queues.
+    pub(super) fn are_in(lanes: &Lanes, port: &Port) -> bool {
+        let ring = |lane: &Lane| matches!(lane, Lane::Ring { .. });
+        lanes.send.iter().any(ring) || (port.peer_sets_tx_queues() && lanes.send.len() > 1)
+    }
+
+    /// The queues as they are when the router starts.
+    pub(super) fn new(lanes: &Lanes, by_peer: bool) -> Self {
+        let of = |worker: usize| match lanes.send[worker] {
+            Lane::Queue { .. } => worker,
+            Lane::Ring { to } => to,
+        };
+        let owners: Vec<usize> = (0..lanes.send.len()).filter(|&worker| of(worker) == worker).collect();
+        let index = |worker: usize| owners.iter().position(|&owner| owner == of(worker)).unwrap_or(0);
+        let mut starts: Vec<(Option<Producer<Packet>>, Option<Line>)> = Vec::new();
+        let mut rings: Vec<Vec<Source>> = owners.iter().map(|_| Vec::new()).collect();
+        for worker in 0..lanes.send.len() {
+            let (producer, consumer) = spsc(RING);
+            starts.push((Some(producer), None));
+            if let Some(sources) = rings.get_mut(index(worker)) {
+                sources.push(Source::new(worker, consumer));
+            }
+        }
+        let trust = if by_peer { Trust::Unproven { since_ns: 0 } } else { Trust::Served };
+        for (&owner, sources) in owners.iter().zip(rings) {
+            starts[owner].1 = Some(Line { sources, trust, ..Line::default() });
+        }
+        let shared = |&owner: &usize| {
+            let (number, locked) = match lanes.send[owner] {
+                Lane::Queue { queue, locked } => (queue, locked),
+                Lane::Ring { .. } => (0, false),
+            };
+            Shared {
+                number,
+                locked,
+                owner: AtomicUsize::new(owner),
+                holder: AtomicUsize::new(owner),
+                ready: AtomicUsize::new(NOBODY),
+                passed: Mutex::default(),
+                joining: Mutex::default(),
+                leaving: Mutex::default(),
+                served: AtomicBool::new(false),
+                refused: AtomicBool::new(false),
+            }
+        };
+        let seat = |(worker, (ring, line)): (usize, (Option<Producer<Packet>>, Option<Line>))| Seat {
+            had: AtomicU64::new(0),
+            home: AtomicUsize::new(index(worker)),
+            at: AtomicUsize::new(index(worker)),
+            start: Mutex::new(ring.map(|ring| (ring, line))),
+        };
+        Self {
+            queues: owners.iter().map(shared).collect(),
+            seats: starts.into_iter().enumerate().map(seat).collect(),
+            may_own: lanes.may_send.clone(),
+            version: AtomicU64::new(0),
+            plan: Mutex::default(),
+            by_peer,
+            alone: AtomicBool::new(by_peer),
+        }
+    }
+
+    /// Tells all workers to look.
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Decides which worker is to have which queue, if it is time to.
+    fn decide(&self, now: u64) {
+        if self.may_own.len() <= self.queues.len() && !self.by_peer {
+            return;
+        }
+        let Ok(mut plan) = self.plan.try_lock() else { return };
+        if now < plan.ends_ns {
+            return;
+        }
+        let late = now.saturating_sub(plan.ends_ns) > INTERVAL_NS;
+        plan.ends_ns = now + INTERVAL_NS;
+        let counted: Vec<u64> = self.seats.iter().map(|seat| seat.had.load(Ordering::Relaxed)).collect();
+        if late {
+            // Nobody has sent anything for a while, or the router has just started.
+            plan.decider = Decider::beginning_at(&counted);
+            return;
+        }
+        let owner = |queue: &Shared| Some(queue.owner.load(Ordering::Relaxed)).filter(|&w| w != NOBODY);
+        let queues: Vec<Queue> = (self.queues.iter())
+            .map(|queue| Queue { owner: owner(queue), usable: !queue.refused.load(Ordering::Relaxed) })
+            .collect();
+        let homes: Vec<usize> = self.seats.iter().map(|seat| seat.home.load(Ordering::Relaxed)).collect();
+        let Some(change) = plan.decider.decide(&counted, &queues, &homes, &self.may_own) else { return };
+        self.seats[change.worker].home.store(change.queue, Ordering::Relaxed);
+        self.queues[change.queue].owner.store(change.worker, Ordering::Relaxed);
+        plan.changes += 1;
+        plan.reason =
+            format!("queue {} to worker {}: {}", self.number(change.queue), change.worker, change.reason);
+        self.changed();
+    }
+
+    fn number(&self, index: usize) -> u16 {
+        self.queues[index].number
+    }
+
+    /// A line for each queue: its owner, and the workers that give it packets; then the changes.
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for (index, queue) in self.queues.iter().enumerate() {
+            let holder = queue.holder.load(Ordering::Relaxed);
+            let at = |(worker, seat): (usize, &Seat)| {
+                (worker != holder && seat.at.load(Ordering::Relaxed) == index).then_some(worker)
+            };
+            let others: Vec<usize> = self.seats.iter().enumerate().filter_map(at).collect();
+            let _ = write!(text, "queue {}: ", queue.number);
+            text += &match holder {
+                NOBODY if queue.refused.load(Ordering::Relaxed) => "not served by the other side".to_owned(),
+                NOBODY => "unused".to_owned(),
+                worker if others.is_empty() => format!("worker {worker}"),
+                worker => format!("worker {worker}, also for worker {}", runtime::placement::listed(&others)),
+            };
+            text += "\n";
+        }
+        let plan = locked(&self.plan);
+        let _ = writeln!(text, "changes: {}", plan.changes);
+        if !plan.reason.is_empty() {
+            let _ = writeln!(text, "last change: {}", plan.reason);
+        }
+        text
+    }
+}
+
+/// A worker's part in sharing queues.
+pub(super) struct Member {
+    pub(super) shares: Arc<Shares>,
+    worker: usize,
+    ring: Producer<Packet>,
+    /// The index of the queue by which it sends, and whether it has that queue.
+    home: usize,
+    pub(super) owns: bool,
+    /// Whether packets of others, or its own from before it had the queue, may come with the queue.
+    pub(super) serves: bool,
+    /// The version that it has seen, and whether something that it waits for has not happened yet.
+    seen: u64,
+    pub(super) unsettled: bool,
+    /// It has said that it leaves its queue.
+    leaves: bool,
+    quiet_until_ns: u64,
+    next_look_ns: u64,
+    /// No queue is served by the other side.
+    pub(super) refused: bool,
+}
+
+/// Workers to be woken.
+pub(super) type Wake = Vec<usize>;
+
+impl Member {
+    /// Takes the worker's place; also the queue that it has at the start.
+    pub(super) fn new(shares: &Arc<Shares>, worker: usize) -> Option<(Self, Line)> {
+        let seat = shares.seats.get(worker)?;
+        let (ring, line) = locked(&seat.start).take()?;
+        let this = Self {
+            shares: Arc::clone(shares),
+            worker,
+            ring,
+            home: seat.at.load(Ordering::Relaxed),
+            owns: line.is_some(),
+            serves: line.as_ref().is_some_and(|line| line.serves_others(worker)),
+            seen: 0,
+            unsettled: false,
+            leaves: false,
+            quiet_until_ns: 0,
+            next_look_ns: 0,
+            refused: false,
+        };
+        Some((this, line.unwrap_or_default()))
+    }
+
+    /// The queue that the worker has, and whether it is locked.
+    pub(super) fn queue(&self) -> (u16, bool) {
+        let queue = &self.shares.queues[self.home];
+        (queue.number, queue.locked)
+    }
+
+    /// Counts packets that the worker has for the port.
+    #[inline]
+    pub(super) fn count(&self, packets: usize) {
+        let had = &self.shares.seats[self.worker].had;
+        had.store(had.load(Ordering::Relaxed).wrapping_add(packets as u64), Ordering::Relaxed);
+    }
+
+    /// Whether the task must run also without packets.
+    pub(super) fn must_look(&self) -> bool {
+        self.unsettled || (self.owns && (self.serves || self.shares.by_peer))
+    }
+
+    /// Whether there is nothing to look after.
+    #[inline]
+    pub(super) fn is_settled(&self, now: u64) -> bool {
+        !self.unsettled && now < self.next_look_ns && self.shares.version.load(Ordering::Acquire) == self.seen
+    }
+
+    /// Gives packets from the front of `batch` to the owner of the queue; returns how many, and whom to wake.
+    pub(super) fn give(&mut self, batch: &mut Batch, now: u64, hurry: bool) -> (usize, Option<usize>) {
+        if self.leaves || (now < self.quiet_until_ns && !hurry) {
+            return (0, None);
+        }
+        let given = self.ring.push_many(batch.packets_mut());
+        // The queue may have gone to another worker meanwhile: look after the packets are in the ring.
+        let at = self.shares.seats[self.worker].at.load(Ordering::Acquire);
+        let holder = self.shares.queues[at].holder.load(Ordering::Acquire);
+        (given, (given > 0 && holder != NOBODY).then_some(holder))
+    }
+
+    /// Does the worker's part of what has changed.
+    #[cold]
+    pub(super) fn settle(&mut self, line: &mut Line, waiting: &mut Batch, port: &Port, now: u64) -> Wake {
+        let mut wake = Vec::new();
+        if now >= self.next_look_ns {
+            self.next_look_ns = now + LOOK_NS;
+            if self.shares.by_peer {
+                self.look_at_peer(line, port.link().up);
+            }
+            self.shares.decide(now);
+        }
+        self.seen = self.shares.version.load(Ordering::Acquire);
+        self.unsettled = false;
+        if self.owns {
+            self.settle_owner(line, waiting, &mut wake);
+        } else {
+            self.settle_other(line, now, &mut wake);
+        }
+        self.serves = self.owns && line.serves_others(self.worker);
+        wake
+    }
+
+    fn look_at_peer(&self, line: &mut Line, up: bool) {
+        let shares = &*self.shares;
+        if !up {
+            shares.alone.store(true, Ordering::Relaxed);
+            if let Trust::Unproven { since_ns } = &mut line.trust {
+                *since_ns = 0;
+            }
+        } else if shares.alone.swap(false, Ordering::Relaxed) {
+            // Another peer, or the same one again, may serve other queues.
+            shares.queues.iter().for_each(|queue| queue.refused.store(false, Ordering::Relaxed));
+        }
+        if self.owns
+            && up
+            && line.trust == Trust::Served
+            && line.tx.as_ref().and_then(TxQueue::is_served) == Some(false)
+        {
+            line.trust = Trust::Refused;
+        }
+    }
+
+    fn settle_owner(&mut self, line: &mut Line, waiting: &mut Batch, wake: &mut Wake) {
+        let (shares, me) = (Arc::clone(&self.shares), self.worker);
+        let queue = &shares.queues[self.home];
+        line.sources.append(&mut locked(&queue.joining));
+        if line.trust == Trust::Refused {
+            return self.leave_refused(line, waiting, wake);
+        }
+        let mut leaving = locked(&queue.leaving);
+        leaving.retain(|&worker| {
+            let to = shares.seats[worker].home.load(Ordering::Relaxed);
+            let Some(at) = line.sources.iter().position(|source| source.from == worker) else { return false };
+            if to == self.home {
+                return false;
+            }
+            if !line.chosen.is_empty() || !line.sources[at].is_empty() {
+                return true;
+            }
+            shares.move_ring(line.sources.remove(at), to, wake);
+            false
+        });
+        self.unsettled = !leaving.is_empty();
+        drop(leaving);
+        let owner = queue.owner.load(Ordering::Acquire);
+        if owner != me && owner != NOBODY && queue.ready.load(Ordering::Acquire) == owner {
+            *locked(&queue.passed) = Some(std::mem::take(line));
+            queue.ready.store(NOBODY, Ordering::Relaxed);
+            queue.holder.store(owner, Ordering::Release);
+            self.owns = false;
+            // Its own packets, which wait, go into its ring.
+            self.unsettled = true;
+            shares.changed();
+            wake.push(owner);
+        }
+    }
+
+    fn settle_other(&mut self, line: &mut Line, now: u64, wake: &mut Wake) {
+        let (shares, me) = (Arc::clone(&self.shares), self.worker);
+        let seat = &shares.seats[me];
+        let at = seat.at.load(Ordering::Acquire);
+        if at != self.home {
+            self.home = at;
+            self.quiet_until_ns = now + QUIET_NS;
+        }
+        let queue = &shares.queues[at];
+        let holder = queue.holder.load(Ordering::Acquire);
+        if seat.home.load(Ordering::Relaxed) != at {
+            self.unsettled = true;
+            if !self.leaves && holder != NOBODY {
+                self.leaves = true;
+                locked(&queue.leaving).push(me);
+                shares.changed();
+                wake.push(holder);
+            }
+            return;
+        }
+        self.leaves = false;
+        let wanted = queue.owner.load(Ordering::Acquire) == me;
+        if (holder == me || (holder == NOBODY && wanted))
+            && let Some(passed) = locked(&queue.passed).take()
+        {
+            *line = passed;
+            line.sources.append(&mut locked(&queue.joining));
+            self.owns = true;
+            line.trust = match shares.by_peer && !queue.served.load(Ordering::Relaxed) {
+                true => Trust::Unproven { since_ns: 0 },
+                false => Trust::Served,
+            };
+            queue.holder.store(me, Ordering::Release);
+            shares.changed();
+        } else if wanted {
+            self.unsettled = true;
+            if holder != NOBODY && queue.ready.swap(me, Ordering::AcqRel) != me {
+                shares.changed();
+                wake.push(holder);
+            }
+        }
+    }
+
+    /// The other side does not serve the worker's queue: gives all rings to another one.
+    fn leave_refused(&mut self, line: &mut Line, waiting: &mut Batch, wake: &mut Wake) {
+        let shares = Arc::clone(&self.shares);
+        let queue = &shares.queues[self.home];
+        queue.served.store(false, Ordering::Relaxed);
+        // One after the other: two owners must not give their rings to each other.
+        let mut plan = locked(&shares.plan);
+        let usable = |&other: &usize| {
+            let there = &shares.queues[other];
+            other != self.home
+                && !there.refused.load(Ordering::Relaxed)
+                && there.holder.load(Ordering::Relaxed) != NOBODY
+        };
+        let served = |&other: &usize| shares.queues[other].served.load(Ordering::Relaxed);
+        let others: Vec<usize> = (0..shares.queues.len()).filter(usable).collect();
+        let Some(to) = others.iter().copied().find(served).or(others.first().copied()) else {
+            line.trust = Trust::Unproven { since_ns: 0 };
+            self.refused = true;
+            return;
+        };
+        line.choose_none(self.worker, waiting);
+        queue.refused.store(true, Ordering::Relaxed);
+        queue.owner.store(NOBODY, Ordering::Relaxed);
+        for source in line.sources.drain(..) {
+            shares.seats[source.from].home.store(to, Ordering::Relaxed);
+            shares.move_ring(source, to, wake);
+        }
+        locked(&queue.leaving).clear();
+        self.home = to;
+        self.owns = false;
+        self.unsettled = true;
+        *locked(&queue.passed) = Some(std::mem::take(line));
+        queue.holder.store(NOBODY, Ordering::Release);
+        plan.changes += 1;
+        plan.reason = format!("queue {}: the other side does not serve it", queue.number);
+    }
+
+    /// A queue of which it is not known whether the other side serves it has taken `sent` packets, at most
+    /// one. Returns whether that one was lost.
+    #[cold]
+    pub(super) fn prove(&mut self, line: &mut Line, sent: usize, port: &Port, now: u64) -> bool {
+        let Trust::Unproven { since_ns } = line.trust else { return false };
+        let queue = &self.shares.queues[self.home];
+        if sent > 0 {
+            let lost = line.tx.as_ref().and_then(TxQueue::is_served) == Some(false);
+            line.trust = if lost { Trust::Refused } else { Trust::Served };
+            queue.served.store(!lost, Ordering::Relaxed);
+            self.refused = lost;
+            self.unsettled |= lost;
+            return lost;
+        }
+        let served = |queue: &Shared| queue.served.load(Ordering::Relaxed);
+        let patience = if self.shares.queues.iter().any(served) { PATIENCE_NS } else { LONG_PATIENCE_NS };
+        if since_ns == 0 {
+            line.trust = Trust::Unproven { since_ns: now };
+        } else if now.saturating_sub(since_ns) > patience {
+            let up = port.link().up;
+            line.trust = if up { Trust::Refused } else { Trust::Unproven { since_ns: 0 } };
+            self.unsettled |= up;
+        }
+        false
+    }
+
+    /// How the worker sends.
+    pub(super) fn describe(&self, line: &Line) -> String {
+        if !self.owns {
+            let at = self.shares.seats[self.worker].at.load(Ordering::Relaxed);
+            return match self.shares.queues[at].holder.load(Ordering::Relaxed) {
+                NOBODY => "holds its packets".to_owned(),
+                holder => format!("gives packets to worker {holder}"),
+            };
+        }
+        let (queue, locked) = self.queue();
+        let lock = if locked { ", which it locks" } else { "" };
+        let others: Vec<usize> = line.sources.iter().map(|s| s.from).filter(|&w| w != self.worker).collect();
+        let turn = match others.is_empty() {
+            true => String::new(),
+            false => format!(", in turn with worker {}", runtime::placement::listed(&others)),
+        };
+        format!("sends by queue {queue}{lock}{turn}")
+    }
+}
+
+impl Shares {
+    /// Moves the packets that are on their way from worker to worker to `out`: nobody will take them any
+    /// more.
+    pub(super) fn empty(&self, out: &mut Batch) {
+        for queue in &self.queues {
+            locked(&queue.passed).iter_mut().for_each(|line| line.empty(out));
+            locked(&queue.joining).iter_mut().for_each(|source| source.empty(out));
+        }
+    }
+
+    /// Gives a worker's ring to another queue.
+    fn move_ring(&self, source: Source, to: usize, wake: &mut Wake) {
+        let worker = source.from;
+        let queue = &self.queues[to];
+        locked(&queue.joining).push(source);
+        self.seats[worker].at.store(to, Ordering::Release);
+        self.changed();
+        let holder = queue.holder.load(Ordering::Acquire);
+        wake.extend([worker, holder].into_iter().filter(|&worker| worker != NOBODY));
+    }
+}
