@@ -126,9 +126,12 @@ impl One<'_> {
         let settings = self.experiment.settings(self.point);
         let log = self.options.results.join("device.log");
         let device = Device::start(self.experiment, &settings, (&self.options.program, &log), self.stop);
-        let mut device = device.map_err(Failed::Because)?;
         if (self.stop)() {
             return Err(Failed::Stopped.into());
+        }
+        let mut device = device.map_err(Failed::Because)?;
+        if let Some(machine) = device.machine() {
+            results.found(machine).map_err(Stop::Results)?;
         }
         self.warm_up(&measure, &mut device)?;
         let (mut trials, mut rest) = (before, rest);
