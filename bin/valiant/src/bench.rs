@@ -1,7 +1,7 @@
 //! `valiant bench`: what a machine allows; experiments.
 
 use crate::costs::{ElementsArgs, elements};
-use crate::experiments::{How, Outcome, measure, write_page};
+use crate::experiments::{How, Outcome, measure, this_program, write_page};
 use crate::papers::{PapersArgs, papers};
 use crate::predict::{PredictArgs, predict};
 use crate::serve::{self, ServeArgs, serve};
@@ -62,6 +62,23 @@ Examples:
 
 Exit status: 0 all is measured, and is as expected, 1 it cannot run, 2 wrong usage, 3 a point has failed, 4 an expectation ([[expect]])
 does not hold, 130 interrupted.";
+
+const AGENT_EXAMPLES: &str = "\
+`valiant bench run` starts it by itself, with the command that `host` in [device] names, and talks to it by its standard input and output: no port
+is opened, and whoever may log in there may measure there. It starts the device, measures what that costs, and says how it ends. When its
+standard input ends, because the bench has ended or the connection is broken, it ends the device with all that it has started, and
+removes the files that it was sent. Called by hand it only says which version it is.
+
+  [device]
+  program = \"router.click\"                      # is sent there
+  host = [\"ssh\", \"-oBatchMode=yes\", \"root@dut\"]  # what follows these words runs there
+  valiant = \"/usr/local/bin/valiant\"           # the same version as here
+
+Examples:
+  ssh -oBatchMode=yes root@dut valiant bench agent </dev/null
+                                      whether it can be reached; the answer is a line that names the version and the machine
+
+Exit status: 0 standard input has ended, 1 it has heard what is no request, or nothing for a minute.";
 
 const REPORT_EXAMPLES: &str = "\
 The page has plots, all points, what limited them, the machine, and the experiment's file. It needs nothing beside it.
@@ -134,6 +151,9 @@ enum What {
     /// Run an experiment: rates without loss, latency and order, as a file says.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
+    /// Run the device of an experiment that `valiant bench run` makes on another host.
+    #[command(after_help = AGENT_EXAMPLES)]
+    Agent,
     /// Write a report of an experiment as a page: HTML with plots.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
@@ -242,6 +262,7 @@ pub(crate) fn bench(registry: &Arc<Registry>, args: &BenchArgs) -> ExitCode {
         },
         What::Host(args) => host(args),
         What::Run(args) => ended(experiment_of(args)),
+        What::Agent => ended(agent()),
         What::Papers(args) => ended(papers(args)),
         What::Serve(args) => ended(serve(args)),
         What::Report(args) => ended(page_of(args)),
@@ -288,6 +309,11 @@ fn read(path: &Path) -> Result<(String, Value), String> {
     let text = text.map_err(|e| format!("{name}: {}", launch::reason(&e)))?;
     let report = serde_json::from_str(&text).map_err(|e| format!("{name}: this is no JSON: {e}"))?;
     Ok((name, report))
+}
+
+fn agent() -> Result<ExitCode, String> {
+    let stop = StopSignals::watch();
+    experiment::agent(&this_program()?, &|| stop.wanted()).map(|()| ExitCode::SUCCESS)
 }
 
 fn page_of(args: &ReportArgs) -> Result<ExitCode, String> {

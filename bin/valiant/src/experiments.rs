@@ -1,7 +1,6 @@
 //! Running experiments, for the commands that do.
 
-use ::bench::Machine;
-use experiment::{Ended, Experiment, Report, Results};
+use experiment::{Ended, Experiment, Report, Results, machine, machine_with_name};
 use launch::StopSignals;
 use launch::logging::error;
 use launch::output::print;
@@ -65,12 +64,9 @@ pub(crate) struct Measured {
     pub(crate) kept: PathBuf,
 }
 
-/// This machine, for whoever reads the results elsewhere.
-fn machine() -> Value {
-    let mut machine = Machine::here().json();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    machine["kernel"] = kernel.trim().into();
-    machine
+/// The path of this program.
+pub(crate) fn this_program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))
 }
 
 /// Measures what is not measured yet.
@@ -80,10 +76,10 @@ pub(crate) fn measure(
     stop: &StopSignals,
 ) -> Result<Measured, String> {
     let dir = std::path::absolute(&how.results).unwrap_or_else(|_| how.results.clone());
-    let mut results = Results::open(&dir, experiment, &machine(), how.restart)?;
-    let program =
-        std::env::current_exe().map_err(|e| format!("cannot find this program: {}", launch::reason(&e)))?;
-    let options = experiment::Options { program, results: dir };
+    // A name tells two hosts apart.
+    let machine = if experiment.host.is_some() { machine_with_name() } else { machine() };
+    let mut results = Results::open(&dir, experiment, &machine, how.restart)?;
+    let options = experiment::Options { program: this_program()?, results: dir };
     experiment.warnings.iter().for_each(|warning| error(&format!("warning: {warning}")));
     let mut progress = Progress::new(how.quiet, how.name, true);
     let mut tell = |done: f64, text: &str| progress.update(done, || text.to_owned());

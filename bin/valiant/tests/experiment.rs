@@ -1,7 +1,8 @@
 //! `valiant bench run`, as a user calls it, without ports: the file and the plan.
 
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_valiant")).args(["bench", "run"]).args(arguments).output().unwrap()
@@ -127,4 +128,23 @@ fn the_experiments_of_papers_have_no_mistakes() {
         let done = check.current_dir(&dir).arg("check").arg(path.file_name().unwrap()).output().unwrap();
         assert!(done.status.success(), "{}", text(&done.stdout) + &text(&done.stderr));
     }
+}
+
+#[test]
+fn an_agent_says_who_it_is_and_refuses_what_is_no_request() {
+    let agent = |input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_valiant"));
+        command.args(["bench", "agent"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let done = agent("");
+    let hello: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(hello["hello"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(hello["hello"]["machine"]["host"].is_string(), "{hello}");
+    let done = agent("hello\n");
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(text(&done.stderr).contains("this is no message") && text(&done.stderr).contains("'hello'"), "{done:?}");
 }

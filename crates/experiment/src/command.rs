@@ -1,6 +1,6 @@
 //! A command whose figures are read: one run of it.
 
-use crate::device::{Child, End};
+use crate::child::{Child, End};
 use crate::log::tail;
 use crate::model::{Device, Experiment, Figure, Settings};
 use crate::trial::{Failed, Trial};

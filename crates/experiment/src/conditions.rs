@@ -30,7 +30,9 @@ fn machine_rows(machine: &Value) -> Vec<Vec<String>> {
     let number = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64);
     let empty = Vec::new();
     let all = |key: &str| machine.get(key).and_then(Value::as_array).unwrap_or(&empty).iter();
-    let mut rows = vec![strings(&["Processor", &text("model")])];
+    let host = machine.get("host").and_then(Value::as_str);
+    let mut rows: Vec<Vec<String>> = host.iter().map(|host| strings(&["Host", host])).collect();
+    rows.push(strings(&["Processor", &text("model")]));
     if let Some(processors) = machine.get("processors") {
         let cores = number(machine, "cores").map_or_else(String::new, |n| format!(", {n} cores"));
         rows.push(vec!["Processors".to_owned(), format!("{}{cores}", list(processors))]);
@@ -96,7 +98,11 @@ pub(crate) fn conditions(r: &Reading) -> String {
     if let Some(text) = alone::text(&of_all) {
         rows.push(vec!["Calibration".to_owned(), text]);
     }
-    text += &table(&strings(&["what", "which"]), &rows, 2);
+    let apart = !r.device_machines.is_empty();
+    text += &table(&strings(&[if apart { "generator" } else { "what" }, "which"]), &rows, 2);
+    for machine in &r.device_machines {
+        text += &table(&strings(&["device", "which"]), &machine_rows(machine), 2);
+    }
     let mean = if high > 0.0 { format!(" Frames had {low:.0} to {high:.0} bytes.") } else { String::new() };
     let _ = writeln!(
         text,

@@ -62,7 +62,7 @@ pub struct Cost {
     pub router: Option<RouterCost>,
     /// What the processor has counted for its threads.
     pub counted: Known<Counts>,
-    /// The energy of all processors of this machine, in joules: with the generator, and whatever else runs.
+    /// The energy of all processors of the device's machine, in joules: with whatever else runs there.
     pub joules: Known<f64>,
 }
 
@@ -200,7 +200,7 @@ impl RouterCost {
 }
 
 /// The counters of a router at one moment: its handler `load.json`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Stats {
     time_ns: u64,
     /// The time-stamp counter.
@@ -210,19 +210,19 @@ pub(crate) struct Stats {
 }
 
 /// A worker's time on a processor, as the kernel counts it.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Worker {
     ran_ns: Option<u64>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Element {
     name: String,
     class: String,
     workers: Vec<Counters>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Counters {
     worker: usize,
     packets: u64,

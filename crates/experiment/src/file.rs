@@ -9,8 +9,9 @@ use crate::model::{Cable, Device, Experiment, Factor, Measure, Settings};
 use crate::paper::{self, RawPaper};
 use crate::reader::Reader;
 use crate::reading::Varied;
+use crate::tested::RawDevice;
 use crate::values::{time, word};
-use crate::varied::{DEVICE, MayVary, TRAFFIC, factors_of};
+use crate::varied::{MayVary, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, at, is_name};
 use serde::Deserialize;
@@ -57,21 +58,6 @@ struct RawFile {
 struct RawExperiment {
     name: Option<Spanned<String>>,
     rounds: Option<Spanned<i64>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct RawDevice {
-    program: Option<Spanned<String>>,
-    command: Option<Spanned<String>>,
-    ready: Option<Spanned<Value>>,
-    #[serde(default)]
-    variables: BTreeMap<Spanned<String>, Spanned<Value>>,
-    threads: Option<Spanned<Value>>,
-    cpus: Option<Spanned<Value>>,
-    burst: Option<Spanned<Value>>,
-    memory: Option<Spanned<Value>>,
-    placement: Option<Spanned<Value>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -136,6 +122,7 @@ impl Reader<'_> {
         });
         let mut held = Settings::new();
         let device = self.device(&raw.device, &mut held);
+        let host = self.host(&raw.device, &device);
         let ready = self.value(
             "ready",
             raw.device.ready.as_ref(),
@@ -218,6 +205,7 @@ impl Reader<'_> {
             dir: PathBuf::new(),
             rounds,
             device,
+            host,
             ready: Duration::from_secs_f64(ready.unwrap_or(usual)),
             held,
             to,
@@ -235,46 +223,6 @@ impl Reader<'_> {
             paper,
             expect,
         }
-    }
-
-    fn device(&mut self, raw: &RawDevice, held: &mut Settings) -> Device {
-        let device = match (&raw.program, &raw.command) {
-            (Some(program), Some(_)) => {
-                let help = "a program runs by `valiant run`, a command by the shell";
-                self.wrong(program, "the device has a program and a command".to_owned(), help);
-                return Device::Between;
-            }
-            (Some(program), None) => {
-                let path = self.dir.join(program.get_ref());
-                if !path.is_file() {
-                    let help = "paths start at the directory of the experiment file";
-                    self.wrong(program, format!("there is no file {}", path.display()), help);
-                }
-                Device::Program(path)
-            }
-            (None, Some(command)) => Device::Command(command.get_ref().clone()),
-            (None, None) => Device::Between,
-        };
-        let options = [&raw.threads, &raw.cpus, &raw.burst, &raw.memory, &raw.placement];
-        for (key, value) in DEVICE.iter().zip(options) {
-            let Some(value) = value else { continue };
-            if !matches!(device, Device::Program(_)) {
-                let help = "with `program`, the device is a program of Valiant's";
-                self.wrong(value, format!("{key} is for a device with a program"), help);
-            }
-            held.extend(
-                self.value(key, Some(value), word, "a word or a number").map(|v| ((*key).to_owned(), v)),
-            );
-        }
-        for (name, value) in &raw.variables {
-            if device == Device::Between {
-                let help = "the device is what is between the ports: it has no variables";
-                self.wrong(name, format!("the variable {} is nobody's", name.get_ref()), help);
-            }
-            let value = self.value(name.get_ref(), Some(value), word, "a word or a number");
-            held.extend(value.map(|value| (format!("${}", name.get_ref()), value)));
-        }
-        device
     }
 
     fn traffic(

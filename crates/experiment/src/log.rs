@@ -91,6 +91,11 @@ impl Log {
         }
         tail(&self.path)
     }
+
+    /// The last words of a process until now.
+    pub(crate) fn words(&self) -> String {
+        tail(&self.path)
+    }
 }
 
 /// The end of a file of messages, with that of the file before it if it has just begun.

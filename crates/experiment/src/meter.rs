@@ -1,7 +1,7 @@
 //! Measures what a trial costs the device under test.
 
 use crate::cost::{Cost, Stats};
-use crate::device::Device;
+use crate::local::Local;
 use bench::{Counters, Energy};
 use std::time::{Duration, Instant};
 
@@ -38,31 +38,31 @@ fn most_memory(processes: &[u32]) -> Option<u64> {
 }
 
 impl Meter {
-    /// Begins, before there is traffic; none: the device is not a process of this machine's that is known.
-    pub(crate) fn begin(device: &mut Device) -> Option<Self> {
-        let processes = device.processes()?;
-        Some(Self {
+    /// Begins, before there is traffic.
+    pub(crate) fn begin(device: &mut Local) -> Self {
+        let processes = device.processes();
+        Self {
             began: Instant::now(),
             used: used(&processes),
             stats: device.stats(),
             counters: Counters::of(&threads(&processes)),
             energy: Energy::begin(),
-        })
+        }
     }
 
     /// What it has cost, when the traffic has ended.
-    pub(crate) fn end(self, device: &mut Device) -> Option<Cost> {
-        let processes = device.processes()?;
+    pub(crate) fn end(self, device: &mut Local) -> Cost {
+        let processes = device.processes();
         let counted = self.counters.and_then(|counters| counters.read());
         let router = self.stats.and_then(|before| Some(device.stats()?.since(&before)));
-        Some(Cost {
+        Cost {
             seconds: self.began.elapsed().as_secs_f64(),
             processor_seconds: used(&processes).saturating_sub(self.used).as_secs_f64(),
             memory_bytes: most_memory(&processes),
             router,
             counted: counted.into(),
             joules: self.energy.and_then(|energy| energy.joules()).into(),
-        })
+        }
     }
 }
 

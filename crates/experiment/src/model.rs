@@ -49,6 +49,17 @@ pub enum Device {
     Command(String),
 }
 
+/// Another host, where the device runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The words of a command that runs there what follows it.
+    pub command: Vec<String>,
+    /// Valiant's program there.
+    pub valiant: String,
+    /// Files that the device needs beside its program: paths from the directory of the experiment file.
+    pub files: Vec<String>,
+}
+
 /// What is measured at each point.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
@@ -137,6 +148,8 @@ pub struct Experiment {
     pub rounds: u32,
     /// The device under test.
     pub device: Device,
+    /// The host of the device, if that is not this one.
+    pub host: Option<Host>,
     /// How long the device may take to be ready.
     pub ready: Duration,
     /// What stays as it is.

@@ -42,6 +42,10 @@ impl Page<'_> {
             of("model").to_owned(),
             format!("Linux {}", of("kernel")),
         ];
+        for device in &r.device_machines {
+            let of = |key: &str| device.get(key).and_then(Value::as_str).unwrap_or("not known");
+            facts.push(format!("device on {}, {}, Linux {}", of("host"), of("model"), of("kernel")));
+        }
         if open > 0 {
             facts.push(format!("{open} rounds are not measured yet"));
         }
@@ -330,6 +334,7 @@ mod tests {
         failed["failed"] = json!([HOSTILE]);
         json!({"format": 1, "experiment": HOSTILE, "version": "0.1.0", "rounds": 2, "to": [HOSTILE], "sink": ["eth1"],
             "command": HOSTILE, "file": format!("# {HOSTILE}\n[traffic]\n"),
+            "device_machines": [{"model": "Another <processor>", "kernel": "6.2", "host": HOSTILE}],
             "machine": {"model": HOSTILE, "kernel": "6.1", "cores": 2, "processors": [0, 1],
                 "caches": [{"level": 3, "kind": "Unified", "bytes": 33_554_432, "shared_by": [0, 1]}],
                 "nodes": [{"node": 0, "processors": [0, 1], "distances": [10]}], "available_bytes": 1_u64 << 33,
@@ -381,6 +386,8 @@ mod tests {
             "32 MiB, of processors 0, 1",
             "8086:1592, eth0, driver ice, PCI Express 16 GT/s x8, 100000 Mb/s",
             "FCS 4, preamble 8, gap 12",
+            "Another &lt;processor&gt;<",
+            "Linux 6.2",
             "<section id=\"file\">",
             "<td>failed</td>",
             "1 of 3 expectations do not hold",

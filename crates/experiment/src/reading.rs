@@ -237,6 +237,9 @@ pub(crate) struct Reading {
     pub(crate) command: Option<String>,
     #[serde(default)]
     pub(crate) machine: Value,
+    /// Those of a device on another host.
+    #[serde(default)]
+    pub(crate) device_machines: Vec<Value>,
     #[serde(default)]
     pub(crate) rounds: u32,
     #[serde(default)]

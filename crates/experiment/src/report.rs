@@ -23,6 +23,7 @@ pub struct Report<'a> {
     experiment: &'a Experiment,
     version: String,
     machine: Value,
+    devices: Vec<Value>,
     rows: Vec<Row>,
     /// What came of the expectations.
     outcomes: Vec<Verdict>,
@@ -51,10 +52,16 @@ impl<'a> Report<'a> {
                 }
             }
         }
-        let (version, machine) = (results.version().to_owned(), results.machine().clone());
-        let none = (Vec::new(), Vec::new(), Vec::new());
-        let (outcomes, efficiency, by_size) = none;
-        let mut report = Self { experiment, version, machine, rows, outcomes, efficiency, by_size };
+        let mut report = Self {
+            experiment,
+            version: results.version().to_owned(),
+            machine: results.machine().clone(),
+            devices: results.devices().to_vec(),
+            rows,
+            outcomes: Vec::new(),
+            efficiency: Vec::new(),
+            by_size: Vec::new(),
+        };
         if let Ok(reading) = Reading::new(&report.json()) {
             report.outcomes = expect::outcomes(&experiment.expect, &reading);
             report.by_size = reading.results.iter().map(|row| reading.by_size(row)).collect();
@@ -186,10 +193,7 @@ impl<'a> Report<'a> {
                 "Generator or device had to wait for a processor: up to {most} trials of a point were made again."
             );
         }
-        let of = |key: &str| self.machine.get(key).and_then(Value::as_str);
-        if let (Some(model), Some(kernel)) = (of("model"), of("kernel")) {
-            let _ = writeln!(text, "Valiant {}, {model}, Linux {kernel}.", self.version);
-        }
+        text += &self.machines_text();
         text += &self.calibration_text();
         text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
         text += &expect::text(&self.outcomes);
@@ -197,6 +201,26 @@ impl<'a> Report<'a> {
             return text;
         }
         text += "pps and Gb/s: what came back, medians; L2 without frame check sequence, L1 with 24 bytes a frame more. Latency: at this rate.\n";
+        text
+    }
+
+    /// Where it was measured.
+    fn machines_text(&self) -> String {
+        let what = |machine: &Value| {
+            let of = |key: &str| machine.get(key).and_then(Value::as_str);
+            Some(format!("{}, Linux {}", of("model")?, of("kernel")?))
+        };
+        let mut text = String::new();
+        if let Some(machine) = what(&self.machine) {
+            text += &format!("Valiant {}, {machine}.\n", self.version);
+        }
+        for device in &self.devices {
+            let host = device.get("host").and_then(Value::as_str).unwrap_or("unknown");
+            text += &format!("The device on host {host}: {}.\n", what(device).unwrap_or_default());
+        }
+        if self.devices.len() > 1 {
+            text += "warning: the device was on different machines, or these have changed: points may not be comparable\n";
+        }
         text
     }
 
@@ -314,6 +338,7 @@ impl<'a> Report<'a> {
             .collect();
         json!({
             "format": FORM, "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
+            "device_machines": self.devices,
             "rounds": self.experiment.rounds, "warnings": self.experiment.warnings, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",

@@ -4,6 +4,7 @@ use crate::model::{Device, Experiment, Point};
 use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -38,6 +39,8 @@ enum Line {
         #[serde(default)]
         machine: Value,
     },
+    /// The machine on which the device runs from here on, if that is another host.
+    Device { machine: Value },
     /// A trial.
     Trial { point: Vec<(String, String)>, round: u32, trial: Box<Trial> },
     /// All trials of a point in a round are there; or why there are no more.
@@ -63,15 +66,28 @@ pub struct Results {
     shown: BTreeMap<(u32, Point), Shown>,
     version: String,
     machine: Value,
+    /// The machines of the device, if that runs on another host: the last one is the present one.
+    devices: Vec<Value>,
     /// They are another experiment's.
     other: bool,
 }
 
-/// The text of the device's program, or of all programs that it has.
+/// The text of the device's program, or of all programs that it has; with the checksums of the files that it
+/// needs on another host.
 fn program_of(experiment: &Experiment) -> Option<String> {
     let text = |path: &PathBuf| std::fs::read_to_string(path).ok();
-    Some(experiment.programs().iter().map(text).collect::<Option<Vec<_>>>()?.concat())
-        .filter(|_| matches!(experiment.device, Device::Program(_)))
+    let programs = Some(experiment.programs().iter().map(text).collect::<Option<Vec<_>>>()?.concat())
+        .filter(|_| matches!(experiment.device, Device::Program(_)));
+    let files = experiment.host.as_ref().map_or(&[][..], |host| &host.files);
+    if files.is_empty() {
+        return programs;
+    }
+    let sum = |name: &String| {
+        let bytes = std::fs::read(experiment.dir.join(name)).unwrap_or_default();
+        let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("\n{name} SHA-256 {sum}")
+    };
+    Some(programs.unwrap_or_default() + &files.iter().map(sum).collect::<String>())
 }
 
 impl Results {
@@ -115,14 +131,22 @@ impl Results {
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(|e| bad("write", &e))?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let mut results =
-            Self { path, file, shown: BTreeMap::new(), version, machine: machine.clone(), other: false };
+        let mut results = Self {
+            path,
+            file,
+            shown: BTreeMap::new(),
+            version,
+            machine: machine.clone(),
+            devices: Vec::new(),
+            other: false,
+        };
         let program = program_of(experiment);
         let mut begun = results.take_all(whole, experiment)?;
         // Where all points have failed, nothing is lost.
         if results.other && results.shown.values().all(|shown| shown.failed.is_some()) {
             results.file.set_len(0).and_then(|()| results.file.rewind()).map_err(|e| bad("empty", &e))?;
             results.shown.clear();
+            results.devices.clear();
             (begun, results.other) = (false, false);
         }
         if results.other {
@@ -163,6 +187,7 @@ impl Results {
             shown: BTreeMap::new(),
             version: String::new(),
             machine: Value::Null,
+            devices: Vec::new(),
             other: false,
         };
         let begun = results.take_all(whole_lines(&bytes), experiment)?;
@@ -204,6 +229,10 @@ impl Results {
             }
             _ if first => Err(self.strange("there is something else")),
             Line::Experiment { .. } => Err(self.strange("it has two beginnings")),
+            Line::Device { machine } => {
+                self.devices.push(machine);
+                Ok(())
+            }
             Line::Trial { point, round, trial } => {
                 self.entry(&Point(point), round).trials.push(*trial);
                 Ok(())
@@ -241,6 +270,27 @@ impl Results {
     #[must_use]
     pub fn machine(&self) -> &Value {
         &self.machine
+    }
+
+    /// The machines on which the device has run, if that is on another host.
+    #[must_use]
+    pub fn devices(&self) -> &[Value] {
+        &self.devices
+    }
+
+    /// Keeps on which machine the device runs from here on.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn found(&mut self, machine: &Value) -> Result<(), String> {
+        // How much memory is free differs each time.
+        let what = |machine: &Value| ["host", "model", "kernel"].map(|key| machine.get(key).cloned());
+        if self.devices.last().is_some_and(|last| what(last) == what(machine)) {
+            return Ok(());
+        }
+        self.write(&Line::Device { machine: machine.clone() })?;
+        self.devices.push(machine.clone());
+        Ok(())
     }
 
     /// What is known of a point in a round.

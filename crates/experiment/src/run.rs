@@ -137,9 +137,12 @@ impl One<'_> {
         tell(0.0, "starting the device");
         let log = self.options.results.join("device.log");
         let device = Device::start(self.experiment, &settings, (&self.options.program, &log), self.stop);
-        let mut device = device.map_err(Failed::Because)?;
         if (self.stop)() {
             return Err(Failed::Stopped.into());
+        }
+        let mut device = device.map_err(Failed::Because)?;
+        if let Some(machine) = device.machine() {
+            results.found(machine).map_err(Stop::Results)?;
         }
         self.warm_up(&measure, &mut device)?;
         let (mut trials, mut rest) = (before, rest);
@@ -238,7 +241,7 @@ impl One<'_> {
         let log = self.options.results.join("generator.log");
         let files = (self.options.program.as_path(), log.as_path());
         for _ in 0..2 {
-            if make(self.experiment, settings, traffic, &mut Device::none(), files, self.stop)?.arrived > 0 {
+            if make(self.experiment, settings, traffic, &mut Device::Between, files, self.stop)?.arrived > 0 {
                 return Ok(());
             }
         }

@@ -1,11 +1,12 @@
 //! One trial: so much traffic for so long, and what came of it.
 
+use crate::child::{Child, End};
 use crate::cost::{Cost, RouterCost};
-use crate::device::{Child, Device, End, places_of};
+use crate::device::Device;
 use crate::log::tail;
-use crate::meter::Meter;
 use crate::model::{Experiment, Settings};
 use crate::reading::SIZES;
+use crate::start::places_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub struct Trial {
     /// What was sent and what arrived, over time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// What it has cost the device, if that is a process of this machine's.
+    /// What it has cost the device, if that is a process that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// Whether the device has made the traffic itself.
@@ -321,15 +322,15 @@ pub(crate) struct Traffic {
     pub(crate) calibration: bool,
 }
 
-/// The command line of the generator.
-fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic) -> Vec<OsString> {
+/// The command line of the generator; the device may be `apart`, on a machine of its own.
+fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apart: bool) -> Vec<OsString> {
     let mut all: Vec<OsString> = ["gen", "--json", "--quiet"].map(OsString::from).to_vec();
     let option = |name: &str, value: &str| OsString::from(format!("--{name}={value}"));
     let cable = experiment.calibrate.as_ref().filter(|_| traffic.calibration);
     let (to, sink) = cable.map_or((&experiment.to, &experiment.sink), |cable| (&cable.to, &cable.sink));
     all.extend(to.iter().map(|port| option("to", port)));
     all.extend(sink.iter().map(|port| option("sink", port)));
-    let places = places_of(experiment, settings);
+    let places = places_of(experiment, settings, apart);
     all.extend(places.generator.map(|cpus| option("cpus", &cpus)));
     all.push(option("threads", &experiment.generator_threads.to_string()));
     all.push(option("rate", &format!("{}pps", traffic.rate)));
@@ -369,15 +370,15 @@ pub(crate) fn make(
     stop: &dyn Fn() -> bool,
 ) -> Result<Trial, Failed> {
     let because = |text: String| Failed::Because(text);
-    let words = arguments(experiment, settings, traffic);
+    let words = arguments(experiment, settings, traffic, device.is_apart());
     let errors = std::fs::File::create(log)
         .map_err(|e| because(format!("cannot write {}: {}", log.display(), launch::reason(&e))))?;
-    let meter = Meter::begin(device);
+    device.begin().map_err(because)?;
     let mut generator =
         Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors.into()))
             .map_err(because)?;
     let report = generator.text();
-    let (began, waited) = (Instant::now(), device.kept_waiting());
+    let (began, waited) = (Instant::now(), device.kept_waiting().map_err(because)?);
     // The generator waits at most ten times as long.
     let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
     let status = loop {
@@ -410,8 +411,8 @@ pub(crate) fn make(
         return Err(because(end));
     }
     let trial = report.filter(|_| status == End::Code(0) && interrupted == Some(false));
-    let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
-    let cost = meter.and_then(|meter| meter.end(device));
+    let waited = device.kept_waiting().map_err(because)?.saturating_sub(waited).as_secs_f64();
+    let cost = device.end().map_err(because)?;
     trial
         .and_then(|report| Trial::read(traffic, &report))
         .map(|trial| Trial { waited: trial.waited + waited, cost, ..trial })
@@ -427,8 +428,9 @@ pub(crate) fn count(
     stop: &dyn Fn() -> bool,
 ) -> Result<Trial, Failed> {
     let silent = || Failed::Because("the device does not answer on its control socket".to_owned());
-    let (meter, waited) = (Meter::begin(device), device.kept_waiting());
-    let before = device.stats().ok_or_else(silent)?;
+    device.begin().map_err(Failed::Because)?;
+    let waited = device.kept_waiting().map_err(Failed::Because)?;
+    let before = device.stats().map_err(Failed::Because)?.ok_or_else(silent)?;
     if let Some(name) = experiment.counted.iter().find(|name| !before.has(name)) {
         return Err(Failed::Because(format!("the device has no element '{name}' (`count` in [traffic])")));
     }
@@ -442,13 +444,13 @@ pub(crate) fn count(
         }
         std::thread::sleep(COUNT_POLL.min(Duration::from_secs_f64(seconds)));
     }
-    let after = device.stats().ok_or_else(silent)?;
+    let after = device.stats().map_err(Failed::Because)?.ok_or_else(silent)?;
     let router = after.since(&before);
     let size = SIZES.iter().find_map(|name| settings.get(*name)?.parse().ok());
     let bytes = size.unwrap_or(0);
-    let waited = device.kept_waiting().saturating_sub(waited).as_secs_f64();
+    let waited = device.kept_waiting().map_err(Failed::Because)?.saturating_sub(waited).as_secs_f64();
     let trial = Trial::count(&router, &experiment.counted, after.seconds_since(&before), bytes);
-    let cost = meter.and_then(|meter| meter.end(device));
+    let cost = device.end().map_err(Failed::Because)?;
     Ok(Trial { waited, cost: cost.map(|cost| Cost { router: Some(router), ..cost }), ..trial })
 }
 
