@@ -146,5 +146,8 @@ fn an_agent_says_who_it_is_and_refuses_what_is_no_request() {
     assert!(hello["hello"]["machine"]["host"].is_string(), "{hello}");
     let done = agent("hello\n");
     assert_eq!(done.status.code(), Some(1), "{done:?}");
-    assert!(text(&done.stderr).contains("this is no message") && text(&done.stderr).contains("'hello'"), "{done:?}");
+    assert!(
+        text(&done.stderr).contains("this is no message") && text(&done.stderr).contains("'hello'"),
+        "{done:?}"
+    );
 }

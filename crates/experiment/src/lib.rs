@@ -2,27 +2,29 @@
 //! one after another; what they have shown, kept as it comes.
 //!
 //! A trial is a run of `valiant gen` with a sink, in a process of its own. The device under test is a program
-//! of Valiant's, any command, or whatever is between the ports; programs and commands may run on another host,
-//! where an agent starts and measures them.
+//! of Valiant's, any command, or whatever is between the ports; programs and commands may run on another
+//! host, where an agent starts and measures them.
 //!
 //! # Layers
 //!
-//! 1. `values`, `alone`, `reading`, `html`, `cost`, `log`, `said`, `scratch`, `child`, `machine`: values as files have
-//!    them; what generator and sink do without the device; the JSON of a report, read again; tables of pages; what a trial costs the device; the messages of a
-//!    process, in files and until they are sent; directories and processes that end with this one; the machine.
+//! 1. `values`, `alone`, `reading`, `html`, `cost`, `log`, `said`, `scratch`, `child`, `machine`: values as
+//!    files have them; what generator and sink do without the device; the JSON of a report, read again;
+//!    tables of pages; what a trial costs the device; the messages of a process, in files and until they are
+//!    sent; directories and processes that end with this one; the machine.
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
-//! 4. `traffic`, `factors`, `varied`, `measured`, `figures`, `start`, `tested`, `file`: from the text of a file to an
-//!    experiment: what the generator can do, whether effects can be told apart, the points, what is measured,
-//!    or read from what a command prints, what is started as the device under test, what the file says of it, all of it.
+//! 4. `traffic`, `factors`, `varied`, `measured`, `figures`, `start`, `tested`, `file`: from the text of a
+//!    file to an experiment: what the generator can do, whether effects can be told apart, the points, what
+//!    is measured, or read from what a command prints, what is started as the device under test, what the
+//!    file says of it, all of it.
 //! 5. `local`, `meter`, `protocol`: a device on this machine, what a trial costs it, and what a bench and an
 //!    agent say to each other.
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
-//! 7. `device`, `trial`, `command`, `results`: the device wherever it is; one trial; a command whose figures are
-//!    read; the file of results.
-//! 8. `layout`, `calibration`, `costs`, `backtoback`: tables and medians; what is taken off latencies; what trials have cost the device, and the longest
-//!    bursts without loss, as text and as JSON.
+//! 7. `device`, `trial`, `command`, `results`: the device wherever it is; one trial; a command whose figures
+//!    are read; the file of results.
+//! 8. `layout`, `calibration`, `costs`, `backtoback`: tables and medians; what is taken off latencies; what
+//!    trials have cost the device, and the longest bursts without loss, as text and as JSON.
 //! 9. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
 //!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
 //! 10. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.

@@ -33,8 +33,8 @@ fn strange<T>(say: &Say) -> Result<T, String> {
 }
 
 impl Remote {
-    /// Reaches the agent. `log` gets what the device says; what the agent says beside is in `agent.log` at its
-    /// side.
+    /// Reaches the agent. `log` gets what the device says; what the agent says beside is in `agent.log` at
+    /// its side.
     pub(crate) fn reach(
         experiment: &Experiment,
         host: &Host,

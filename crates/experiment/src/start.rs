@@ -60,8 +60,8 @@ fn threads(settings: &Settings) -> usize {
     settings.get("threads").and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
-/// The name of a program or of a file in the directory of the agent's: as from that of the experiment file, or
-/// its last part if it is elsewhere.
+/// The name of a program or of a file in the directory of the agent's: as from that of the experiment file,
+/// or its last part if it is elsewhere.
 pub(crate) fn name_there(dir: &Path, path: &Path) -> PathBuf {
     let below = path.strip_prefix(dir).ok().filter(|name| is_below(name));
     below.or_else(|| path.file_name().map(Path::new)).unwrap_or(path).to_owned()

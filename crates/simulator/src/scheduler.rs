@@ -1,4 +1,5 @@
-//! A central scheduler, for adaptive single-path routing (RouteBricks, section 3.2): it sees all links of a mesh.
+//! A central scheduler, for adaptive single-path routing (RouteBricks, section 3.2): it sees all links of a
+//! mesh.
 
 use crate::shape::Shape;
 
@@ -21,8 +22,8 @@ impl Scheduler {
         Self { on: vec![0; lines], decisions: 0 }
     }
 
-    /// Gives a flow the path whose fuller link has the fewest flows: the direct one if it is as good. Returns the
-    /// node that its packets go to first.
+    /// Gives a flow the path whose fuller link has the fewest flows: the direct one if it is as good. Returns
+    /// the node that its packets go to first.
     pub(crate) fn place(&mut self, shape: &Shape, ports: u16, src: u16, dst: u16) -> u16 {
         let load = |line: u32| self.on.get(line as usize).copied().unwrap_or(0);
         let fuller = |via: &u16| path(shape, src, dst, *via).map(load).max().unwrap_or(0);

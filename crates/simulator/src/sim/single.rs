@@ -1,5 +1,5 @@
-//! Single-path routing, which RouteBricks rejects (section 3.2): by the direct link, or as a central scheduler
-//! says.
+//! Single-path routing, which RouteBricks rejects (section 3.2): by the direct link, or as a central
+//! scheduler says.
 
 use super::Sim;
 use crate::config::SinglePath;
