@@ -43,8 +43,9 @@ pub(crate) struct Sender {
     fair: Fair,
     /// This worker's queue, if it has one.
     line: Line,
-    /// Its part in sharing the queues, if there are fewer than workers.
-    member: Option<Member>,
+    /// Its part in sharing the queues, if there are fewer than workers. Not in here: what each batch needs
+    /// stays in few cache lines.
+    member: Option<Box<Member>>,
     deficit: usize,
     /// Packets that wait for space in the device or in the ring.
     waiting: Batch,
@@ -129,7 +130,7 @@ impl Sender {
             && Shares::are_in(lanes, port)
             && let Some((member, line)) = Member::new(&self.exchange.shares(lanes, port), self.worker)
         {
-            (self.member, self.line) = (Some(member), line);
+            (self.member, self.line) = (Some(Box::new(member)), line);
         }
         if cx.input_is_pull(0) || self.has_work() {
             cx.reschedule();
@@ -358,7 +359,7 @@ impl Sender {
 
     /// Whether the task has to run again.
     fn has_work(&self) -> bool {
-        self.has_packets() || self.member.as_ref().is_some_and(Member::must_look)
+        self.has_packets() || self.member.as_ref().is_some_and(|member| member.must_look())
     }
 
     /// Whether no packets wait here, so that only other workers, which wake this one, can bring work.
