@@ -67,7 +67,8 @@ def a_device_on_another_host_is_measured(lab: Lab) -> None:
     generator, device = laboratory(lab)
     # A third of what comes finds the queue full.
     slow = "FromDevice(in0) -> c :: Counter -> q :: Queue($LENGTH) -> RatedUnqueue(200) -> ToDevice(in1);\n"
-    path = experiment(lab, device, slow, "rate = 300\n[vary]\nsize = [60, 200]\n[measure]\nlast = 0.5\n", "threads = 1\nvariables = { LENGTH = 10 }\n")
+    measure = "rate = 300\n[vary]\nsize = [60, 200]\n[measure]\nlast = 0.5\n"
+    path = experiment(lab, device, slow, measure, "threads = 1\nvariables = { LENGTH = 10 }\n")
     report = outcome(generator, path)
     for row, trial in zip(report["results"], [t for t in trials(path) if not t["disturbed"]], strict=True):
         cost = row["rounds"][0]["cost"]

@@ -17,7 +17,7 @@ pub(crate) enum Device {
     /// What is between the ports.
     Between,
     /// A process of this machine's.
-    Here { local: Local, log: Log, meter: Option<Meter> },
+    Here { local: Box<Local>, log: Log, meter: Option<Box<Meter>> },
     /// One on another host.
     There(Box<Remote>),
 }
@@ -44,7 +44,7 @@ impl Device {
         let errors = output.try_clone().map_or_else(|_| Stdio::null(), Stdio::from);
         let started = Local::start(&start, &place, (output.into(), errors), stop);
         let local = started.map_err(|why| why.message(&log.last_words()))?;
-        Ok(Self::Here { local, log, meter: None })
+        Ok(Self::Here { local: Box::new(local), log, meter: None })
     }
 
     /// Whether it has a machine of its own.
@@ -82,7 +82,7 @@ impl Device {
     pub(crate) fn begin(&mut self) -> Result<(), String> {
         match self {
             Self::Between => {}
-            Self::Here { local, meter, .. } => *meter = Some(Meter::begin(local)),
+            Self::Here { local, meter, .. } => *meter = Some(Box::new(Meter::begin(local))),
             Self::There(remote) => remote.begin()?,
         }
         Ok(())
