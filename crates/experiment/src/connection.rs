@@ -145,10 +145,14 @@ impl Connection {
 
     /// Why nothing can be heard any more.
     fn broken(&mut self) -> String {
+        let began = Instant::now();
+        // Whoever hears the agent says it when there is nothing more to hear.
+        while self.shared.broken.get().is_none() && began.elapsed() < ENDING {
+            std::thread::sleep(LOOK);
+        }
         if let Some(why) = self.shared.broken.get().filter(|why| !why.is_empty()) {
             return format!("the agent on the device's host (`{}`): {why}", self.command);
         }
-        let began = Instant::now();
         let end = loop {
             match self.child.ended() {
                 None if began.elapsed() < ENDING => std::thread::sleep(LOOK),
