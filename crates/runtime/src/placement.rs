@@ -151,21 +151,10 @@ impl Lanes {
     pub fn pollers(&self) -> impl Iterator<Item = usize> {
         self.poll.iter().enumerate().filter(|(_, queues)| !queues.is_empty()).map(|(worker, _)| worker)
     }
-    /// Whether transmit queues go to the workers that send most: more workers may have one than there are.
-    #[must_use]
-    pub fn moves_queues(&self) -> bool {
-        let queues = self.send.iter().filter(|lane| matches!(lane, Lane::Queue { .. })).count();
-        queues < self.may_send.len() && queues > 0
-    }
     /// Whether packets are sent by the same queues on the same workers.
     #[must_use]
     pub fn sends_as(&self, other: &Self) -> bool {
         self.send == other.send && self.may_send == other.may_send
-    }
-    /// The workers that give a worker packets to send.
-    pub fn senders_by(&self, worker: usize) -> impl Iterator<Item = usize> {
-        let lanes = self.send.iter().enumerate();
-        lanes.filter(move |(_, lane)| **lane == Lane::Ring { to: worker }).map(|(from, _)| from)
     }
 }
 
@@ -455,8 +444,7 @@ mod tests {
         assert_eq!(lanes[0].poll, [vec![0], vec![1], vec![], vec![]]);
         assert_eq!(lanes[0].spread, [0, 1, 2, 3]);
         assert_eq!(lanes[1].send, [own(0), own(1), ring(0), ring(1)]);
-        assert_eq!(lanes[1].senders_by(0).collect::<Vec<_>>(), [2]);
-        assert!(lanes[1].moves_queues() && !lanes[0].moves_queues());
+        assert_eq!((&*lanes[1].may_send, &*lanes[0].may_send), (&[0, 1, 2, 3][..], &[][..]));
         let never = PortUse { spread: Spread::Never, ..receive(4, &[]) };
         assert_eq!(assigned(&[never], (2, 0), 4, Placement::Parallel)[0].spread, Vec::<usize>::new());
     }
@@ -532,7 +520,7 @@ mod tests {
             [ring(1), own(0), ring(1)]
         );
         let lanes = assigned(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel);
-        assert!(!lanes[0].moves_queues(), "its queue stays where the configuration has bound it");
+        assert_eq!(lanes[0].may_send, [1], "its queue stays where the configuration has bound it");
         let other = PortUse { bound: Some(2), ..send(2, &[]) };
         let lanes = assigned(&[bound, other], (0, 1), 3, Placement::Parallel);
         assert_eq!(lanes[0].send[1], locked(0));
