@@ -9,7 +9,7 @@ help:
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
 	@echo "make demo-vr         three virtual routers on one server, isolated from each other in three ways (half a minute)"
-	@echo "make papers          the papers' experiments, with a page for each: target/papers/index.html (QUICK=1: twelve minutes)"
+	@echo "make papers          the papers' experiments, with a page for each: target/papers/index.html (QUICK=1: ten minutes)"
 	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// started there has to end first.
 const GRACE: Duration = Duration::from_secs(5);
 const GRACE_OF_OTHERS: Duration = Duration::from_secs(8);
+/// The longest text that is read of a process, in bytes.
+const MOST_TEXT: u64 = 64 << 20;
 const POLL: Duration = Duration::from_millis(10);
 
 /// Runs a command, and ends it and all that it has started when standard input ends: with whoever has the
@@ -109,13 +111,14 @@ impl Child {
         of_group.collect()
     }
 
-    /// What it writes, read as it comes: a pipe holds less than a long text.
+    /// What it writes, read as it comes: a pipe holds less than a long text. Who writes more than
+    /// [`MOST_TEXT`] gets SIGPIPE.
     pub(crate) fn text(&mut self) -> JoinHandle<String> {
         let output = self.output();
         std::thread::spawn(move || {
             let mut text = String::new();
             // What is no text is of no use.
-            output.map(|mut output| output.read_to_string(&mut text));
+            output.map(|output| output.take(MOST_TEXT).read_to_string(&mut text));
             text
         })
     }

@@ -128,5 +128,6 @@ mod tests {
         assert!(run("echo broken >&2; exit 3").unwrap_err().contains("(exit status 3): broken"));
         assert!(run("echo words").unwrap_err().contains("prints no JSON"));
         assert!(run("echo '{}'").unwrap_err().contains("no 'x'"));
+        assert!(run("yes").unwrap_err().contains("signal"), "a text without end");
     }
 }

@@ -75,7 +75,7 @@ mod tests {
         let own = [std::process::id()];
         assert!(threads(&own).len() >= 2, "this test runs on a thread of its own");
         assert!(most_memory(&own).unwrap() > 100_000);
-        assert!(used(&own) <= used(&own));
+        assert!(used(&own) > Duration::ZERO);
         assert_eq!((threads(&[u32::MAX]), most_memory(&[u32::MAX])), (Vec::new(), None));
     }
 }
