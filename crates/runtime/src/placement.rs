@@ -156,6 +156,11 @@ impl Lanes {
     pub fn sends_as(&self, other: &Self) -> bool {
         self.send == other.send && self.may_send == other.may_send
     }
+    /// The workers that give a worker packets to send.
+    pub fn senders_by(&self, worker: usize) -> impl Iterator<Item = usize> {
+        let lanes = self.send.iter().enumerate();
+        lanes.filter(move |(_, lane)| **lane == Lane::Ring { to: worker }).map(|(from, _)| from)
+    }
 }
 
 /// A problem of the use with this index.
@@ -444,6 +449,7 @@ mod tests {
         assert_eq!(lanes[0].poll, [vec![0], vec![1], vec![], vec![]]);
         assert_eq!(lanes[0].spread, [0, 1, 2, 3]);
         assert_eq!(lanes[1].send, [own(0), own(1), ring(0), ring(1)]);
+        assert_eq!(lanes[1].senders_by(0).collect::<Vec<_>>(), [2]);
         assert_eq!((&*lanes[1].may_send, &*lanes[0].may_send), (&[0, 1, 2, 3][..], &[][..]));
         let never = PortUse { spread: Spread::Never, ..receive(4, &[]) };
         assert_eq!(assigned(&[never], (2, 0), 4, Placement::Parallel)[0].spread, Vec::<usize>::new());
