@@ -44,6 +44,10 @@ pub(crate) struct RunArgs {
     /// order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
+    /// What workers do without work: `sleep`, which adds up to half a millisecond to the latency of the first
+    /// packet where a port cannot wake them, or `poll`, which takes a whole processor for each.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) when_idle: runtime::Idle,
     /// Use the fast paths of elements; the default unless `--burst 1`. `valiant check -O` shows which
     /// elements have one.
     #[arg(short = 'O', long, alias = "optimise", overrides_with = "no_optimize")]
@@ -252,6 +256,7 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
         placement: args.placement,
         numa: args.numa != "off",
         batch_size: args.burst,
+        when_idle: args.when_idle,
         optimize: if args.optimize { Some(true) } else { args.no_optimize.then_some(false) },
         memory_mb: args.memory,
         hugepages: !args.no_huge,

@@ -25,6 +25,8 @@ pub(crate) struct RawDevice {
     burst: Option<Spanned<Value>>,
     memory: Option<Spanned<Value>>,
     placement: Option<Spanned<Value>>,
+    #[serde(rename = "when-idle")]
+    when_idle: Option<Spanned<Value>>,
 }
 
 impl Reader<'_> {
@@ -47,7 +49,7 @@ impl Reader<'_> {
             (None, Some(command)) => Device::Command(command.get_ref().clone()),
             (None, None) => Device::Between,
         };
-        let options = [&raw.threads, &raw.cpus, &raw.burst, &raw.memory, &raw.placement];
+        let options = [&raw.threads, &raw.cpus, &raw.burst, &raw.memory, &raw.placement, &raw.when_idle];
         for (key, value) in DEVICE.iter().zip(options) {
             let Some(value) = value else { continue };
             if !matches!(device, Device::Program(_)) {

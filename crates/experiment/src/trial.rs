@@ -7,6 +7,7 @@ use crate::log::tail;
 use crate::model::{Experiment, Settings};
 use crate::reading::SIZES;
 use crate::start::places_of;
+use crate::varied::DEVICE;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -341,8 +342,8 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
     all.push(option("wait", &format!("{}s", experiment.wait.as_secs_f64())));
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
-            ("rate" | "program" | "threads" | "cpus" | "burst" | "memory" | "placement", _) => {}
-            (name, _) if name.starts_with('$') => {}
+            ("rate" | "program", _) => {}
+            (name, _) if name.starts_with('$') || DEVICE.contains(&name) => {}
             ("ipv6" | "random", "false") => {}
             ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),
             (name, value) => all.push(option(name, value)),

@@ -21,7 +21,7 @@ pub(crate) const TRAFFIC: [&str; 14] = [
     "skew", "rate",
 ];
 /// How a program is run: the options of `valiant run`.
-pub(crate) const DEVICE: [&str; 5] = ["threads", "cpus", "burst", "memory", "placement"];
+pub(crate) const DEVICE: [&str; 6] = ["threads", "cpus", "burst", "memory", "placement", "when-idle"];
 
 /// What a range with a step stands for: 60-1514/64 are 60, 124, and so on up to 1514 at most. Only numbers
 /// have such ranges.

@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::{crash, logging, processors};
 use lang::Source;
-use runtime::{Options, Placement, Registry};
+use runtime::{Idle, Options, Placement, Registry};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub struct Launch {
     pub numa: bool,
     /// The most packets of a batch, if not the default.
     pub batch_size: Option<usize>,
+    /// What workers do without work.
+    pub when_idle: Idle,
     /// Whether elements use their fast paths; none: unless batches have one packet.
     pub optimize: Option<bool>,
     /// The most memory for packet buffers, in MB.
@@ -51,6 +53,7 @@ impl Default for Launch {
             placement: Placement::default(),
             numa: true,
             batch_size: None,
+            when_idle: Idle::default(),
             optimize: None,
             memory_mb: None,
             hugepages: true,
@@ -115,6 +118,7 @@ impl Launch {
             workers: self.workers.max(1),
             threads: !self.simulated_time && (self.workers > 1 || !self.click),
             batch_size,
+            idle: self.when_idle,
             // Batches of one packet keep exactly Click's order.
             optimize: self.optimize.unwrap_or(batch_size > 1),
             simulated_time: self.simulated_time,

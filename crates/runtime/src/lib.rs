@@ -14,7 +14,7 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
+//! 1. `ids`, `clock`, `lateness`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
 //!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
 //!    the machine's names of ports and addresses.
 //! 2. `access`, `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`:
@@ -52,6 +52,7 @@ mod hub;
 mod ids;
 mod info;
 mod inherited;
+mod lateness;
 mod limits;
 mod live;
 mod options;
@@ -93,7 +94,7 @@ pub use inherited::{Inherited, bequeath, inherited};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use limits::{Bounds, Budget, Held, Limits, Over, Rate};
 pub use live::live_annotations;
-pub use options::{Options, ThreadSetup};
+pub use options::{Idle, Options, ThreadSetup};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use reason::reason;
 pub use replacing::is_replacing;

@@ -4,6 +4,8 @@ use crate::WorkerId;
 use crate::limits::Limits;
 use crate::placement::Placement;
 use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How a router runs.
@@ -16,6 +18,8 @@ pub struct Options {
     pub threads: bool,
     /// The most packets of a batch; 1 gives exactly Click's order.
     pub batch_size: usize,
+    /// What workers with threads of their own do without work.
+    pub idle: Idle,
     /// Simulated time.
     pub simulated_time: bool,
     /// The seed of random numbers, unless there is a `RandomSeed`.
@@ -43,6 +47,34 @@ pub struct Options {
     pub enter: Option<ThreadSetup>,
 }
 
+/// What a worker does when there is no work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// It sleeps until there is some, as far as its ports can wake it, and otherwise for short times.
+    #[default]
+    Sleep,
+    /// It looks for work all the time.
+    Poll,
+}
+
+impl fmt::Display for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Idle::Sleep => "sleep",
+            Idle::Poll => "poll",
+        })
+    }
+}
+
+impl FromStr for Idle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = [Idle::Sleep, Idle::Poll].into_iter().find(|idle| idle.to_string() == text);
+        named.ok_or_else(|| "an idle worker sleeps (`sleep`) or polls (`poll`)".to_owned())
+    }
+}
+
 /// What a worker thread does first: pin itself to a CPU, register with DPDK.
 pub type ThreadSetup = fn(WorkerId) -> Box<dyn Any>;
 
@@ -52,6 +84,7 @@ impl Default for Options {
             workers: 1,
             threads: false,
             batch_size: 1,
+            idle: Idle::default(),
             simulated_time: false,
             seed: 0,
             placement: Placement::default(),

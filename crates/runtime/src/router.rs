@@ -129,7 +129,8 @@ impl Router {
             }
         }
         let replicas = built.replicas.into_iter().zip(inboxes);
-        let workers = replicas.map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
+        let idle = options.idle;
+        let workers = replicas.map(|((graph, core), inbox)| Worker::new(graph, core, inbox).when_idle(idle));
         let team = start(workers.collect()).map_err(|e| {
             let mut diags = Diagnostics::new();
             diags.error(None, e);
@@ -390,7 +391,7 @@ impl Router {
                     return Duration::ZERO;
                 }
             }
-            limit = workers.iter_mut().map(|w| w.idle(Wait::Look)).min().unwrap_or(limit);
+            limit = workers.iter_mut().map(|w| w.rest(Wait::Look)).min().unwrap_or(limit);
         }
         if let Some(at) = control_wake {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));

@@ -3,6 +3,8 @@
 use crate::WorkerId;
 use crate::cx::{Core, Graph};
 use crate::hub::Handed;
+use crate::lateness::Lateness;
+use crate::options::Idle;
 use dpdk::Bell;
 use dpdk::crash::{Seat, Seated};
 use locks::IgnorePoison;
@@ -129,8 +131,11 @@ pub struct Worker {
     pub(crate) graph: Graph,
     pub(crate) core: Core,
     inbox: Receiver<Handed>,
+    /// What a thread of its own does without work.
+    idle: Idle,
     idle_since: Option<Instant>,
     nap: Duration,
+    lateness: Lateness,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -144,12 +149,19 @@ impl Worker {
             running: false,
             quit: false,
             inbox,
+            idle: Idle::default(),
             idle_since: None,
+            lateness: Lateness::default(),
             nap: NAP,
             in_vain: false,
             settled: false,
             slept: Duration::ZERO,
         }
+    }
+
+    /// The same, with what a thread of its own does without work.
+    pub(crate) fn when_idle(self, idle: Idle) -> Self {
+        Self { idle, ..self }
     }
 
     /// The worker's number.
@@ -308,7 +320,7 @@ impl Worker {
 
     /// How long an idle worker may sleep now. If it has to look for work, that is a time that grows from
     /// zero, over short sleeps, to [`LONGEST_NAP`].
-    pub(crate) fn idle(&mut self, wait: Wait) -> Duration {
+    pub(crate) fn rest(&mut self, wait: Wait) -> Duration {
         let mut limit = if wait == Wait::Gather { GATHER } else { SLEEP };
         if wait == Wait::Look && self.polls() {
             let since = *self.idle_since.get_or_insert_with(Instant::now);
@@ -325,7 +337,8 @@ impl Worker {
             }
         }
         if let Some(at) = self.next_wake() {
-            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
+            let left = Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns()));
+            limit = limit.min(self.lateness.before(left));
         }
         limit
     }
@@ -338,6 +351,7 @@ impl Worker {
     /// The loop of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
+        dpdk::sleep_exactly();
         let seated = Seated::new(self.core.worker.0);
         self.core.seat = seated.seat();
         let _ = self.mailbox.seat.set(seated.seat());
@@ -367,6 +381,8 @@ impl Worker {
                 self.core.rested();
             } else if self.round(least) {
                 self.busy();
+            } else if self.idle == Idle::Poll {
+                std::hint::spin_loop();
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
                 let wait = match (waits, self.core.expects, self.core.take_arrived()) {
@@ -375,7 +391,7 @@ impl Worker {
                     (true, false, 0..=1) => Wait::Readable,
                     (true, false, _) => Wait::Gather,
                 };
-                let nap = self.idle(wait);
+                let nap = self.rest(wait);
                 self.in_vain = false;
                 if nap.is_zero() && wait == Wait::Soon {
                     // Whoever sends the next segment may need this processor.
@@ -404,13 +420,18 @@ impl Worker {
     /// Sleeps until a descriptor of a task is readable, if `bell` is given and `wait` says so, or until the
     /// worker is woken, at most `limit`.
     fn sleep(&mut self, limit: Duration, bell: Option<&Bell>, wait: Wait) {
+        let began = Instant::now();
         match (bell, self.core.wakers()) {
             (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
-            (Some(bell), Some(_)) if wait == Wait::Gather => bell.nap(limit),
+            (Some(bell), Some(_)) if wait == Wait::Gather => drop(bell.sleep([], limit)),
             (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
             // Messages or packets may have come between the check and the sleep; unpark then makes this
             // return at once.
             _ => std::thread::park_timeout(limit),
+        }
+        let took = began.elapsed();
+        if took >= limit {
+            self.lateness.observe(limit, took);
         }
     }
 
