@@ -424,6 +424,26 @@ fn a_shared_queue_goes_to_the_worker_that_sends_most_and_keeps_order() {
     assert_eq!(last.len(), 2);
 }
 
+/// The worker that has a queue gives it away also when it has nothing to send itself.
+#[test]
+fn a_queue_whose_worker_sends_nothing_goes_to_one_that_sends() {
+    if !may_run() {
+        return;
+    }
+    let config = "s0 :: RatedSource(LENGTH 60, RATE 20000) -> out :: ToDPDKDevice(net_null_idle, N_QUEUES 2);
+         s2 :: RatedSource(LENGTH 60, RATE 20000) -> c2 :: Counter -> out;
+         StaticThreadSched(s0 0, s2 2)";
+    let mut router = router(config, workers(3, Placement::Parallel)).unwrap();
+    router.start();
+    let start = router.read("out.owners", "").unwrap();
+    assert!(start.starts_with("queue 0: worker 0, also for worker 2\nqueue 1: worker 1\n"), "{start}");
+    let own = "\nqueue 1: worker 2, also for worker 1\n";
+    run_until(&mut router, |r| r.read("out.owners", "").unwrap().contains(own));
+    let sent = number(&mut router, "c2.count");
+    run_until(&mut router, |r| number(r, "c2.count") > sent + 10_000);
+    assert_eq!(number(&mut router, "out.dropped"), 0);
+}
+
 /// A memif peer that has opened one queue does not serve the second one: its packets go by the first.
 #[test]
 fn a_queue_that_the_peer_has_not_opened_is_not_used() {

@@ -10,7 +10,8 @@
 //!   what is in its own ring before it sends anything directly.
 //! - *Another queue for a worker*, when it is to own that queue. The worker holds its packets back until the
 //!   owner of its old queue has sent all that is in its ring and has given the ring to the owner of the new
-//!   queue, and for a moment more ([`QUIET_NS`]), so that the device has sent them too.
+//!   queue, and for a moment more ([`QUIET_NS`]), so that the device has sent them too. A device that takes
+//!   longer for what is in a queue may send a few of them in another order.
 //! - *A queue that the other side does not serve*. Its owner gives all rings to the owner of another queue.
 //!   Nothing of them has been sent before.
 
@@ -57,6 +58,8 @@ struct Shared {
     /// Whether the other side is known to serve it, and to refuse it.
     served: AtomicBool,
     refused: AtomicBool,
+    /// Whether it has ever sent anything: then the driver knows whether the other side serves it.
+    sent: AtomicBool,
 }
 
 /// What all workers see of one of them.
@@ -89,7 +92,7 @@ pub(in crate::devices) struct Shares {
     version: AtomicU64,
     plan: Mutex<Plan>,
     /// Whether the other side of the port decides how many queues are served.
-    by_peer: bool,
+    pub(super) by_peer: bool,
     /// Whether nobody was connected at the last look.
     alone: AtomicBool,
 }
@@ -102,7 +105,8 @@ impl Shares {
     /// Whether an element that sends so shares queues.
     pub(super) fn are_in(lanes: &Lanes, port: &Port) -> bool {
         let ring = |lane: &Lane| matches!(lane, Lane::Ring { .. });
-        lanes.send.iter().any(ring) || (port.peer_sets_tx_queues() && lanes.send.len() > 1)
+        let not_first = |lane: &Lane| matches!(lane, Lane::Queue { queue, .. } if *queue > 0);
+        lanes.send.iter().any(ring) || (port.peer_sets_tx_queues() && lanes.send.iter().any(not_first))
     }
 
     /// The queues as they are when the router starts.
@@ -142,6 +146,7 @@ impl Shares {
                 leaving: Mutex::default(),
                 served: AtomicBool::new(false),
                 refused: AtomicBool::new(false),
+                sent: AtomicBool::new(false),
             }
         };
         let seat = |(worker, (ring, line)): (usize, (Option<Producer<Packet>>, Option<Line>))| Seat {
@@ -166,9 +171,14 @@ impl Shares {
         self.version.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether a queue may go to another worker.
+    fn may_move(&self) -> bool {
+        self.may_own.len() > self.queues.len() || self.by_peer
+    }
+
     /// Decides which worker is to have which queue, if it is time to.
     fn decide(&self, now: u64) {
-        if self.may_own.len() <= self.queues.len() && !self.by_peer {
+        if !self.may_move() {
             return;
         }
         let Ok(mut plan) = self.plan.try_lock() else { return };
@@ -183,10 +193,14 @@ impl Shares {
             plan.decider = Decider::beginning_at(&counted);
             return;
         }
-        let owner = |queue: &Shared| Some(queue.owner.load(Ordering::Relaxed)).filter(|&w| w != NOBODY);
-        let queues: Vec<Queue> = (self.queues.iter())
-            .map(|queue| Queue { owner: owner(queue), usable: !queue.refused.load(Ordering::Relaxed) })
-            .collect();
+        let of = |queue: &Shared| {
+            let owner = Some(queue.owner.load(Ordering::Relaxed)).filter(|&worker| worker != NOBODY);
+            // Whether the other side serves a queue is left to the worker that has it: another one would have
+            // to hold its packets back until that is known. Nobody has one that another peer did not serve.
+            let known = !self.by_peer || owner.is_none() || queue.served.load(Ordering::Relaxed);
+            Queue { owner, usable: known && !queue.refused.load(Ordering::Relaxed) }
+        };
+        let queues: Vec<Queue> = self.queues.iter().map(of).collect();
         let homes: Vec<usize> = self.seats.iter().map(|seat| seat.home.load(Ordering::Relaxed)).collect();
         let Some(change) = plan.decider.decide(&counted, &queues, &homes, &self.may_own) else { return };
         self.seats[change.worker].home.store(change.queue, Ordering::Relaxed);
@@ -289,7 +303,7 @@ impl Member {
 
     /// Whether the task must run also without packets.
     pub(super) fn must_look(&self) -> bool {
-        self.unsettled || (self.owns && (self.serves || self.shares.by_peer))
+        self.unsettled || (self.owns && (self.serves || self.shares.may_move()))
     }
 
     /// Whether there is nothing to look after.
@@ -326,7 +340,7 @@ impl Member {
         if self.owns {
             self.settle_owner(line, waiting, &mut wake);
         } else {
-            self.settle_other(line, now, &mut wake);
+            self.settle_other(line, waiting, now, &mut wake);
         }
         self.serves = self.owns && line.serves_others(self.worker);
         wake
@@ -336,9 +350,7 @@ impl Member {
         let shares = &*self.shares;
         if !up {
             shares.alone.store(true, Ordering::Relaxed);
-            if let Trust::Unproven { since_ns } = &mut line.trust {
-                *since_ns = 0;
-            }
+            self.doubt(line);
         } else if shares.alone.swap(false, Ordering::Relaxed) {
             // Another peer, or the same one again, may serve other queues.
             shares.queues.iter().for_each(|queue| queue.refused.store(false, Ordering::Relaxed));
@@ -352,6 +364,16 @@ impl Member {
         }
     }
 
+    /// Nobody is connected: the next peer may serve other queues. What is sent by one that it does not serve
+    /// goes to wherever the queue was before.
+    #[cold]
+    pub(super) fn doubt(&self, line: &mut Line) {
+        self.shares.queues.iter().for_each(|queue| queue.served.store(false, Ordering::Relaxed));
+        if self.owns {
+            line.trust = Trust::Unproven { since_ns: 0 };
+        }
+    }
+
     fn settle_owner(&mut self, line: &mut Line, waiting: &mut Batch, wake: &mut Wake) {
         let (shares, me) = (Arc::clone(&self.shares), self.worker);
         let queue = &shares.queues[self.home];
@@ -359,6 +381,7 @@ impl Member {
         if line.trust == Trust::Refused {
             return self.leave_refused(line, waiting, wake);
         }
+        let mut stranded = Vec::new();
         let mut leaving = locked(&queue.leaving);
         leaving.retain(|&worker| {
             let to = shares.seats[worker].home.load(Ordering::Relaxed);
@@ -369,17 +392,24 @@ impl Member {
             if !line.chosen.is_empty() || !line.sources[at].is_empty() {
                 return true;
             }
-            shares.move_ring(line.sources.remove(at), to, wake);
+            if let Err(source) = shares.move_ring(line.sources.remove(at), to, wake) {
+                line.sources.push(source);
+                stranded.push(worker);
+            }
             false
         });
         self.unsettled = !leaving.is_empty();
         drop(leaving);
+        if !stranded.is_empty() {
+            self.keep(&stranded, wake);
+        }
         let owner = queue.owner.load(Ordering::Acquire);
         if owner != me && owner != NOBODY && queue.ready.load(Ordering::Acquire) == owner {
             *locked(&queue.passed) = Some(std::mem::take(line));
             queue.ready.store(NOBODY, Ordering::Relaxed);
             queue.holder.store(owner, Ordering::Release);
             self.owns = false;
+            self.refused = false;
             // Its own packets, which wait, go into its ring.
             self.unsettled = true;
             shares.changed();
@@ -387,7 +417,26 @@ impl Member {
         }
     }
 
-    fn settle_other(&mut self, line: &mut Line, now: u64, wake: &mut Wake) {
+    /// The queue by which these workers were to send has been given up meanwhile: they stay.
+    #[cold]
+    fn keep(&mut self, workers: &[usize], wake: &mut Wake) {
+        let shares = &*self.shares;
+        let _plan = locked(&shares.plan);
+        for &worker in workers {
+            let home = &shares.seats[worker].home;
+            if shares.queues[home.load(Ordering::Relaxed)].owner.load(Ordering::Relaxed) == NOBODY {
+                home.store(self.home, Ordering::Relaxed);
+            } else {
+                // Somebody is to have that queue again.
+                locked(&shares.queues[self.home].leaving).push(worker);
+                self.unsettled = true;
+            }
+            wake.push(worker);
+        }
+        shares.changed();
+    }
+
+    fn settle_other(&mut self, line: &mut Line, waiting: &mut Batch, now: u64, wake: &mut Wake) {
         let (shares, me) = (Arc::clone(&self.shares), self.worker);
         let seat = &shares.seats[me];
         let at = seat.at.load(Ordering::Acquire);
@@ -397,6 +446,9 @@ impl Member {
         }
         let queue = &shares.queues[at];
         let holder = queue.holder.load(Ordering::Acquire);
+        if holder == me && self.take_over(line, waiting, at) {
+            return;
+        }
         if seat.home.load(Ordering::Relaxed) != at {
             self.unsettled = true;
             if !self.leaves && holder != NOBODY {
@@ -409,25 +461,38 @@ impl Member {
         }
         self.leaves = false;
         let wanted = queue.owner.load(Ordering::Acquire) == me;
-        if (holder == me || (holder == NOBODY && wanted))
-            && let Some(passed) = locked(&queue.passed).take()
-        {
-            *line = passed;
-            line.sources.append(&mut locked(&queue.joining));
-            self.owns = true;
-            line.trust = match shares.by_peer && !queue.served.load(Ordering::Relaxed) {
-                true => Trust::Unproven { since_ns: 0 },
-                false => Trust::Served,
-            };
-            queue.holder.store(me, Ordering::Release);
-            shares.changed();
-        } else if wanted {
+        if wanted && now < self.quiet_until_ns {
+            self.unsettled = true;
+        } else if wanted && !(holder == NOBODY && self.take_over(line, waiting, at)) {
             self.unsettled = true;
             if holder != NOBODY && queue.ready.swap(me, Ordering::AcqRel) != me {
                 shares.changed();
                 wake.push(holder);
             }
         }
+    }
+
+    /// Takes the queue with this index, if it is there to be taken.
+    fn take_over(&mut self, line: &mut Line, waiting: &mut Batch, index: usize) -> bool {
+        let shares = Arc::clone(&self.shares);
+        let queue = &shares.queues[index];
+        let Some(passed) = locked(&queue.passed).take() else { return false };
+        // What a hot swap has left here is older than what waits.
+        let mut own = std::mem::replace(line, passed).chosen;
+        own.append(waiting);
+        std::mem::swap(waiting, &mut own);
+        line.trust = match shares.by_peer && !queue.served.load(Ordering::Relaxed) {
+            true => Trust::Unproven { since_ns: 0 },
+            false => Trust::Served,
+        };
+        {
+            let mut joining = locked(&queue.joining);
+            line.sources.append(&mut joining);
+            queue.holder.store(self.worker, Ordering::Release);
+        }
+        self.owns = true;
+        shares.changed();
+        true
     }
 
     /// The other side does not serve the worker's queue: gives all rings to another one.
@@ -452,19 +517,50 @@ impl Member {
         };
         line.choose_none(self.worker, waiting);
         queue.refused.store(true, Ordering::Relaxed);
-        queue.owner.store(NOBODY, Ordering::Relaxed);
-        for source in line.sources.drain(..) {
+        {
+            // No ring comes here any more from now on.
+            let mut joining = locked(&queue.joining);
+            queue.owner.store(NOBODY, Ordering::Relaxed);
+            queue.holder.store(NOBODY, Ordering::Release);
+            line.sources.append(&mut joining);
+        }
+        for source in std::mem::take(&mut line.sources) {
             shares.seats[source.from].home.store(to, Ordering::Relaxed);
-            shares.move_ring(source, to, wake);
+            if let Err(source) = shares.move_ring(source, to, wake) {
+                // Queues are given up one after the other, and that one has a worker.
+                line.sources.push(source);
+            }
         }
         locked(&queue.leaving).clear();
         self.home = to;
         self.owns = false;
+        self.refused = false;
         self.unsettled = true;
         *locked(&queue.passed) = Some(std::mem::take(line));
-        queue.holder.store(NOBODY, Ordering::Release);
+        shares.changed();
         plan.changes += 1;
         plan.reason = format!("queue {}: the other side does not serve it", queue.number);
+    }
+
+    /// Whether something may be sent by a queue of which it is not known whether the other side serves it, to
+    /// see whether it comes there.
+    #[cold]
+    pub(super) fn may_try(&mut self, line: &mut Line) -> bool {
+        let queue = &self.shares.queues[self.home];
+        match line.tx.as_ref().and_then(TxQueue::is_served) {
+            Some(true) => {
+                line.trust = Trust::Served;
+                queue.served.store(true, Ordering::Relaxed);
+                self.refused = false;
+            }
+            // That is so also before it has sent anything at all.
+            Some(false) if queue.sent.load(Ordering::Relaxed) => {
+                line.trust = Trust::Refused;
+                self.unsettled = true;
+            }
+            _ => {}
+        }
+        line.trust != Trust::Refused
     }
 
     /// A queue of which it is not known whether the other side serves it has taken `sent` packets, at most
@@ -474,6 +570,7 @@ impl Member {
         let Trust::Unproven { since_ns } = line.trust else { return false };
         let queue = &self.shares.queues[self.home];
         if sent > 0 {
+            queue.sent.store(true, Ordering::Relaxed);
             let lost = line.tx.as_ref().and_then(TxQueue::is_served) == Some(false);
             line.trust = if lost { Trust::Refused } else { Trust::Served };
             queue.served.store(!lost, Ordering::Relaxed);
@@ -523,14 +620,22 @@ impl Shares {
         }
     }
 
-    /// Gives a worker's ring to another queue.
-    fn move_ring(&self, source: Source, to: usize, wake: &mut Wake) {
+    /// Gives a worker's ring to another queue, unless that one has been given up.
+    fn move_ring(&self, source: Source, to: usize, wake: &mut Wake) -> Result<(), Source> {
         let worker = source.from;
         let queue = &self.queues[to];
-        locked(&queue.joining).push(source);
+        {
+            let mut joining = locked(&queue.joining);
+            let nobodys = |of: &AtomicUsize| of.load(Ordering::Relaxed) == NOBODY;
+            if nobodys(&queue.owner) && nobodys(&queue.holder) {
+                return Err(source);
+            }
+            joining.push(source);
+        }
         self.seats[worker].at.store(to, Ordering::Release);
         self.changed();
         let holder = queue.holder.load(Ordering::Acquire);
         wake.extend([worker, holder].into_iter().filter(|&worker| worker != NOBODY));
+        Ok(())
     }
 }

@@ -173,6 +173,9 @@ impl Sender {
         let Some(tx) = self.line.tx.as_mut() else { return 0 };
         let sent =
             if self.line.trust == Trust::Served { tx.tx_burst(batch) } else { self.try_one(batch, cx) };
+        if sent == 0 && !batch.is_empty() {
+            self.ask_peer();
+        }
         self.count_lost(cx);
         if sent > 0 {
             self.count.add(sent as u64);
@@ -197,15 +200,30 @@ impl Sender {
         }
     }
 
+    /// A queue has taken nothing: perhaps nobody is connected any more.
+    #[cold]
+    fn ask_peer(&mut self) {
+        if let (Some(member), Some(port)) = (&self.member, self.port.get())
+            && member.shares.by_peer
+            && !port.link().up
+        {
+            member.doubt(&mut self.line);
+        }
+    }
+
     /// Sends the first packet by a queue that the other side may not serve.
     #[cold]
     fn try_one(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) -> usize {
-        let (Some(member), Some(port), Some(tx)) = (&mut self.member, self.port.get(), &mut self.line.tx)
-        else {
-            return 0;
-        };
         if batch.is_empty() || self.line.trust == Trust::Refused {
             return 0;
+        }
+        let (Some(member), Some(port)) = (&mut self.member, self.port.get()) else { return 0 };
+        if !member.may_try(&mut self.line) {
+            return 0;
+        }
+        let Some(tx) = &mut self.line.tx else { return 0 };
+        if self.line.trust == Trust::Served {
+            return tx.tx_burst(batch);
         }
         let mut first: Batch = batch.drain(..1).collect();
         let sent = tx.tx_burst(&mut first);
@@ -457,7 +475,7 @@ impl Sender {
             // An idle worker would pause, and the packets would wait for that too.
             return true;
         }
-        if self.has_work() {
+        if self.has_packets() {
             moved += self.send(cx);
             if self.is_gone() {
                 self.give_up(cx);
