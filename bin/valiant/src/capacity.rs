@@ -411,6 +411,15 @@ fn plan_text(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Strin
         ),
         None => line("with switches", "not with these servers, or these switches".to_owned()),
     }
+    if let Some(torus) = &p.torus {
+        line(
+            "as a torus",
+            format!(
+                "{} servers, a {}-ary {}-torus: {:.1} links to a random server",
+                torus.servers, torus.k, torus.n, torus.hops
+            ),
+        );
+    }
     for text in cited(p, preset, wanted.ports) {
         line("the paper", text);
     }
@@ -427,6 +436,10 @@ fn plan_json(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Value
         json!({"servers": other.servers, "switches": other.switches, "rack_units": other.units, "watts": other.watts,
             "dollars": other.dollars, "server_equivalents": other.server_equivalents})
     });
+    let torus = p.torus.map(|torus| {
+        json!({"k": torus.k, "n": torus.n, "servers": torus.servers, "hops": torus.hops,
+            "times_servers": torus.servers as f64 / p.servers() as f64})
+    });
     json!({
         "ports": wanted.ports, "rate_bps": wanted.rate_bps, "c": wanted.matrix.c(),
         "topology": {"kind": kind, "k": k, "n": n},
@@ -437,7 +450,7 @@ fn plan_json(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Value
         "link_bps": p.link_bps, "node_uniform_bps": p.node_uniform_bps, "node_worst_bps": p.node_worst_bps,
         "c_permutation": p.c_permutation, "hops": [p.hops.0, p.hops.1], "latency_ns": [p.latency_ns.0, p.latency_ns.1],
         "mesh_limit_ports": p.mesh_ports, "one_gigabit_ports": wanted.server.processes(SMALL_PORT_BPS, wanted.matrix.c()), "rack_units": p.units, "watts": p.watts, "dollars": p.dollars,
-        "switched": switched, "paper": cited(p, preset, wanted.ports),
+        "switched": switched, "torus": torus, "paper": cited(p, preset, wanted.ports),
     })
 }
 

@@ -26,16 +26,21 @@
 //! # Layers
 //!
 //! 1. `wanted`: ports, traffic, servers, switches; and the servers of the paper
-//! 2. `plan`: how many servers, in which topology, and which resource is the bottleneck
-//! 3. `figure`: servers over ports, the paper's Fig. 3
+//! 2. `slots`: external ports and links in a server's NIC slots
+//! 3. `torus`: the same router as a torus
+//! 4. `plan`: how many servers, in which topology, and which resource is the bottleneck
+//! 5. `figure`: servers over ports, the paper's Fig. 3
 #![forbid(unsafe_code)]
 
 mod figure;
 mod plan;
+mod slots;
+mod torus;
 mod wanted;
 
 pub use figure::{Curve, Point, figure3};
 pub use plan::{Binding, MAX_PORTS, Plan, PlanError, Switched, Topology, clos, plan};
+pub use torus::Torus;
 pub use wanted::{CONFIGURATIONS, Configuration, FIGURE_RATE_BPS, Matrix, Nic, Server, Switch, Wanted};
 
 #[cfg(test)]

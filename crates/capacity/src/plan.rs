@@ -1,6 +1,8 @@
 //! The plan: how many servers, in which topology, and which resource is the bottleneck.
 
-use crate::wanted::{Nic, Server, Wanted};
+use crate::slots::Slots;
+use crate::torus::{self, Torus};
+use crate::wanted::Wanted;
 use measure::bps::Bps;
 use std::fmt;
 
@@ -191,6 +193,8 @@ pub struct Plan {
     pub dollars: f64,
     /// The same router with switches; absent where a server has too few NIC ports for it.
     pub switched: Option<Switched>,
+    /// The same router as a torus, for comparison; absent where one server suffices, or no torus does.
+    pub torus: Option<Torus>,
 }
 
 impl Plan {
@@ -198,57 +202,6 @@ impl Plan {
     #[must_use]
     pub const fn servers(&self) -> u64 {
         self.io_servers + self.intermediate_servers
-    }
-}
-
-/// The ports that a server's NIC slots have for links, after `s` external ports.
-struct Slots<'a> {
-    nics: &'a [Nic],
-    free: u64,
-    /// The kind that holds the external ports, and its ports that are left over.
-    external: Nic,
-    spare: u64,
-}
-
-impl<'a> Slots<'a> {
-    fn new(server: &'a Server, rate_bps: u64, s: u64) -> Option<Self> {
-        let fit = server.nics.iter().filter(|nic| nic.port_bps >= rate_bps);
-        let external = *fit.max_by_key(|nic| (nic.ports, std::cmp::Reverse(nic.port_bps)))?;
-        let used = s.div_ceil(u64::from(external.ports));
-        let free = u64::from(server.slots).checked_sub(used)?;
-        Some(Self { nics: &server.nics, free, external, spare: used * u64::from(external.ports) - s })
-    }
-
-    /// How many links of the rate `total` / `parts` are possible, and the number of NIC ports that most of
-    /// them use.
-    fn links(&self, total: u64, parts: u64) -> (u64, u64) {
-        let width = |nic: &Nic| {
-            let needed = u128::from(total).div_ceil(u128::from(nic.port_bps) * u128::from(parts));
-            u64::try_from(needed).unwrap_or(u64::MAX).max(1)
-        };
-        let spare = self.spare / width(&self.external);
-        let of = |nic: &Nic| {
-            let (ports, width) = (self.free * u64::from(nic.ports), width(nic));
-            let links =
-                if *nic == self.external { (ports + self.spare) / width } else { ports / width + spare };
-            (links, std::cmp::Reverse(width))
-        };
-        self.nics.iter().map(of).max().map_or((0, 1), |(links, width)| (links, width.0))
-    }
-
-    fn reaches(&self, total: u64, servers: u64) -> bool {
-        self.links(total, servers).0 + 1 >= servers
-    }
-
-    /// No server has more links.
-    fn most(&self) -> u64 {
-        let widest = self.nics.iter().map(|nic| u64::from(nic.ports)).max().unwrap_or(0);
-        self.free * widest + self.spare
-    }
-
-    /// The largest mesh, in servers.
-    fn mesh(&self, total: u64) -> u64 {
-        (1..=self.most() + 1).rev().find(|m| self.reaches(total, *m)).unwrap_or(1)
     }
 }
 
@@ -308,6 +261,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, PlanError> {
         laid.binding = if s < first { Binding::FanOut } else { Binding::Slots };
     }
     laid.switched = switched(wanted, room);
+    laid.torus = if laid.servers() > 1 { torus::smallest(wanted) } else { None };
     Ok(laid)
 }
 
@@ -376,6 +330,7 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
         watts: all as f64 * server.watts,
         dollars: all as f64 * server.dollars,
         switched: None,
+        torus: None,
     })
 }
 

@@ -233,3 +233,21 @@ fn flies_are_as_the_cluster_builds_them() {
         assert_eq!((u64::from(t.nodes()), u32::from(t.stages())), (planned.servers(), n));
     }
 }
+
+#[test]
+fn a_torus_takes_more_servers_than_the_fly_or_mesh() {
+    // A packet crosses a quarter of each ring, twice, and each crossing is processed.
+    let torus = planned(0, 1024).torus.unwrap();
+    let needed = 1024.0 * (1.0 + 2.0 * torus.hops) / 3.0;
+    assert!(torus.servers as f64 >= needed, "{torus:?}");
+    assert_eq!(torus.servers, torus.k.pow(torus.n));
+    assert!((torus.hops - f64::from(torus.n) * torus.k as f64 / 4.0).abs() < 0.2, "{torus:?}");
+    for configuration in 0..3 {
+        for ports in [8, 32, 128, 512, 2048] {
+            let p = planned(configuration, ports);
+            let torus = p.torus.unwrap();
+            assert!(torus.servers >= p.servers(), "{configuration} {ports}: {torus:?}, {}", p.servers());
+        }
+    }
+    assert_eq!(planned(2, 2).torus, None, "one server suffices");
+}
