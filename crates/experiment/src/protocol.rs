@@ -24,6 +24,8 @@ const LONGEST: u64 = 64 << 20;
 pub(crate) const PART: usize = 1 << 20;
 /// So much of a wrong line is shown, in letters.
 const SHOWN: usize = 120;
+/// So much of a reason, which may have the path of a file.
+const REASON: usize = 500;
 
 /// How often the bench shows that it is there.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -130,8 +132,14 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A reason that somebody else gives, for people: its beginning, without control characters.
+pub(crate) fn readable(reason: &str) -> String {
+    let letter = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    reason.trim_end().chars().take(REASON).map(letter).collect()
+}
+
 /// The beginning of a line, for people.
-fn shown(line: &[u8]) -> String {
+pub(crate) fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let short: String = text.trim_end().chars().take(SHOWN).collect();
     short.escape_debug().to_string()
