@@ -52,7 +52,7 @@ enum Line {
 pub struct Shown {
     /// Its trials.
     pub trials: Vec<Trial>,
-    /// Whether that is all of them.
+    /// Whether no more are made.
     pub ended: bool,
     /// Why there are no more.
     pub failed: Option<String>,
@@ -327,6 +327,13 @@ impl Results {
         let shown = self.entry(point, round);
         (shown.ended, shown.failed) = (true, failed);
         Ok(())
+    }
+
+    /// Remembers, until these results are opened again, why a point cannot be gone on with now. Its trials
+    /// stay in the file, and so does that it has not ended.
+    pub(crate) fn cannot_go_on(&mut self, point: &Point, round: u32, reason: String) {
+        let shown = self.entry(point, round);
+        (shown.ended, shown.failed) = (true, Some(reason));
     }
 
     fn write(&mut self, line: &Line) -> Result<(), String> {
