@@ -490,22 +490,36 @@ mod tests {
         assert_eq!((trial.loss(), trial.limit()), (0.0, Some(Limit::Device)));
     }
 
-    #[test]
-    fn a_report_may_be_longer_than_a_pipe() {
+    /// A trial with a script in place of the generator.
+    fn made(script: &str, stop: &dyn Fn() -> bool) -> Result<Trial, Failed> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("e.toml");
         std::fs::write(&file, "[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
         let experiment = Experiment::load(&file).unwrap();
-        // A generator whose report is a megabyte.
         let program = dir.path().join("generator");
-        std::fs::write(&program, "#!/bin/sh\nhead -c 1000000 /dev/zero\nexit 7\n").unwrap();
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let (log, settings) = (dir.path().join("log"), Settings::new());
         let mut device = Device::start(&experiment, &settings, (&program, &log), &|| false).unwrap();
         let traffic = Traffic { rate: 1, seconds: 0.1, ..Traffic::default() };
-        let made = make(&experiment, &settings, traffic, &mut device, (&program, &log), &|| false);
+        make(&experiment, &settings, traffic, &mut device, (&program, &log), stop)
+    }
+
+    #[test]
+    fn a_report_may_be_longer_than_a_pipe() {
+        let made = made("head -c 1000000 /dev/zero\nexit 7", &|| false);
         let Err(Failed::Because(reason)) = made else { panic!("{made:?}") };
         assert!(reason.contains("failed (exit status 7)"), "{reason}");
+    }
+
+    #[test]
+    fn a_trial_is_ended_though_something_has_its_output_open() {
+        let began = Instant::now();
+        let soon = || began.elapsed() > Duration::from_millis(500);
+        // A process that does not end with the others.
+        let made = made("setsid sleep 20 &", &soon);
+        assert!(matches!(made, Err(Failed::Stopped)), "{made:?}");
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 
     #[test]
