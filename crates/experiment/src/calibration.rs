@@ -33,8 +33,10 @@ fn valid(trial: &Trial) -> bool {
 pub(crate) fn alone(trials: &[Trial]) -> Vec<Alone> {
     let of = |trial: &Trial| {
         let own = trial.latency_ns.as_ref().map(|latency| latency.p50);
+        // Shorter ones are those of a search, of which no latency is reported.
         let others = trials.iter().filter(|other| {
-            !other.calibration && !other.disturbed && other.burst.is_none() && other.rate == trial.rate
+            let alike = other.rate == trial.rate && other.seconds >= trial.seconds;
+            alike && !other.calibration && !other.disturbed && other.burst.is_none()
         });
         let mut others = others.filter_map(|other| other.latency_ns.as_ref());
         let exceeds_device = own.is_some_and(|own| others.any(|latency| latency.p50 < own));
@@ -151,6 +153,8 @@ mod tests {
         assert_eq!((&left[0].latency_ns, &left[0].timeline), (&None, &timeline(&[])));
         assert_eq!(left[1].latency_ns.as_ref().map(|latency| latency.p50), Some(1e3));
         assert_eq!(left[1].timeline, timeline(&[5_000, 0, 0]));
-        assert!(!alone(&[more, own])[0].exceeds_device);
+        assert!(!alone(&[more, own.clone()])[0].exceeds_device);
+        let short = Trial { seconds: 0.3, ..trial(100, 3_000.0) };
+        assert!(!alone(&[short, own])[0].exceeds_device);
     }
 }

@@ -322,7 +322,9 @@ mod tests {
         assert!(message.starts_with("y\\u{7}xxx") && message.len() < 1000, "{message}");
         let ended = format!("so\u{7}{long}");
         let mut connection = open(dir.path(), &(hello() + &say(&Say::Ended(ended)) + "exit 0")).unwrap();
-        while connection.lost().is_none() {}
+        while connection.lost().is_none() {
+            std::thread::sleep(LOOK);
+        }
         let how = connection.ended().unwrap();
         assert!(how.starts_with("so\\u{7}xxx") && how.len() < 1000, "{how}");
     }

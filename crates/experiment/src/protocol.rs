@@ -101,7 +101,7 @@ impl Hello {
                 shown(line)
             ));
         };
-        let version = hello.get("version").and_then(Value::as_str).unwrap_or("unknown");
+        let version = readable(hello.get("version").and_then(Value::as_str).unwrap_or("unknown"));
         let form = hello.get("form").and_then(Value::as_u64);
         let own = env!("CARGO_PKG_VERSION");
         if version != own || form != Some(FORM.into()) {
@@ -244,6 +244,8 @@ mod tests {
         assert!(error.contains("another state of it"), "{error}");
         let error = Hello::read(b"{\"hello\":{\"shape\":7}}\n").unwrap_err();
         assert!(error.contains("is Valiant unknown"), "{error}");
+        let error = Hello::read(hello(FORM, &format!("\u{1b}{}", "9".repeat(9999))).as_bytes()).unwrap_err();
+        assert!(error.contains("is Valiant \\u{1b}99") && error.len() < 1000, "{error}");
         let error = Hello::read(b"Welcome to dut\n").unwrap_err();
         assert!(error.contains("no agent") && error.contains("'Welcome to dut'"), "{error}");
     }

@@ -5,7 +5,7 @@ use crate::cost::{Cost, Stats};
 use crate::local::ended;
 use crate::log::Log;
 use crate::model::{Experiment, Host};
-use crate::protocol::{Ask, Bytes, Hello, PART, Say};
+use crate::protocol::{Ask, Bytes, Hello, PART, Say, readable};
 use crate::start::Start;
 use serde_json::Value;
 use std::fs::File;
@@ -29,7 +29,8 @@ pub(crate) struct Remote {
 
 /// An answer that is not to what was asked.
 fn strange<T>(say: &Say) -> Result<T, String> {
-    Err(format!("the agent on the device's host has answered something else: {say:?}"))
+    let say = readable(&format!("{say:?}"));
+    Err(format!("the agent on the device's host has answered something else: {say}"))
 }
 
 impl Remote {
