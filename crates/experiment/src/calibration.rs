@@ -32,13 +32,21 @@ fn valid(trial: &Trial) -> bool {
 /// What generator and sink do alone, as these trials have shown it.
 pub(crate) fn alone(trials: &[Trial]) -> Vec<Alone> {
     let of = |trial: &Trial| {
-        let latency_p50_ns = trial.latency_ns.as_ref().map(|latency| latency.p50);
-        Alone { rate: trial.rate, latency_p50_ns, loss: trial.loss() }
+        let own = trial.latency_ns.as_ref().map(|latency| latency.p50);
+        // Shorter ones are those of a search, of which no latency is reported.
+        let others = trials.iter().filter(|other| {
+            let alike = other.rate == trial.rate && other.seconds >= trial.seconds;
+            alike && !other.calibration && !other.disturbed && other.burst.is_none()
+        });
+        let mut others = others.filter_map(|other| other.latency_ns.as_ref());
+        let exceeds_device = own.is_some_and(|own| others.any(|latency| latency.p50 < own));
+        Alone { rate: trial.rate, latency_p50_ns: own, loss: trial.loss(), exceeds_device }
     };
     trials.iter().filter(|trial| valid(trial)).map(of).collect()
 }
 
-/// The trials with the device; the latency of generator and sink alone is taken off.
+/// The trials with the device; the latency of generator and sink alone is taken off. A trial whose median is
+/// less than that has no latency.
 pub(crate) fn corrected(trials: &[Trial]) -> Vec<Trial> {
     let alone = alone(trials);
     let with_device = trials.iter().filter(|trial| !trial.calibration).cloned();
@@ -46,8 +54,14 @@ pub(crate) fn corrected(trials: &[Trial]) -> Vec<Trial> {
         .map(|mut trial| {
             let own =
                 alone.iter().find(|alone| alone.rate == trial.rate).and_then(|alone| alone.latency_p50_ns);
-            if let (Some(latency), Some(own)) = (&mut trial.latency_ns, own) {
-                *latency = without(latency, own);
+            if let Some(own) = own {
+                let long = |latency: &Latency| latency.p50 >= own;
+                trial.latency_ns = trial.latency_ns.filter(long).map(|latency| without(&latency, own));
+                let known = trial.latency_ns.is_some();
+                if let Some(timeline) = &mut trial.timeline {
+                    let longest = timeline.latency_max_ns.iter().filter(|_| known);
+                    timeline.latency_max_ns = longest.map(|of| of.saturating_sub(own as u64)).collect();
+                }
             }
             trial
         })
@@ -70,6 +84,7 @@ fn without(latency: &Latency, own: f64) -> Latency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::Timeline;
     use measure::search::{Goal, Method};
 
     fn trial(rate: u64, p50: f64) -> Trial {
@@ -118,7 +133,28 @@ mod tests {
             .filter_map(|trial| trial.latency_ns.as_ref())
             .map(|latency| (latency.min, latency.p50, latency.max))
             .collect();
-        assert_eq!(left[1..], [(1e3, 6e3, 26e3), (5e3, 1e4, 3e4)], "no calibration at the other rate");
-        assert_eq!(alone(&trials), [Alone { rate: 100, latency_p50_ns: Some(4e3), loss: 0.01 }]);
+        assert_eq!(left, [(1e3, 6e3, 26e3), (5e3, 1e4, 3e4)], "no calibration at the other rate");
+        assert_eq!(
+            alone(&trials),
+            [Alone { rate: 100, latency_p50_ns: Some(4e3), loss: 0.01, exceeds_device: false }]
+        );
+    }
+
+    #[test]
+    fn where_more_would_be_taken_off_than_there_is_no_latency_is_known() {
+        let own = Trial { calibration: true, ..trial(100, 4_000.0) };
+        let timeline =
+            |longest: &[u64]| Some(Timeline { latency_max_ns: longest.to_vec(), ..Timeline::default() });
+        let less = Trial { timeline: timeline(&[5_000, 3_000]), ..trial(100, 3_000.0) };
+        let more = Trial { timeline: timeline(&[9_000, 3_000, 0]), ..trial(100, 5_000.0) };
+        let trials = [less, more.clone(), own.clone()];
+        assert!(alone(&trials)[0].exceeds_device);
+        let left = corrected(&trials);
+        assert_eq!((&left[0].latency_ns, &left[0].timeline), (&None, &timeline(&[])));
+        assert_eq!(left[1].latency_ns.as_ref().map(|latency| latency.p50), Some(1e3));
+        assert_eq!(left[1].timeline, timeline(&[5_000, 0, 0]));
+        assert!(!alone(&[more, own.clone()])[0].exceeds_device);
+        let short = Trial { seconds: 0.3, ..trial(100, 3_000.0) };
+        assert!(!alone(&[short, own])[0].exceeds_device);
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(5);
 const GRACE_OF_OTHERS: Duration = Duration::from_secs(8);
 /// The longest text that is read of a process, in bytes.
-const MOST_TEXT: u64 = 64 << 20;
+pub(crate) const MOST_TEXT: u64 = 64 << 20;
 const POLL: Duration = Duration::from_millis(10);
 
 /// Runs a command, and ends it and all that it has started when standard input ends: with whoever has the
@@ -111,14 +111,15 @@ impl Child {
         of_group.collect()
     }
 
-    /// What it writes, read as it comes: a pipe holds less than a long text. Who writes more than
-    /// [`MOST_TEXT`] gets SIGPIPE.
-    pub(crate) fn text(&mut self) -> JoinHandle<String> {
+    /// What it writes, read as it comes: a pipe holds less than a long text. Of more than [`MOST_TEXT`] it is
+    /// the beginning, a byte longer than that, and who writes gets SIGPIPE. It has ended when all who could
+    /// write have: who waits for that looks whether it is to end meanwhile.
+    pub(crate) fn text(&mut self) -> JoinHandle<Vec<u8>> {
         let output = self.output();
         std::thread::spawn(move || {
-            let mut text = String::new();
-            // What is no text is of no use.
-            output.map(|output| output.take(MOST_TEXT).read_to_string(&mut text));
+            let mut text = Vec::new();
+            // What cannot be read is missing at the end.
+            output.map(|output| output.take(MOST_TEXT + 1).read_to_end(&mut text));
             text
         })
     }

@@ -56,9 +56,13 @@ impl Comparison {
     /// Compares two reports, each with its name.
     ///
     /// # Errors
-    /// A message: one is no report of an experiment.
+    /// A message: one is no report of an experiment, or has no rates.
     pub fn new(reports: [(&str, &Value); 2]) -> Result<Self, String> {
         let of = |(name, report): (&str, &Value)| {
+            let figures = report.get("figures").and_then(Value::as_array);
+            if figures.is_some_and(|figures| !figures.is_empty()) {
+                return Err(format!("{name}: this has figures of a command, which are not compared"));
+            }
             rates(report).ok_or_else(|| format!("{name}: this is no report of `valiant bench run --json`"))
         };
         let [before, after] = [of(reports[0])?, of(reports[1])?];
@@ -187,6 +191,14 @@ mod tests {
             "{slower}"
         );
         assert!(Comparison::new([("a", &json!({})), ("b", &after)]).unwrap_err().starts_with("a: "));
+    }
+
+    #[test]
+    fn figures_of_a_command_are_not_compared() {
+        let rates = report(&[("60", &[1.0])]);
+        let figures = json!({"experiment": "e", "figures": ["x"], "results": [{"point": {}, "figures": {"x": {"median": 1.0}}, "rounds": []}]});
+        let error = Comparison::new([("a", &rates), ("b", &figures)]).unwrap_err();
+        assert_eq!(error, "b: this has figures of a command, which are not compared");
     }
 
     #[test]

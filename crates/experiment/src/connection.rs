@@ -1,8 +1,9 @@
 //! The bench's end of a connection to an agent.
 
 use crate::child::{Child, End};
+use crate::local::NotStarted;
 use crate::log::Log;
-use crate::protocol::{Ask, BEAT, Hello, Say, line, meaning, next};
+use crate::protocol::{Ask, BEAT, Hello, Say, line, meaning, next, readable};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, PipeWriter, Write};
 use std::path::Path;
@@ -113,14 +114,21 @@ impl Connection {
         let began = Instant::now();
         loop {
             match self.answers.recv_timeout(LOOK) {
-                Ok(Say::Cannot(why)) => return Err(format!("the agent on the device's host: {why}")),
+                Ok(Say::Cannot(why)) => {
+                    return Err(format!("the agent on the device's host: {}", readable(&why)));
+                }
+                Ok(Say::NotStarted(why)) => return Ok(Say::NotStarted(not_started(why))),
                 Ok(say) => return Ok(say),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.broken()),
                 Err(RecvTimeoutError::Timeout) if stop() => return Err("interrupted".to_owned()),
                 Err(RecvTimeoutError::Timeout) if began.elapsed() > within => {
                     return Err(self.silent(within.as_secs()));
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                // It answers beats while it does what it was asked.
+                Err(RecvTimeoutError::Timeout) => match self.lost() {
+                    None => {}
+                    Some(why) => return Err(why),
+                },
             }
         }
     }
@@ -167,6 +175,15 @@ impl Connection {
         };
         let words = self.errors.last_words();
         format!("the connection to the device's host has ended: `{}` ({how}): {words}{hint}", self.command)
+    }
+}
+
+/// Why a device has not started, as an agent says it.
+fn not_started(why: NotStarted) -> NotStarted {
+    match why {
+        NotStarted::Ended(how) => NotStarted::Ended(readable(&how)),
+        NotStarted::Because(why) => NotStarted::Because(readable(&why)),
+        NotStarted::Late(ready) => NotStarted::Late(ready),
     }
 }
 
@@ -225,7 +242,7 @@ impl Ear {
                 }
                 Say::Ended(how) => {
                     self.output = None;
-                    let _ = self.shared.ended.set(how);
+                    let _ = self.shared.ended.set(readable(&how));
                 }
                 answer => {
                     if matches!(answer, Say::NotStarted(_)) {
@@ -286,6 +303,33 @@ mod tests {
     }
 
     #[test]
+    fn reasons_of_an_agent_have_a_bound_and_no_control_characters() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = "x".repeat(100_000);
+        let say = |say: &Say| format!("echo '{}'; ", line(say).unwrap().trim_end().replace('\\', "\\\\"));
+        let why = format!("no `x` there\u{1b}[2J{long}");
+        let asked = |what: &Say| {
+            let mut connection = open(dir.path(), &(hello() + &say(what) + "cat >/dev/null")).unwrap();
+            let answer = connection.ask(&Ask::Waited, REACH, &|| false);
+            (answer, connection)
+        };
+        let (answer, _) = asked(&Say::Cannot(why));
+        let error = answer.unwrap_err();
+        assert!(error.contains("no `x` there\\u{1b}[2Jxxx") && error.len() < 1000, "{error}");
+        let (answer, _) = asked(&Say::NotStarted(NotStarted::Because("y\u{7}".to_owned() + &long)));
+        let Ok(Say::NotStarted(not)) = answer else { panic!("{answer:?}") };
+        let message = not.message("");
+        assert!(message.starts_with("y\\u{7}xxx") && message.len() < 1000, "{message}");
+        let ended = format!("so\u{7}{long}");
+        let mut connection = open(dir.path(), &(hello() + &say(&Say::Ended(ended)) + "exit 0")).unwrap();
+        while connection.lost().is_none() {
+            std::thread::sleep(LOOK);
+        }
+        let how = connection.ended().unwrap();
+        assert!(how.starts_with("so\\u{7}xxx") && how.len() < 1000, "{how}");
+    }
+
+    #[test]
     fn a_connection_that_breaks_says_why() {
         let dir = tempfile::tempdir().unwrap();
         let lost = |connection: &mut Connection| loop {
@@ -309,6 +353,10 @@ mod tests {
         let error = silent.ask(&Ask::Waited, Duration::from_millis(50), &|| false).unwrap_err();
         assert!(error.contains("has not answered for 0 s"), "{error}");
         assert_eq!(silent.ask(&Ask::Waited, REACH, &|| true).unwrap_err(), "interrupted");
+        // While it is asked something too.
+        silent.shared.beats.store(MOST_BEATS + 1, Ordering::Relaxed);
+        let error = silent.ask(&Ask::Waited, Duration::from_secs(2), &|| false).unwrap_err();
+        assert!(error.contains("has not answered for 11 s"), "{error}");
         // Beats without an answer.
         silent.shared.beats.store(MOST_BEATS + 1, Ordering::Relaxed);
         assert!(lost(&mut silent).contains("has not answered for 11 s"));

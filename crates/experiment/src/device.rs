@@ -61,39 +61,39 @@ impl Device {
     }
 
     /// How long its threads have waited for a processor since they began.
-    pub(crate) fn kept_waiting(&mut self) -> Result<Duration, String> {
+    pub(crate) fn kept_waiting(&mut self, stop: &dyn Fn() -> bool) -> Result<Duration, String> {
         match self {
             Self::Between => Ok(Duration::ZERO),
             Self::Here { local, .. } => Ok(local.kept_waiting()),
-            Self::There(remote) => remote.kept_waiting(),
+            Self::There(remote) => remote.kept_waiting(stop),
         }
     }
 
     /// What its router has counted, if it is a program of Valiant's.
-    pub(crate) fn stats(&mut self) -> Result<Option<Stats>, String> {
+    pub(crate) fn stats(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Stats>, String> {
         match self {
             Self::Between => Ok(None),
             Self::Here { local, .. } => Ok(local.stats()),
-            Self::There(remote) => remote.stats(),
+            Self::There(remote) => remote.stats(stop),
         }
     }
 
     /// Begins to measure what it costs, before there is traffic.
-    pub(crate) fn begin(&mut self) -> Result<(), String> {
+    pub(crate) fn begin(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         match self {
             Self::Between => {}
             Self::Here { local, meter, .. } => *meter = Some(Box::new(Meter::begin(local))),
-            Self::There(remote) => remote.begin()?,
+            Self::There(remote) => remote.begin(stop)?,
         }
         Ok(())
     }
 
     /// What it has cost, when the traffic has ended; none: it is no process that is known.
-    pub(crate) fn end(&mut self) -> Result<Option<Cost>, String> {
+    pub(crate) fn end(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Cost>, String> {
         match self {
             Self::Between => Ok(None),
             Self::Here { local, meter, .. } => Ok(meter.take().map(|meter| meter.end(local))),
-            Self::There(remote) => remote.end().map(Some),
+            Self::There(remote) => remote.end(stop).map(Some),
         }
     }
 

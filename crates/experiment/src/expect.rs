@@ -13,6 +13,9 @@ use toml::{Spanned, Value};
 const NOISE: f64 = 0.05;
 /// How far apart two losses may be and be the same.
 const SAME_LOSS: f64 = 1e-9;
+/// How far from each other two values are that differ by the rounding of floating-point numbers, as a part of
+/// them.
+const ROUNDING: f64 = 1e-12;
 
 /// An entry of `[[expect]]` as written.
 #[derive(Deserialize)]
@@ -278,6 +281,11 @@ fn words(fixed: &[(String, String)]) -> String {
     fixed.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
+/// How many times the second the first is; of two zeros, once.
+fn ratio(first: f64, second: f64) -> f64 {
+    if first == 0.0 && second == 0.0 { 1.0 } else { first / second }
+}
+
 fn matches(row: &Row, fixed: &[(String, String)]) -> bool {
     fixed.iter().all(|(name, value)| row.value(name) == Some(value))
 }
@@ -333,22 +341,20 @@ impl Expect {
     /// Whether values in the order of the factor have the shape.
     fn holds(&self, values: &[f64]) -> bool {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(0.0, f64::max);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // Values may be negative, or 0: what counts is how far they are apart.
+        let same = |a: f64, b: f64| (a - b).abs() <= (self.within + ROUNDING) * a.abs().max(b.abs());
         let rises = |values: &[f64]| {
-            let steps = values.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - self.within));
-            let ratio = values[values.len() - 1] / values[0];
-            steps
-                && if self.least.is_some() {
-                    self.within_bounds(ratio)
-                } else {
-                    ratio > 1.0 + self.within && self.within_bounds(ratio)
-                }
+            let steps = values.windows(2).all(|pair| pair[1] >= pair[0] || same(pair[0], pair[1]));
+            let (first, last) = (values[0], values[values.len() - 1]);
+            let more = self.least.is_some() || last - first > self.within * first.abs();
+            steps && more && self.within_bounds(ratio(last, first))
         };
         match &self.shape {
-            Shape::Flat(_) => low >= high * (1.0 - self.within),
+            Shape::Flat(_) => same(low, high),
             Shape::Rises(_) => rises(values),
             Shape::Falls(_) => rises(&values.iter().rev().copied().collect::<Vec<_>>()),
-            Shape::Ratio(..) => self.within_bounds(values[0] / values[1]),
+            Shape::Ratio(..) => self.within_bounds(ratio(values[0], values[1])),
         }
     }
 
@@ -505,6 +511,39 @@ mod tests {
             text.starts_with("expected: the rate in packets rises with $KP: does not hold\n  size 60"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn figures_may_be_negative_or_zero() {
+        let of = |values: [f64; 3]| {
+            let mut seen = reading(&[("1", "60", None), ("2", "60", None), ("3", "60", None)]);
+            for (row, value) in seen.results.iter_mut().zip(values) {
+                row.pps.median = Some(value);
+            }
+            seen
+        };
+        let ratio = "ratio = [{\"$KP\" = 1}, {\"$KP\" = 3}]";
+        for (text, values, holds) in [
+            ("flat = \"$KP\"\nwithin = \"50%\"", [-5.0, -5.0, -2.0], false),
+            ("flat = \"$KP\"\nwithin = \"50%\"", [-5.0, -5.0, -5.0], true),
+            ("flat = \"$KP\"\nwithin = \"5%\"", [-1.0, -0.96, -0.95], true),
+            ("flat = \"$KP\"\nwithin = \"5%\"", [1.0, 0.96, 0.95], true),
+            ("flat = \"$KP\"\nwithin = \"5%\"", [0.0, 0.0, 0.0], true),
+            ("flat = \"$KP\"\nwithin = \"50%\"", [-1.0, 0.0, 1.0], false),
+            ("rises = \"$KP\"", [-5.0, -5.0, -2.0], true),
+            ("rises = \"$KP\"", [-5.0, -5.0, -5.0], false),
+            ("rises = \"$KP\"", [-2.0, -3.0, 5.0], false),
+            ("rises = \"$KP\"", [-1.0, 0.0, 1.0], true),
+            ("rises = \"$KP\"", [0.0, 0.0, 0.0], false),
+            ("falls = \"$KP\"", [-2.0, -5.0, -5.0], true),
+            ("falls = \"$KP\"", [-5.0, -5.0, -2.0], false),
+            (&format!("{ratio}\nmost = 1"), [0.0, 0.0, 0.0], true),
+            (&format!("{ratio}\nleast = 2"), [0.0, 0.0, 0.0], false),
+            (&format!("{ratio}\nleast = 2"), [1.0, 0.0, 0.0], true),
+        ] {
+            let verdict = judged(text, &of(values));
+            assert_eq!(verdict.holds, Some(holds), "{text} {values:?}: {verdict:#?}");
+        }
     }
 
     #[test]

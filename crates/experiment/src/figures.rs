@@ -2,7 +2,7 @@
 
 use crate::model::{Device, Figure};
 use crate::reader::Reader;
-use lang::Diagnostic;
+use lang::Span;
 use launch::settings::in_order;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -17,17 +17,15 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Reader<'_> {
-    /// The figures, in the order of the file; `others` are the tables that have a meaning only for traffic,
-    /// with whether the file has them.
+    /// The figures, in the order of the file; `others` are tables and keys of the file that have no meaning
+    /// beside them, with their places.
     pub(crate) fn figures(
         &mut self,
         raw: &RawFigures,
         device: &Device,
-        others: &[(&str, bool)],
+        others: &[Option<(&str, Span)>],
     ) -> Vec<Figure> {
-        if raw.is_empty() {
-            return Vec::new();
-        }
+        let Some((first, _)) = in_order(raw).first().copied() else { return Vec::new() };
         let mut figures = Vec::new();
         for (name, path) in in_order(raw) {
             if !is_name(name.get_ref()) {
@@ -41,16 +39,13 @@ impl Reader<'_> {
             }
             figures.push(Figure { name: name.get_ref().clone(), path: steps });
         }
-        let mut wrong = |message: String, help: &str| {
-            self.diags.push(Diagnostic::error(None, message).with_help(help));
-        };
         if !matches!(device, Device::Command(_)) {
             let help = "command = \"...\" in [device]: what prints JSON with these figures";
-            wrong("figures are for a device with a command".to_owned(), help);
+            self.wrong(first, "figures are for a device with a command".to_owned(), help);
         }
-        for (table, _) in others.iter().filter(|(_, there)| *there) {
-            let help = "a command whose figures are read is run, and no traffic is sent to it";
-            wrong(format!("there is [{table}] beside [figures]"), help);
+        for (name, place) in others.iter().flatten() {
+            let help = "a command whose figures are read runs on this host until it ends, and no traffic is sent to it";
+            self.diags.error_with_help(*place, format!("there is {name} beside [figures]"), help);
         }
         figures
     }
@@ -68,6 +63,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_have_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("e.toml");
+        let others = "[traffic]\nto = \"a\"\n[measure]\nlast = 1\n[calibrate]\nto = \"a\"\nsink = \"b\"\n";
+        for text in [
+            format!("{others}[device]\ncommand = \"x\"\n[figures]\na = \"a\"\n"),
+            "[figures]\na = \"a\"\n".to_owned(),
+            "[traffic]\nsize = 60\n".to_owned(),
+        ] {
+            std::fs::write(&file, &text).unwrap();
+            for error in Experiment::load(&file).unwrap_err().iter() {
+                assert!(error.span.is_some(), "{text}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_command_has_figures_in_place_of_traffic() {
         let head = "[device]\ncommand = \"x\"\n[figures]\nloss = \"loss\"\n\"c of all\" = \"nodes.0.c\"\n[vary]\n\"$N\" = [1, 2]\n";
         let paper = "[paper]\ntitle = \"P\"\nfigure = \"F\"\nx = \"$N\"\nvalues = [{x = 1, y = 2, section = \"1\", figure = \"c of all\"}]\n";
@@ -80,6 +92,7 @@ mod tests {
         for (rest, error) in [
             ("[traffic]\nto = \"a\"\n", "there is [traffic] beside [figures]"),
             ("[measure]\nlast = 1\n", "there is [measure] beside [figures]"),
+            ("[calibrate]\nto = \"a\"\nsink = \"b\"\n", "there is [calibrate] beside [figures]"),
             ("[generator]\nthreads = 2\n", "threads is for a generator"),
             ("[[expect]]\nrises = \"$N\"\n", "of which figure?"),
             ("[[expect]]\nrises = \"$N\"\nof = \"pps\"\n", "'pps' is no figure of the command"),
@@ -92,6 +105,9 @@ mod tests {
             let errors = read(&format!("{head}{rest}")).unwrap_err();
             assert!(errors.iter().any(|one| one.contains(error)), "{error}: {errors:#?}");
         }
+        let on_host = "[device]\ncommand = \"x\"\nhost = \"h\"\nready = 3\n[figures]\na = \"a\"\n";
+        let errors = read(on_host).unwrap_err();
+        assert_eq!(errors, ["there is host beside [figures]", "there is ready beside [figures]"]);
         let errors = read("[figures]\n\"\" = \"a\"\nb = \"a..b\"\n").unwrap_err();
         for error in ["'' is no name", "'a..b' is no way", "for a device with a command"] {
             assert!(errors.iter().any(|one| one.contains(error)), "{error}: {errors:#?}");

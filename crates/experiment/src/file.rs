@@ -29,6 +29,8 @@ const SIZE: &str = "60";
 /// The most threads of the generator.
 const MOST_THREADS: usize = 64;
 
+type RawTraffic = BTreeMap<Spanned<String>, Spanned<Value>>;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawFile {
@@ -36,14 +38,13 @@ struct RawFile {
     experiment: RawExperiment,
     #[serde(default)]
     device: RawDevice,
-    #[serde(default)]
-    traffic: BTreeMap<Spanned<String>, Spanned<Value>>,
+    traffic: Option<Spanned<RawTraffic>>,
     #[serde(default)]
     figures: RawFigures,
-    calibrate: Option<RawCalibrate>,
+    calibrate: Option<Spanned<RawCalibrate>>,
     #[serde(default)]
     generator: RawGenerator,
-    measure: Option<RawMeasure>,
+    measure: Option<Spanned<RawMeasure>>,
     #[serde(default)]
     vary: BTreeMap<Spanned<String>, Spanned<Value>>,
     #[serde(default)]
@@ -131,11 +132,21 @@ impl Reader<'_> {
         );
         // A program says when it is ready; of a command it is not known.
         let usual = if matches!(device, Device::Command(_)) { 1.0 } else { 10.0 };
-        let others = [("traffic", !raw.traffic.is_empty()), ("measure", raw.measure.is_some())];
+        let others = [
+            raw.traffic.as_ref().map(|table| ("[traffic]", at(table))),
+            raw.measure.as_ref().map(|table| ("[measure]", at(table))),
+            raw.calibrate.as_ref().map(|table| ("[calibrate]", at(table))),
+            raw.device.host.as_ref().map(|key| ("host", at(key))),
+            raw.device.ready.as_ref().map(|key| ("ready", at(key))),
+        ];
         let figures = self.figures(&raw.figures, &device, &others);
-        let Ends { to, sink, counted } =
-            if figures.is_empty() { self.traffic(&raw.traffic, &device, &mut held) } else { Ends::default() };
-        let calibrate = raw.calibrate.as_ref().map(|raw| self.calibrate(raw, &to, &sink, &counted));
+        let Ends { to, sink, counted } = if figures.is_empty() {
+            self.traffic(raw.traffic.as_ref(), &device, &mut held)
+        } else {
+            Ends::default()
+        };
+        let calibrate = raw.calibrate.as_ref().filter(|_| figures.is_empty());
+        let calibrate = calibrate.map(|raw| self.calibrate(raw.get_ref(), &to, &sink, &counted));
         let list = |value: &Value| word(value).filter(|list| launch::cpu_list(list).is_ok());
         let generator_cpus =
             self.value("cpus", raw.generator.cpus.as_ref(), list, "a list of processors such as \"2,4-5\"");
@@ -173,9 +184,14 @@ impl Reader<'_> {
         if let Some(points) = &listed {
             factors = factors_of(points);
         }
+        if let (Some(host), Device::Program(path)) = (&host, &device) {
+            let varied = factors.iter().find(|factor| factor.name == "program");
+            let varied = varied.map(|factor| factor.values.iter().map(|name| self.dir.join(name)).collect());
+            self.have_own_names(&raw.device, host, &varied.unwrap_or_else(|| vec![path.clone()]));
+        }
         let varied = |name: &str| factors.iter().any(|factor| factor.name == name);
         let none = RawMeasure::default();
-        let raw_measure = raw.measure.as_ref().unwrap_or(&none);
+        let raw_measure = raw.measure.as_ref().map_or(&none, Spanned::get_ref);
         let measure = if !figures.is_empty() {
             Measure::Figures
         } else if counted.is_empty() {
@@ -225,12 +241,9 @@ impl Reader<'_> {
         }
     }
 
-    fn traffic(
-        &mut self,
-        raw: &BTreeMap<Spanned<String>, Spanned<Value>>,
-        device: &Device,
-        held: &mut Settings,
-    ) -> Ends {
+    fn traffic(&mut self, table: Option<&Spanned<RawTraffic>>, device: &Device, held: &mut Settings) -> Ends {
+        let none = RawTraffic::new();
+        let raw = table.map_or(&none, Spanned::get_ref);
         let of = |key: &str| raw.iter().find(|(name, _)| name.get_ref() == key);
         let count = of("count");
         let (mut to, mut sink) = (None, None);
@@ -269,7 +282,7 @@ impl Reader<'_> {
                 let help = format!(
                     "{key} = \"PORT\": {what}; or count = \"ELEMENT\" if the device makes its traffic itself"
                 );
-                self.diags.push(Diagnostic::error(None, message).with_help(help));
+                self.diags.push(Diagnostic::error(table.map(at), message).with_help(help));
             }
             found.unwrap_or_default()
         };

@@ -24,6 +24,8 @@ const LONGEST: u64 = 64 << 20;
 pub(crate) const PART: usize = 1 << 20;
 /// So much of a wrong line is shown, in letters.
 const SHOWN: usize = 120;
+/// So much of a reason, which may have the path of a file.
+const REASON: usize = 500;
 
 /// How often the bench shows that it is there.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
@@ -99,7 +101,7 @@ impl Hello {
                 shown(line)
             ));
         };
-        let version = hello.get("version").and_then(Value::as_str).unwrap_or("unknown");
+        let version = readable(hello.get("version").and_then(Value::as_str).unwrap_or("unknown"));
         let form = hello.get("form").and_then(Value::as_u64);
         let own = env!("CARGO_PKG_VERSION");
         if version != own || form != Some(FORM.into()) {
@@ -130,8 +132,14 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A reason that somebody else gives, for people: its beginning, without control characters.
+pub(crate) fn readable(reason: &str) -> String {
+    let letter = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    reason.trim_end().chars().take(REASON).map(letter).collect()
+}
+
 /// The beginning of a line, for people.
-fn shown(line: &[u8]) -> String {
+pub(crate) fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let short: String = text.trim_end().chars().take(SHOWN).collect();
     short.escape_debug().to_string()
@@ -236,6 +244,8 @@ mod tests {
         assert!(error.contains("another state of it"), "{error}");
         let error = Hello::read(b"{\"hello\":{\"shape\":7}}\n").unwrap_err();
         assert!(error.contains("is Valiant unknown"), "{error}");
+        let error = Hello::read(hello(FORM, &format!("\u{1b}{}", "9".repeat(9999))).as_bytes()).unwrap_err();
+        assert!(error.contains("is Valiant \\u{1b}99") && error.len() < 1000, "{error}");
         let error = Hello::read(b"Welcome to dut\n").unwrap_err();
         assert!(error.contains("no agent") && error.contains("'Welcome to dut'"), "{error}");
     }

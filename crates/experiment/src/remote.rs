@@ -5,7 +5,7 @@ use crate::cost::{Cost, Stats};
 use crate::local::ended;
 use crate::log::Log;
 use crate::model::{Experiment, Host};
-use crate::protocol::{Ask, Bytes, Hello, PART, Say};
+use crate::protocol::{Ask, Bytes, Hello, PART, Say, readable};
 use crate::start::Start;
 use serde_json::Value;
 use std::fs::File;
@@ -29,7 +29,8 @@ pub(crate) struct Remote {
 
 /// An answer that is not to what was asked.
 fn strange<T>(say: &Say) -> Result<T, String> {
-    Err(format!("the agent on the device's host has answered something else: {say:?}"))
+    let say = readable(&format!("{say:?}"));
+    Err(format!("the agent on the device's host has answered something else: {say}"))
 }
 
 impl Remote {
@@ -95,37 +96,37 @@ impl Remote {
     }
 
     /// Asks something that takes no longer than an answer of the device.
-    fn ask(&mut self, ask: &Ask) -> Result<Say, String> {
-        self.connection.ask(ask, 2 * self.ready + ANSWER, &|| false)
+    fn ask(&mut self, ask: &Ask, stop: &dyn Fn() -> bool) -> Result<Say, String> {
+        self.connection.ask(ask, 2 * self.ready + ANSWER, stop)
     }
 
     /// How long its threads have waited for a processor since they began.
-    pub(crate) fn kept_waiting(&mut self) -> Result<Duration, String> {
-        match self.ask(&Ask::Waited)? {
+    pub(crate) fn kept_waiting(&mut self, stop: &dyn Fn() -> bool) -> Result<Duration, String> {
+        match self.ask(&Ask::Waited, stop)? {
             Say::Waited(waited) => Ok(waited),
             other => strange(&other),
         }
     }
 
     /// What its router has counted, if it is a program of Valiant's.
-    pub(crate) fn stats(&mut self) -> Result<Option<Stats>, String> {
-        match self.ask(&Ask::Stats)? {
+    pub(crate) fn stats(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<Stats>, String> {
+        match self.ask(&Ask::Stats, stop)? {
             Say::Stats(stats) => Ok(stats),
             other => strange(&other),
         }
     }
 
     /// Begins to measure its cost.
-    pub(crate) fn begin(&mut self) -> Result<(), String> {
-        match self.ask(&Ask::Begin)? {
+    pub(crate) fn begin(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
+        match self.ask(&Ask::Begin, stop)? {
             Say::Done => Ok(()),
             other => strange(&other),
         }
     }
 
     /// What it has cost since.
-    pub(crate) fn end(&mut self) -> Result<Cost, String> {
-        match self.ask(&Ask::End)? {
+    pub(crate) fn end(&mut self, stop: &dyn Fn() -> bool) -> Result<Cost, String> {
+        match self.ask(&Ask::End, stop)? {
             Say::Cost(cost) => Ok(*cost),
             other => strange(&other),
         }

@@ -237,7 +237,10 @@ impl<'a> Report<'a> {
                 cells.push(format!("{} %", (share * 1000.0).round() / 10.0));
                 let columns: [fn(&Latency) -> f64; 7] =
                     [|l| l.min, |l| l.mean, |l| l.p50, |l| l.p90, |l| l.p99, |l| l.p99_9, |l| l.max];
-                cells.extend(columns.map(|of| format!("{:.1} us", latency_median(all, of) / 1e3)));
+                let known = |of| Some(latency_median(all, of)).filter(|ns| !ns.is_nan());
+                cells.extend(
+                    columns.map(|of| known(of).map_or("-".to_owned(), |ns| format!("{:.1} us", ns / 1e3))),
+                );
                 rows.push(cells);
             }
         }

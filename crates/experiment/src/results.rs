@@ -52,7 +52,7 @@ enum Line {
 pub struct Shown {
     /// Its trials.
     pub trials: Vec<Trial>,
-    /// Whether that is all of them.
+    /// Whether no more are made.
     pub ended: bool,
     /// Why there are no more.
     pub failed: Option<String>,
@@ -75,17 +75,26 @@ pub struct Results {
 /// The text of the device's program, or of all programs that it has; with the checksums of the files that it
 /// needs on another host.
 fn program_of(experiment: &Experiment) -> Option<String> {
-    let text = |path: &PathBuf| std::fs::read_to_string(path).ok();
-    let programs = Some(experiment.programs().iter().map(text).collect::<Option<Vec<_>>>()?.concat())
-        .filter(|_| matches!(experiment.device, Device::Program(_)));
+    let checksum =
+        |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let text = |path: &PathBuf| {
+        let text = String::from_utf8(std::fs::read(path).ok()?);
+        Some(text.unwrap_or_else(|e| {
+            // Other bytes may look the same.
+            let (text, sum) = (String::from_utf8_lossy(e.as_bytes()), checksum(e.as_bytes()));
+            format!("{text}\nSHA-256 {sum}")
+        }))
+    };
+    let programs = experiment.programs().iter().map(text).collect::<Option<Vec<_>>>();
+    let programs =
+        programs.map(|all| all.concat()).filter(|_| matches!(experiment.device, Device::Program(_)));
     let files = experiment.host.as_ref().map_or(&[][..], |host| &host.files);
     if files.is_empty() {
         return programs;
     }
     let sum = |name: &String| {
         let bytes = std::fs::read(experiment.dir.join(name)).unwrap_or_default();
-        let sum: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("\n{name} SHA-256 {sum}")
+        format!("\n{name} SHA-256 {}", checksum(&bytes))
     };
     Some(programs.unwrap_or_default() + &files.iter().map(sum).collect::<String>())
 }
@@ -320,6 +329,13 @@ impl Results {
         Ok(())
     }
 
+    /// Remembers, until these results are opened again, why a point cannot be gone on with now. Its trials
+    /// stay in the file, and so does that it has not ended.
+    pub(crate) fn cannot_go_on(&mut self, point: &Point, round: u32, reason: String) {
+        let shown = self.entry(point, round);
+        (shown.ended, shown.failed) = (true, Some(reason));
+    }
+
     fn write(&mut self, line: &Line) -> Result<(), String> {
         let mut text = serde_json::to_string(line).map_err(|e| e.to_string())?;
         text.push('\n');
@@ -339,6 +355,26 @@ mod tests {
         let text = format!("[traffic]\nto = \"a\"\nsink = \"b\"\n[vary]\nsize = [60, 64]\n{more}");
         std::fs::write(&path, text).unwrap();
         Experiment::load(&path).unwrap()
+    }
+
+    #[test]
+    fn a_program_that_has_changed_is_noticed_whatever_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, table) = (dir.path().join("p.click"), dir.path().join("table"));
+        let path = dir.path().join("e.toml");
+        let device = "[device]\nprogram = \"p.click\"\nhost = \"./reach\"\nfiles = \"table\"\n";
+        std::fs::write(&path, format!("{device}[traffic]\nto = \"a\"\nsink = \"b\"\n")).unwrap();
+        let text = |bytes: &[u8], of_table: &[u8]| {
+            std::fs::write(&program, bytes).unwrap();
+            std::fs::write(&table, of_table).unwrap();
+            program_of(&Experiment::load(&path).unwrap()).unwrap_or_default()
+        };
+        let plain = text(b"Idle;", b"1");
+        assert!(plain.starts_with("Idle;\ntable SHA-256 "), "{plain}");
+        let latin = text(b"// caf\xe9\n", b"1");
+        assert_ne!(latin, text(b"// caf\xe8\n", b"1"));
+        assert_ne!(latin, text(b"// caf\xe9\n", b"2"));
+        assert_eq!(latin, text(b"// caf\xe9\n", b"1"));
     }
 
     #[test]

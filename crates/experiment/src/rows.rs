@@ -21,7 +21,7 @@ pub(crate) struct Row {
     pub(crate) loss: Option<f64>,
     /// Of each round that has a result.
     pub(crate) of_rounds: Vec<OfRound>,
-    /// At parts of the result: the part, and latencies of all rounds.
+    /// At parts of the result: the part, and latencies of all rounds in which they are known.
     pub(crate) latency: Vec<(f64, Vec<Latency>)>,
     /// The longest bursts without loss.
     pub(crate) bursts: Option<BackToBack>,
@@ -177,10 +177,11 @@ impl Row {
 
     fn add_latency<'t>(&mut self, trials: impl Iterator<Item = &'t Trial>) {
         for trial in trials {
-            let (Some(share), Some(latency)) = (trial.share, &trial.latency_ns) else { continue };
+            let Some(share) = trial.share else { continue };
+            let latency = trial.latency_ns.clone();
             match self.latency.iter_mut().find(|(other, _)| *other == share) {
-                Some((_, all)) => all.push(latency.clone()),
-                None => self.latency.push((share, vec![latency.clone()])),
+                Some((_, all)) => all.extend(latency),
+                None => self.latency.push((share, latency.into_iter().collect())),
             }
         }
     }
@@ -229,7 +230,7 @@ impl Row {
             json!({
                 "share": share, "rounds": all,
                 "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99),
-                "max": all.iter().map(|one| one.max).fold(0.0, f64::max),
+                "max": all.iter().map(|one| one.max).reduce(f64::max),
             })
         };
         self.latency.iter().map(of).collect()
@@ -301,6 +302,28 @@ pub(crate) fn latency_median(all: &[Latency], of: impl Fn(&Latency) -> f64) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_latency_that_calibration_exceeds_is_not_known() {
+        let trial = |p50, share, calibration| Trial {
+            rate: 100,
+            seconds: 1.0,
+            arrived: 100,
+            share,
+            calibration,
+            latency_ns: Some(Latency { p50, max: p50, ..Latency::default() }),
+            ..Trial::default()
+        };
+        let trials = vec![trial(3e3, None, false), trial(3e3, Some(0.5), false), trial(4e3, None, true)];
+        let shown = Shown { trials, ended: true, failed: None };
+        let measure = Measure::Rate { rate: 100, seconds: 1.0 };
+        let row = Row::new(&Point::default(), &measure, None, &[shown], 1);
+        let json = row.json(&measure, 1);
+        assert_eq!(json["rounds"][0]["latency_p50_ns"], Value::Null);
+        let at = json!({"share": 0.5, "rounds": [], "p50": null, "p99": null, "max": null});
+        assert_eq!(json["latency_ns"], json!([at]));
+        assert_eq!(json["calibration"][0]["exceeds_device"], json!(true));
+    }
 
     #[test]
     fn of_what_a_device_forwards_by_itself_the_least_disturbed_trial_counts() {

@@ -79,9 +79,18 @@ pub fn run(
                 let one = One { experiment, options, point, round, stop };
                 match one.run(results, &mut tell) {
                     Ok(()) => results.end(point, round, None)?,
+                    // What fails because it was interrupted has not failed.
+                    Err(Stop::Failed(Failed::Because(_)) | Stop::NotBegun(_)) if stop() => {
+                        return Ok(Ended::Stopped);
+                    }
                     Err(Stop::Failed(Failed::Because(reason))) => {
                         tell(1.0, &format!("failed: {reason}"));
                         results.end(point, round, Some(reason))?;
+                    }
+                    // The next run goes on after the trials that are kept.
+                    Err(Stop::NotBegun(reason)) => {
+                        tell(1.0, &format!("failed: {reason}"));
+                        results.cannot_go_on(point, round, reason);
                     }
                     Err(Stop::Failed(Failed::Stopped)) => return Ok(Ended::Stopped),
                     Err(Stop::Results(message)) => return Err(message),
@@ -97,6 +106,8 @@ pub fn run(
 
 enum Stop {
     Failed(Failed),
+    /// The device could not be reached, started or warmed up, and there are trials of an earlier run.
+    NotBegun(String),
     Results(String),
 }
 
@@ -129,22 +140,10 @@ impl One<'_> {
             let trial = self.command()?;
             return results.add(self.point, self.round, &trial).map_err(Stop::Results);
         }
-        let settings = self.experiment.settings(self.point);
-        if self.experiment.calibrate.is_some() {
-            tell(0.0, "calibrating generator and sink");
-            self.are_joined(&measure, &settings)?;
-        }
-        tell(0.0, "starting the device");
-        let log = self.options.results.join("device.log");
-        let device = Device::start(self.experiment, &settings, (&self.options.program, &log), self.stop);
-        if (self.stop)() {
-            return Err(Failed::Stopped.into());
-        }
-        let mut device = device.map_err(Failed::Because)?;
-        if let Some(machine) = device.machine() {
-            results.found(machine).map_err(Stop::Results)?;
-        }
-        self.warm_up(&measure, &mut device)?;
+        let mut device = self.begin(&measure, results, tell).map_err(|why| match why {
+            Stop::Failed(Failed::Because(reason)) if !before.is_empty() => Stop::NotBegun(reason),
+            why => why,
+        })?;
         let (mut trials, mut rest) = (before, rest);
         while let Some(Next { traffic, share }) = rest.next(&trials) {
             if trials.len() >= MOST_TRIALS {
@@ -190,6 +189,13 @@ impl One<'_> {
             let repeats =
                 trials.iter().rev().take_while(|trial| trial.calibration && trial.disturbed).count();
             trial.disturbed = trial.waited > LONG_WAIT && repeats < MOST_REPEATS;
+            if trial.arrived == 0 && !trial.disturbed {
+                let sink =
+                    self.experiment.calibrate.as_ref().map_or(String::new(), |cable| cable.sink.join(", "));
+                let rate = short(traffic.rate as f64);
+                let reason = format!("nothing arrives at {sink} at {rate}pps ([calibrate])");
+                return Err(Failed::Because(reason).into());
+            }
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
             trials.push(trial);
         }
@@ -210,6 +216,27 @@ impl One<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Starts the device, and sees that frames come back.
+    fn begin(&self, measure: &Measure, results: &mut Results, tell: &mut Tell<'_>) -> Result<Device, Stop> {
+        let settings = self.experiment.settings(self.point);
+        if self.experiment.calibrate.is_some() {
+            tell(0.0, "calibrating generator and sink");
+            self.are_joined(measure, &settings)?;
+        }
+        tell(0.0, "starting the device");
+        let log = self.options.results.join("device.log");
+        let device = Device::start(self.experiment, &settings, (&self.options.program, &log), self.stop);
+        if (self.stop)() {
+            return Err(Failed::Stopped.into());
+        }
+        let mut device = device.map_err(Failed::Because)?;
+        if let Some(machine) = device.machine() {
+            results.found(machine).map_err(Stop::Results)?;
+        }
+        self.warm_up(measure, &mut device)?;
+        Ok(device)
     }
 
     fn command(&self) -> Result<Trial, Failed> {
@@ -425,6 +452,76 @@ mod tests {
     use crate::model::Bursts;
     use crate::trial::Burst;
     use measure::search::Method;
+
+    /// A directory with an experiment and a program in place of the generator: it counts `$n` frames as
+    /// arrived, of ten.
+    struct Lab {
+        dir: tempfile::TempDir,
+        experiment: Experiment,
+    }
+
+    impl Lab {
+        fn new(text: &str, script: &str) -> Self {
+            use std::os::unix::fs::PermissionsExt;
+            let dir = tempfile::tempdir().unwrap();
+            let report = r#"echo '{"interrupted":false,"sent":{"made":10,"missed":0,"dropped":0,"port_full_s":0,"frames":10,"bytes":600,"kept_waiting_s":0},"received":{"received":'$n',"untracked":0,"duplicates":0,"damaged":0,"reordered":0}}'"#;
+            let (file, program) = (dir.path().join("e.toml"), dir.path().join("generator"));
+            std::fs::write(&program, format!("#!/bin/sh\nn=10\n{script}\n{report}\n")).unwrap();
+            std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+            std::fs::write(&file, format!("[traffic]\nto = \"a\"\nsink = \"b\"\n{text}")).unwrap();
+            let experiment = Experiment::load(&file).unwrap();
+            Self { dir, experiment }
+        }
+
+        fn results(&self) -> Results {
+            let dir = self.dir.path().join("results");
+            Results::open(&dir, &self.experiment, &serde_json::Value::Null, false).unwrap()
+        }
+
+        /// Runs it until it says `last`. Returns how it has ended, what it has said, and why it has failed.
+        fn run(&self, last: &str) -> (Ended, Vec<String>, Option<String>) {
+            let (program, results) = (self.dir.path().join("generator"), self.dir.path().join("results"));
+            let (stop, mut said, mut kept) = (std::cell::Cell::new(false), Vec::new(), self.results());
+            let mut tell = |_: f64, text: &str| {
+                stop.set(text.contains(last));
+                said.push(text.to_owned());
+            };
+            let options = Options { program, results };
+            let ended = run(&self.experiment, &options, &mut kept, &|| stop.get(), &mut tell).unwrap();
+            (ended, said, kept.of(&Point::default(), 1).failed)
+        }
+    }
+
+    #[test]
+    fn a_calibration_that_gets_no_frames_fails_the_point() {
+        let text = "rate = 2000\n[measure]\nlast = 0.05\n[calibrate]\nto = \"c\"\nsink = \"d\"\n";
+        let lab = Lab::new(text, "case \"$*\" in *--to=c*--time=0.05s*) n=0;; esac");
+        let (ended, _, failed) = lab.run("nothing ends it");
+        assert_eq!(ended, Ended::Failed);
+        assert_eq!(failed.unwrap(), "nothing arrives at d at 2.00 kpps ([calibrate])");
+    }
+
+    #[test]
+    fn trials_are_kept_if_the_device_cannot_be_reached_later() {
+        let text = "[measure]\nfirst = 0.05\nlast = 0.05\nsum = 0.2\nleast = 10\nmost = 1000\n";
+        let lab = Lab::new(
+            text,
+            "case \"$*\" in *--rate=[5-9]??pps*|*--rate=1000pps*) n=5;; esac; [ -e silent ] && n=0",
+        );
+        assert_eq!(lab.run("trial 3").0, Ended::Stopped);
+        std::fs::write(lab.dir.path().join("silent"), "").unwrap();
+        for _ in 0..2 {
+            let (ended, _, failed) = lab.run("nothing ends it");
+            assert_eq!(ended, Ended::Failed);
+            assert!(failed.unwrap().starts_with("nothing of what is sent to a comes back at b"));
+        }
+        let kept = lab.results().of(&Point::default(), 1);
+        assert_eq!((kept.trials.len(), kept.ended, kept.failed), (2, false, None));
+        std::fs::remove_file(lab.dir.path().join("silent")).unwrap();
+        let (ended, said, _) = lab.run("nothing ends it");
+        assert_eq!(ended, Ended::Complete);
+        assert!(said.iter().find(|text| text.contains("trial")).unwrap().starts_with("trial 3"), "{said:?}");
+    }
 
     #[test]
     fn latency_is_measured_at_parts_of_the_result() {

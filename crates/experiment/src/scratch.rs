@@ -30,6 +30,8 @@ impl Scratch {
     fn in_dir(parent: &Path) -> Result<Self, String> {
         let cannot =
             |e: &std::io::Error| format!("cannot make a directory in {}: {}", parent.display(), reason(e));
+        // What is started elsewhere needs the whole path.
+        let parent = &parent.canonicalize().map_err(|e| cannot(&e))?;
         for number in 0..TRIES {
             let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(MODE).create(&path) {
@@ -81,6 +83,14 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn its_path_is_absolute() {
+        let parent = tempfile::tempdir_in(".").unwrap();
+        let relative = Path::new(parent.path().file_name().unwrap());
+        let scratch = Scratch::in_dir(relative).unwrap();
+        assert!(scratch.path().is_absolute() && scratch.path().exists(), "{scratch:?}");
+    }
 
     #[test]
     fn a_directory_goes_with_its_process_or_with_the_next() {

@@ -64,12 +64,13 @@ fn threads(settings: &Settings) -> usize {
 /// or its last part if it is elsewhere.
 pub(crate) fn name_there(dir: &Path, path: &Path) -> PathBuf {
     let below = path.strip_prefix(dir).ok().filter(|name| is_below(name));
-    below.or_else(|| path.file_name().map(Path::new)).unwrap_or(path).to_owned()
+    let name = below.or_else(|| path.file_name().map(Path::new)).unwrap_or(path);
+    name.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Whether a path leads to something below the directory where it starts.
 pub(crate) fn is_below(path: &Path) -> bool {
-    let mut parts = path.components().peekable();
+    let mut parts = path.components().filter(|part| *part != Component::CurDir).peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
@@ -132,12 +133,26 @@ mod tests {
         assert_eq!(name("/a/b/c.click"), "c.click");
         assert_eq!(name("/a/b/d/c.click"), "d/c.click");
         assert_eq!(
+            (name("/a/b/./c.click"), name("/a/b/d/./c.click")),
+            ("c.click".into(), "d/c.click".into())
+        );
+        assert_eq!(name_there(Path::new(""), Path::new("./c.click")), Path::new("c.click"));
+        assert_eq!(
             (name("/a/c.click"), name("/a/b/../c.click")),
             ("c.click".to_owned(), "c.click".to_owned())
         );
-        for (path, below) in
-            [("a", true), ("a/b", true), ("../a", false), ("/a", false), ("a/../../b", false), ("", false)]
-        {
+        for (path, below) in [
+            ("a", true),
+            ("a/b", true),
+            ("./a", true),
+            ("a/./b", true),
+            ("../a", false),
+            ("/a", false),
+            ("a/../../b", false),
+            ("", false),
+            (".", false),
+            ("./", false),
+        ] {
             assert_eq!(is_below(Path::new(path)), below, "{path}");
         }
     }

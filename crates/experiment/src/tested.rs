@@ -2,11 +2,12 @@
 
 use crate::model::{Device, Host, Settings};
 use crate::reader::Reader;
-use crate::start::is_below;
+use crate::start::{is_below, name_there};
 use crate::values::word;
 use crate::varied::DEVICE;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
 
 #[derive(Deserialize, Default)]
@@ -14,7 +15,7 @@ use toml::{Spanned, Value};
 pub(crate) struct RawDevice {
     program: Option<Spanned<String>>,
     command: Option<Spanned<String>>,
-    host: Option<Spanned<Value>>,
+    pub(crate) host: Option<Spanned<Value>>,
     valiant: Option<Spanned<String>>,
     files: Option<Spanned<Value>>,
     pub(crate) ready: Option<Spanned<Value>>,
@@ -107,9 +108,30 @@ impl Reader<'_> {
                 self.wrong(place, format!("there is no file {}", self.dir.join(name).display()), help);
             }
         }
+        if let Some(empty) = raw.valiant.as_ref().filter(|path| path.get_ref().trim().is_empty()) {
+            let help = "the path of Valiant's program on the other host; without it, `valiant`";
+            self.wrong(empty, format!("valiant = {:?} is no path", empty.get_ref()), help);
+        }
         let valiant = raw.valiant.as_ref().map_or("valiant", |path| path.get_ref());
         let files = files.map(|(_, names)| names).unwrap_or_default();
         Some(Host { command, valiant: valiant.to_owned(), files })
+    }
+
+    /// Reports programs that would have the name of another file on the device's host: a program that is
+    /// elsewhere is there by its last name.
+    pub(crate) fn have_own_names(&mut self, raw: &RawDevice, host: &Host, programs: &[PathBuf]) {
+        let Some(place) = &raw.files else { return };
+        let all = programs.iter().flat_map(|program| host.files.iter().map(move |file| (program, file)));
+        for (program, file) in all {
+            let (path, name) = (self.dir.join(file), name_there(self.dir, program));
+            let same = |a: &Path, b: &Path| a.canonicalize().ok() == b.canonicalize().ok();
+            if name == name_there(self.dir, &path) && !same(program, &path) {
+                let shown = program.strip_prefix(self.dir).unwrap_or(program).display();
+                let message = format!("{shown} and {file} have the same name there, {}", name.display());
+                let help = "a program that is not below the directory of the experiment file is there by its last name";
+                self.wrong(place, message, help);
+            }
+        }
     }
 }
 
@@ -142,6 +164,34 @@ mod tests {
     }
 
     #[test]
+    fn files_on_another_host_have_different_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("d");
+        std::fs::create_dir(&below).unwrap();
+        for name in ["r.click", "d/r.click", "d/s.click"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let read = |device: &str, rest: &str| {
+            let text = format!("[traffic]\nto = \"a\"\nsink = \"b\"\n[device]\nhost = \"h\"\n{device}{rest}");
+            std::fs::write(below.join("e.toml"), text).unwrap();
+            let read = Experiment::load(&below.join("e.toml"));
+            read.map_err(|all| {
+                all.iter().map(|one| (one.message.clone(), one.span.is_some())).collect::<Vec<_>>()
+            })
+        };
+        let files = "files = [\"s.click\", \"r.click\"]\n";
+        let error = [("../r.click and r.click have the same name there, r.click".to_owned(), true)];
+        assert_eq!(read("program = \"../r.click\"\n", files).unwrap_err(), error);
+        let varied = format!("{files}[vary]\nprogram = [\"s.click\", \"../r.click\"]\n");
+        assert_eq!(read("program = \"s.click\"\n", &varied).unwrap_err(), error);
+        // The same file, once more.
+        for program in ["r.click", "./r.click", "../d/r.click"] {
+            read(&format!("program = \"{program}\"\n"), files).unwrap();
+        }
+        read("command = \"x\"\n", files).unwrap();
+    }
+
+    #[test]
     fn what_a_host_needs_is_looked_for_at_once() {
         let errors =
             read("host = \"ssh dut\"\nfiles = [\"../a.click\", \"none\", \"/table\"]\n").unwrap_err();
@@ -155,6 +205,9 @@ mod tests {
             assert!(errors.iter().any(|error| error.contains(part)), "{part}: {errors:#?}");
         }
         assert_eq!(errors.len(), 5, "{errors:#?}");
+        let errors =
+            read("program = \"a.click\"\nhost = \"h\"\nvaliant = \"\"\nfiles = \"./table\"\n").unwrap_err();
+        assert_eq!(errors, ["valiant = \"\" is no path"]);
         let errors = read("program = \"a.click\"\nvaliant = \"v\"\nfiles = \"table\"\n").unwrap_err();
         assert_eq!(errors.len(), 2, "{errors:#?}");
         assert_eq!(read("command = \"x\"\nhost = []\n").unwrap_err(), ["host has no value that can be used"]);

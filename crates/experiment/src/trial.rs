@@ -374,16 +374,18 @@ pub(crate) fn make(
     let words = arguments(experiment, settings, traffic, device.is_apart());
     let errors = std::fs::File::create(log)
         .map_err(|e| because(format!("cannot write {}: {}", log.display(), launch::reason(&e))))?;
-    device.begin().map_err(because)?;
+    device.begin(stop).map_err(because)?;
     let mut generator =
         Child::start(program.as_os_str(), &words, &experiment.dir, &[], (Stdio::piped(), errors.into()))
             .map_err(because)?;
     let report = generator.text();
-    let (began, waited) = (Instant::now(), device.kept_waiting().map_err(because)?);
+    let (began, waited) = (Instant::now(), device.kept_waiting(stop).map_err(because)?);
     // The generator waits at most ten times as long.
     let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
     let status = loop {
-        if let Some(status) = generator.ended() {
+        let ended = generator.ended();
+        // Its report is read when all of it has come.
+        if let Some(status) = ended.filter(|end| *end != End::Code(0) || report.is_finished()) {
             break status;
         }
         if stop() {
@@ -401,7 +403,8 @@ pub(crate) fn make(
         }
         std::thread::sleep(POLL);
     };
-    let report: Option<Value> = serde_json::from_str(&report.join().unwrap_or_default()).ok();
+    let report = if report.is_finished() { report.join().unwrap_or_default() } else { Vec::new() };
+    let report: Option<Value> = serde_json::from_slice(&report).ok();
     let interrupted = report.as_ref().and_then(|report| report.get("interrupted")?.as_bool());
     // By the signal that ends the whole.
     if stop() {
@@ -412,8 +415,8 @@ pub(crate) fn make(
         return Err(because(end));
     }
     let trial = report.filter(|_| status == End::Code(0) && interrupted == Some(false));
-    let waited = device.kept_waiting().map_err(because)?.saturating_sub(waited).as_secs_f64();
-    let cost = device.end().map_err(because)?;
+    let waited = device.kept_waiting(stop).map_err(because)?.saturating_sub(waited).as_secs_f64();
+    let cost = device.end(stop).map_err(because)?;
     trial
         .and_then(|report| Trial::read(traffic, &report))
         .map(|trial| Trial { waited: trial.waited + waited, cost, ..trial })
@@ -429,9 +432,9 @@ pub(crate) fn count(
     stop: &dyn Fn() -> bool,
 ) -> Result<Trial, Failed> {
     let silent = || Failed::Because("the device does not answer on its control socket".to_owned());
-    device.begin().map_err(Failed::Because)?;
-    let waited = device.kept_waiting().map_err(Failed::Because)?;
-    let before = device.stats().map_err(Failed::Because)?.ok_or_else(silent)?;
+    device.begin(stop).map_err(Failed::Because)?;
+    let waited = device.kept_waiting(stop).map_err(Failed::Because)?;
+    let before = device.stats(stop).map_err(Failed::Because)?.ok_or_else(silent)?;
     if let Some(name) = experiment.counted.iter().find(|name| !before.has(name)) {
         return Err(Failed::Because(format!("the device has no element '{name}' (`count` in [traffic])")));
     }
@@ -445,13 +448,13 @@ pub(crate) fn count(
         }
         std::thread::sleep(COUNT_POLL.min(Duration::from_secs_f64(seconds)));
     }
-    let after = device.stats().map_err(Failed::Because)?.ok_or_else(silent)?;
+    let after = device.stats(stop).map_err(Failed::Because)?.ok_or_else(silent)?;
     let router = after.since(&before);
     let size = SIZES.iter().find_map(|name| settings.get(*name)?.parse().ok());
     let bytes = size.unwrap_or(0);
-    let waited = device.kept_waiting().map_err(Failed::Because)?.saturating_sub(waited).as_secs_f64();
+    let waited = device.kept_waiting(stop).map_err(Failed::Because)?.saturating_sub(waited).as_secs_f64();
     let trial = Trial::count(&router, &experiment.counted, after.seconds_since(&before), bytes);
-    let cost = device.end().map_err(Failed::Because)?;
+    let cost = device.end(stop).map_err(Failed::Because)?;
     Ok(Trial { waited, cost: cost.map(|cost| Cost { router: Some(router), ..cost }), ..trial })
 }
 
@@ -487,22 +490,36 @@ mod tests {
         assert_eq!((trial.loss(), trial.limit()), (0.0, Some(Limit::Device)));
     }
 
-    #[test]
-    fn a_report_may_be_longer_than_a_pipe() {
+    /// A trial with a script in place of the generator.
+    fn made(script: &str, stop: &dyn Fn() -> bool) -> Result<Trial, Failed> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("e.toml");
         std::fs::write(&file, "[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
         let experiment = Experiment::load(&file).unwrap();
-        // A generator whose report is a megabyte.
         let program = dir.path().join("generator");
-        std::fs::write(&program, "#!/bin/sh\nhead -c 1000000 /dev/zero\nexit 7\n").unwrap();
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let (log, settings) = (dir.path().join("log"), Settings::new());
         let mut device = Device::start(&experiment, &settings, (&program, &log), &|| false).unwrap();
         let traffic = Traffic { rate: 1, seconds: 0.1, ..Traffic::default() };
-        let made = make(&experiment, &settings, traffic, &mut device, (&program, &log), &|| false);
+        make(&experiment, &settings, traffic, &mut device, (&program, &log), stop)
+    }
+
+    #[test]
+    fn a_report_may_be_longer_than_a_pipe() {
+        let made = made("head -c 1000000 /dev/zero\nexit 7", &|| false);
         let Err(Failed::Because(reason)) = made else { panic!("{made:?}") };
         assert!(reason.contains("failed (exit status 7)"), "{reason}");
+    }
+
+    #[test]
+    fn a_trial_is_ended_though_something_has_its_output_open() {
+        let began = Instant::now();
+        let soon = || began.elapsed() > Duration::from_millis(500);
+        // A process that does not end with the others.
+        let made = made("setsid sleep 20 &", &soon);
+        assert!(matches!(made, Err(Failed::Stopped)), "{made:?}");
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 
     #[test]
