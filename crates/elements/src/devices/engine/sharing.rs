@@ -215,6 +215,13 @@ impl Shares {
         self.queues[index].number
     }
 
+    /// Somebody is connected. Another peer, or the same one again, may serve other queues.
+    fn peer_is_there(&self) {
+        if self.alone.swap(false, Ordering::Relaxed) {
+            self.queues.iter().for_each(|queue| queue.refused.store(false, Ordering::Relaxed));
+        }
+    }
+
     /// A line for each queue: its owner, and the workers that give it packets; then the changes.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
@@ -351,9 +358,8 @@ impl Member {
         if !up {
             shares.alone.store(true, Ordering::Relaxed);
             self.doubt(line);
-        } else if shares.alone.swap(false, Ordering::Relaxed) {
-            // Another peer, or the same one again, may serve other queues.
-            shares.queues.iter().for_each(|queue| queue.refused.store(false, Ordering::Relaxed));
+        } else {
+            shares.peer_is_there();
         }
         if self.owns
             && up
@@ -547,7 +553,11 @@ impl Member {
     #[cold]
     pub(super) fn may_try(&mut self, line: &mut Line) -> bool {
         let queue = &self.shares.queues[self.home];
-        match line.tx.as_ref().and_then(TxQueue::is_served) {
+        let served = line.tx.as_ref().and_then(TxQueue::is_served);
+        if served.is_some() {
+            self.shares.peer_is_there();
+        }
+        match served {
             Some(true) => {
                 line.trust = Trust::Served;
                 queue.served.store(true, Ordering::Relaxed);
