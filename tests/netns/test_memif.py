@@ -39,8 +39,9 @@ def a_peer_with_fewer_queues_may_follow_another(lab: Lab) -> None:
             return int(client.read("c.count")) > many  # noqa: B023
 
         wait_for(f"packets at peer {turn}", lambda: arrives(2000), 20)
-        owners = server.read("out.owners")
-        check(queues == 2 or "not served by the other side" in owners, owners)
+        if queues == 1:
+            # Perhaps it is tried again, as the client connects more than once.
+            wait_for("a queue less", lambda: "not served by the other side" in server.read("out.owners"), 20)
         client.process.send_signal(signal.SIGKILL)
         client.process.wait()
         check(server.alive(), server.output())

@@ -1,4 +1,5 @@
-//! The same cluster as a torus, which RouteBricks (section 3.3) compares with the fly: how many servers it takes.
+//! The same cluster as a torus, which RouteBricks (section 3.3) compares with the fly: how many servers it
+//! takes.
 
 use crate::slots::Slots;
 use crate::wanted::{Matrix, Wanted};
@@ -35,8 +36,8 @@ impl Torus {
         u64::from(self.n) * if self.k == 2 { 1 } else { 2 }
     }
 
-    /// Whether it carries what is wanted. A packet is processed where it comes in, and once for each link that it
-    /// crosses: to a random server, and from there to its output unless the traffic is uniform.
+    /// Whether it carries what is wanted. A packet is processed where it comes in, and once for each link
+    /// that it crosses: to a random server, and from there to its output unless the traffic is uniform.
     fn carries(&self, wanted: &Wanted) -> bool {
         let server = &wanted.server;
         let phases = if wanted.matrix == Matrix::Worst { 2.0 } else { 1.0 };

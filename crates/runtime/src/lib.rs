@@ -14,9 +14,9 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `ids`, `clock`, `lateness`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
-//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
-//!    the machine's names of ports and addresses.
+//! 1. `ids`, `clock`, `lateness`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`,
+//!    `devices`: numbers, time, run queue and timers, the facts of classes, counters, which worker polls
+//!    which queue, the machine's names of ports and addresses.
 //! 2. `access`, `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`:
 //!    errors of the operating system in words; what workers and the control thread share: calls of handlers
 //!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
