@@ -27,7 +27,7 @@ pub struct Torus {
 impl Torus {
     fn new(k: u64, n: u32, servers: u64) -> Self {
         // Of k places around a ring, the farthest is k/2 away: (k² - 1) / 4k on average, or k/4 if k is even.
-        let ring = if k % 2 == 0 { k as f64 / 4.0 } else { (k * k - 1) as f64 / (4 * k) as f64 };
+        let ring = if k.is_multiple_of(2) { k as f64 / 4.0 } else { (k * k - 1) as f64 / (4 * k) as f64 };
         Self { k, n, servers, hops: f64::from(n) * ring }
     }
 
