@@ -2,7 +2,8 @@
 //!
 //! Read first: `rx.rs`, the receiving side of a port; then `tx.rs`, the sending side, and `exchange.rs`, the
 //! rings over which the receiving side passes packets between workers. How workers share transmit queues is
-//! in `sharing.rs`, `line.rs` (what goes from worker to worker) and `owners.rs` (who should have a queue).
+//! in `sharing.rs`, `member.rs` (what each does), `line.rs` (what goes from worker to worker) and `owners.rs`
+//! (who should have a queue).
 //! `host.rs` is for Linux's TUN and TAP devices.
 
 pub(super) mod arguments;
@@ -11,6 +12,7 @@ mod exchange;
 pub(super) mod host;
 pub(super) mod kernel;
 mod line;
+mod member;
 mod owners;
 mod pause;
 pub(super) mod port;

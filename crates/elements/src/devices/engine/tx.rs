@@ -3,9 +3,10 @@
 use super::batches::{Batches, Sizes};
 use super::exchange::Exchange;
 use super::line::{Fair, Line, RING, Trust, take_bytes};
+use super::member::Member;
 use super::port;
 use super::queues::Queues;
-use super::sharing::{Member, Shares};
+use super::sharing::Shares;
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortKind, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
