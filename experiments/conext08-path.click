@@ -1,4 +1,4 @@
-// For the devices of experiments/conext08-figure3.toml and conext08-figure8.toml: the two halves of a path, which are tasks of their own: what
+// For the devices of experiments/conext08-figure8.toml: the two halves of a path, which are tasks of their own: what
 // comes in is routed (a header that is checked, a look-up) and waits in a queue; what goes out gets a lower TTL and a new header.
 // Packets are those of udp64.pcap, over and over.
 

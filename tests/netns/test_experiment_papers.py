@@ -130,6 +130,12 @@ def the_placement_of_paths_is_seen(lab: Lab) -> None:
 
 
 @case(Plain, seconds=90)
+def packets_that_change_cores_at_a_queue_are_seen(lab: Lab) -> None:
+    own = program("conext08-figure10.click").replace("Switch($CROSS)", "Switch(0)")
+    switched_off(lab, "conext08-figure10", {}, {"conext08-figure10.click": own}, [0])
+
+
+@case(Plain, seconds=90)
 def the_shared_queue_is_seen(lab: Lab) -> None:
     shared, own = (program(f"conext08-figure11-{queues}.click") for queues in ("shared", "own"))
     programs = {"conext08-figure11-shared.click": own, "conext08-figure11-own.click": shared}

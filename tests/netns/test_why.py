@@ -30,7 +30,7 @@ def start(lab: Lab, program: str, *options: object, space: Namespace | None = No
             names = {}
             for task in pathlib.Path(f"/proc/{router.pid}/task").iterdir():
                 # Threads that open devices end meanwhile.
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                     names[task.name] = (task / "comm").read_text()
             return [task for task, name in sorted(names.items(), key=lambda item: item[1]) if name.startswith("worker-")]
         wait_for("the workers", lambda: len(threads()) == workers, 10)
