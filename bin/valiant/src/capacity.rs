@@ -1,5 +1,6 @@
 //! `valiant plan`: which servers and links a cluster of N ports takes.
 
+use crate::predicted::Program;
 use capacity::{
     Binding, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
     Topology, Wanted, figure3, plan,
@@ -22,6 +23,9 @@ Examples:
   valiant plan --ports 1024 --server more-nics   20 NICs for each server instead of 5
   valiant plan --ports 64 --rate 100G --server-rate 600G --nic-slots 8 --nic-ports 2x100G,4x25G
   valiant plan --plot fig3.svg                   number of servers over number of ports: the paper's Fig. 3
+  valiant check --predict conf/ip-router.click --traffic capture.pcap --json > router.json
+  valiant plan --ports 16 --rate 1G --programs router.json --processors 8 --nic-slots 4 --nic-ports 4x1G
+                                                 servers that run this program
 
 Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong usage.";
 
@@ -46,6 +50,18 @@ pub(crate) struct CapacityArgs {
     /// routed once, where it comes in. `valiant bench program` measures both.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(crate) forward_rate: Option<u64>,
+    /// Both rates from what `valiant check --predict --json` or `valiant bench program --json` says of the
+    /// program that routes a packet where it comes in, and, after a comma, of the one that forwards it
+    /// afterwards.
+    #[arg(long, value_name = "FILE[,FILE]", value_delimiter = ',', num_args = 1,
+        conflicts_with_all = ["server_rate", "forward_rate"])]
+    pub(crate) programs: Vec<String>,
+    /// Processors of a server, for --programs.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "programs", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) processors: u32,
+    /// Frame size in bytes, without FCS, for --programs.
+    #[arg(long, value_name = "BYTES", default_value_t = 60, requires = "programs", value_parser = clap::value_parser!(u32).range(60..=16384))]
+    pub(crate) frame: u32,
     /// Number of NIC slots of a server.
     #[arg(long, value_name = "N")]
     pub(crate) nic_slots: Option<u32>,
@@ -111,12 +127,13 @@ pub(crate) fn amount(text: &str) -> Result<f64, String> {
 
 /// The requirements that the arguments describe; the paper's configuration, if the arguments change none of
 /// its values.
-fn wanted(args: &CapacityArgs, ports: u64) -> (Wanted, Option<&'static Configuration>) {
+fn wanted(args: &CapacityArgs, ports: u64, programs: &[Program]) -> (Wanted, Option<&'static Configuration>) {
     let preset = CONFIGURATIONS.iter().find(|one| one.name == args.server).unwrap_or(&CONFIGURATIONS[0]);
     let theirs = preset.server();
+    let rate = |at: usize| programs.get(at).map(|program| program.bps(args.processors, args.frame));
     let server = Server {
-        rate_bps: args.server_rate.unwrap_or(theirs.rate_bps),
-        forward_bps: args.forward_rate,
+        rate_bps: rate(0).or(args.server_rate).unwrap_or(theirs.rate_bps),
+        forward_bps: rate(1).or(args.forward_rate),
         slots: args.nic_slots.unwrap_or(theirs.slots),
         nics: args.nic_ports.clone().unwrap_or_else(|| theirs.nics.clone()),
         units: args.server_units,
@@ -158,8 +175,13 @@ pub(crate) fn plan_cluster(args: &CapacityArgs) -> ExitCode {
 fn answer(args: &CapacityArgs) -> Result<String, String> {
     let mut text = String::new();
     let mut all = json!({});
+    if args.programs.len() > 2 {
+        return Err("--programs takes the program that routes, and the one that forwards: two files at most"
+            .to_owned());
+    }
+    let programs = args.programs.iter().map(|path| Program::load(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(ports) = args.ports {
-        let (wanted, preset) = wanted(args, ports);
+        let (wanted, preset) = wanted(args, ports, &programs);
         let planned = plan(&wanted).map_err(|e| {
             let uniform = Wanted { matrix: Matrix::Uniform, ..wanted.clone() };
             let hint = match plan(&uniform) {
@@ -171,7 +193,11 @@ fn answer(args: &CapacityArgs) -> Result<String, String> {
             format!("{e}{hint}")
         })?;
         text += &plan_text(&wanted, &planned, preset);
+        for program in &programs {
+            let _ = writeln!(text, "{:<14}{}", "program", program.text(args.processors, args.frame));
+        }
         all = plan_json(&wanted, &planned, preset);
+        all["programs"] = programs.iter().map(|program| program.json(args.processors, args.frame)).collect();
     }
     if args.figure3 || args.plot.is_some() {
         let curves = figure3(&switch(args)).map_err(|e| e.to_string())?;
