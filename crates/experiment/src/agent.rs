@@ -113,10 +113,22 @@ fn serve(
     let read = move || hear(input, &own, &asked);
     std::thread::Builder::new().name("hear".to_owned()).spawn(read).map_err(cannot)?;
 
-    let scratch = Scratch::new()?;
-    let files = scratch.path().join("files");
-    std::fs::create_dir(&files)
-        .map_err(|e| format!("cannot make {}: {}", files.display(), launch::reason(&e)))?;
+    let made = Scratch::new().and_then(|scratch| {
+        let files = scratch.path().join("files");
+        match std::fs::create_dir(&files) {
+            Ok(()) => Ok((scratch, files)),
+            Err(e) => Err(format!("cannot make {}: {}", files.display(), launch::reason(&e))),
+        }
+    });
+    let (scratch, files) = match made {
+        Ok(made) => made,
+        Err(why) => {
+            out.say(&Say::Cannot(why.clone()));
+            drop((out, asks));
+            let _ = sent.recv_timeout(LAST_WORDS);
+            return Err(why);
+        }
+    };
     let stop = &|| stop() || shared.is_gone() || shared.silent_for() > PATIENCE;
     let mut agent = Agent { out, files, scratch, valiant, stop, device: None };
     let ended = agent.run(&asks);

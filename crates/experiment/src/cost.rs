@@ -86,6 +86,9 @@ pub struct RouterCost {
     /// Cycles without empty polls, of each worker.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cycles: Vec<u64>,
+    /// How often packets have changed workers; none of a router that does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_workers: Option<u64>,
 }
 
 /// What an element has counted, on all workers.
@@ -182,6 +185,13 @@ impl RouterCost {
         (workers > 1 && all > 0).then(|| most as f64 * workers as f64 / all as f64 - 1.0)
     }
 
+    /// How often each of so many packets has changed workers, on average. None: there is one worker, or it is
+    /// not counted.
+    #[must_use]
+    pub fn changed_workers_per_packet(&self, packets: u64) -> Option<f64> {
+        self.changed_workers.filter(|_| self.workers > 1).map(|changed| per(changed, packets))
+    }
+
     /// The packets that went through some elements, without those that they have dropped.
     #[must_use]
     pub fn counted(&self, names: &[String]) -> u64 {
@@ -205,6 +215,8 @@ pub(crate) struct Stats {
     time_ns: u64,
     /// The time-stamp counter.
     cycles: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed_workers: Option<u64>,
     workers: Vec<Worker>,
     elements: Vec<Element>,
 }
@@ -310,7 +322,9 @@ impl Stats {
             all
         };
         let elements = elements.into_iter().map(sum).filter(ElementCost::has_worked).collect();
-        RouterCost { workers: self.workers.len() as u64, tsc_hz, elements, worker_cycles }
+        let changed = self.changed_workers.zip(before.changed_workers);
+        let changed_workers = changed.map(|(now, before)| now.saturating_sub(before));
+        RouterCost { workers: self.workers.len() as u64, tsc_hz, elements, worker_cycles, changed_workers }
     }
 
     /// The part of the time in its elements in which each worker was on a processor: a worker that others
@@ -350,7 +364,7 @@ mod tests {
         };
         let time = |worker: usize| json!({"worker": worker, "ran_ns": ran_us[worker] * seconds * 1000, "waited_ns": 12345});
         let text = json!({
-            "format": 1, "time_ns": seconds * 1_000_000_000, "cycles": seconds * 2_000_000_000, "workers": [time(0), time(1)],
+            "format": 1, "time_ns": seconds * 1_000_000_000, "cycles": seconds * 2_000_000_000, "changed_workers": n[0], "workers": [time(0), time(1)],
             "elements": [
                 {"name": "in", "class": "FromDevice", "role": "source", "to": [], "workers": [counters(0), counters(1)]},
                 {"name": "idle", "class": "Idle", "role": "ordinary", "to": [], "workers": []},
@@ -371,6 +385,10 @@ mod tests {
         // Of two workers with 2,000,000,000 cycles a second each, for a thousandth of a second.
         assert_eq!(cost.load(0.001), 300_000.0 / 4_000_000.0);
         assert_eq!(cost.cycles_per_packet(0), 0.0);
+        assert_eq!((cost.changed_workers, cost.changed_workers_per_packet(440)), (Some(220), Some(0.5)));
+        let uncounted =
+            [RouterCost { workers: 1, ..cost }, RouterCost { workers: 2, ..RouterCost::default() }];
+        assert_eq!(uncounted.map(|cost| cost.changed_workers_per_packet(440)), [None, None]);
     }
 
     #[test]

@@ -44,6 +44,10 @@ impl Spent {
             "load" => self.router(|router| router.load(self.seconds)),
             "batch" => self.router(RouterCost::batch),
             "imbalance" => self.cost.router.as_ref().and_then(RouterCost::imbalance),
+            "changed_workers_per_packet" => {
+                let router = self.cost.router.as_ref();
+                router.and_then(|router| router.changed_workers_per_packet(self.packets))
+            }
             "processors" => Some(self.cost.processors()),
             "processor_ns_per_packet" => Some(self.cost.processor_seconds * 1e9 / self.packets.max(1) as f64),
             "memory_bytes" => self.cost.memory_bytes.map(|bytes| bytes as f64),
@@ -83,11 +87,12 @@ impl Spent {
 }
 
 /// The names of all figures.
-const FIGURES: [&str; 12] = [
+const FIGURES: [&str; 13] = [
     "cycles_per_packet",
     "load",
     "batch",
     "imbalance",
+    "changed_workers_per_packet",
     "processors",
     "processor_ns_per_packet",
     "memory_bytes",
@@ -122,11 +127,12 @@ pub(crate) fn text(mut head: Vec<String>, words: usize, rows: Vec<(Vec<String>, 
     }
     let names = head.clone();
     // A column that is empty for all points is left out.
-    let columns: [Column; 11] = [
+    let columns: [Column; 12] = [
         ("cycles_per_packet", "cycles/packet", |n| format!("{n:.0}")),
         ("load", "load", |n| format!("{:.1} %", n * 100.0)),
         ("batch", "batch", |n| format!("{n:.1}")),
         ("imbalance", "imbalance", |n| format!("{:.1} %", n * 100.0)),
+        ("changed_workers_per_packet", "changed workers", |n| format!("{:.1} %", n * 100.0)),
         ("processors", "processors", |n| format!("{n:.2}")),
         ("processor_ns_per_packet", "processor time/packet", |n| format!("{n:.0} ns")),
         ("memory_bytes", "memory", |n| format!("{:.0} MiB", n / f64::from(1 << 20))),
@@ -219,6 +225,7 @@ mod tests {
                     tsc_hz: 1e9,
                     elements: vec![element],
                     worker_cycles: vec![cycles, 0],
+                    changed_workers: Some(500),
                 }),
                 counted: Known::Is(Counts { instructions: 5000, cycles: 4000, llc_misses: 500 }),
                 joules: Known::Not { not_available: "no RAPL".into() },
@@ -236,7 +243,10 @@ mod tests {
         assert_eq!(summary["cycles_per_packet"], 200.0);
         assert_eq!((summary["load"].as_f64(), summary["batch"].as_f64()), (Some(0.0002), Some(10.0)));
         assert_eq!((summary["processors"].as_f64(), summary["imbalance"].as_f64()), (Some(1.0), Some(1.0)));
-        assert_eq!(summary["cycles_per_instruction"], 0.8);
+        assert_eq!(
+            (summary["cycles_per_instruction"].as_f64(), &summary["changed_workers_per_packet"]),
+            (Some(0.8), &json!(0.5))
+        );
         assert_eq!((summary["llc_misses_per_packet"].as_f64(), &summary["watts"]), (Some(0.5), &Value::Null));
         let one = all[0].json();
         assert_eq!(one["joules"]["not_available"], "no RAPL");

@@ -4,6 +4,7 @@ use launch::reason;
 use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How their names begin.
 const PREFIX: &str = "valiant-agent-";
@@ -11,6 +12,8 @@ const PREFIX: &str = "valiant-agent-";
 const MODE: u32 = 0o700;
 /// So often another name is tried.
 const TRIES: u32 = 100;
+/// The number of the next one that this process makes.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A directory that is removed when this is dropped; if the process was killed, by the next one that makes
 /// such a directory beside it.
@@ -32,14 +35,19 @@ impl Scratch {
             |e: &std::io::Error| format!("cannot make a directory in {}: {}", parent.display(), reason(e));
         // What is started elsewhere needs the whole path.
         let parent = &parent.canonicalize().map_err(|e| cannot(&e))?;
-        for number in 0..TRIES {
+        for _ in 0..TRIES {
+            // No name comes twice: whoever cleans up may take what now has it for what had it before.
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
             match std::fs::DirBuilder::new().mode(MODE).create(&path) {
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => continue,
                 made => made.map_err(|e| cannot(&e))?,
             }
-            let locked = File::open(&path).map_err(|e| cannot(&e))?;
-            // Whoever cleans up may have come first.
+            // Whoever cleans up may come first, until it is locked.
+            let locked = match File::open(&path) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|e| cannot(&e))?,
+            };
             if locked.try_lock().is_ok() && path.exists() {
                 let scratch = Self { path, _locked: locked };
                 scratch.sweep(parent);
@@ -90,6 +98,18 @@ mod tests {
         let relative = Path::new(parent.path().file_name().unwrap());
         let scratch = Scratch::in_dir(relative).unwrap();
         assert!(scratch.path().is_absolute() && scratch.path().exists(), "{scratch:?}");
+    }
+
+    #[test]
+    fn many_at_once_do_not_take_each_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..200 {
+                let scratch = Scratch::in_dir(parent.path()).unwrap();
+                assert!(scratch.path().exists());
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(make))));
     }
 
     #[test]
