@@ -9,8 +9,8 @@
 //!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
 //!    rights, running routers
 //! 2. `handlers`, `experiments`, `prediction`, `predict`, `predicted`, `costs`: handlers that are read when a
-//!    run is over; experiments, run and reported; a prediction as text and as JSON, how it is made, for `check`
-//!    and `bench`, and how it is used, for `plan`; `bench elements`
+//!    run is over; experiments, run and reported; a prediction as text and as JSON, how it is made, for
+//!    `check` and `bench`, and how it is used, for `plan`; `bench elements`
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `papers`, `remote`, `traffic`, `cores`, `capacity`, `sim`:
 //!    the commands, each with its arguments. `papers` is `bench papers`; `host` is `doctor` and `ports`;
 //!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is

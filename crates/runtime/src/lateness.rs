@@ -18,6 +18,11 @@ impl Lateness {
         left.saturating_sub(2 * self.usual)
     }
 
+    /// There was no time for a sleep before something was due: perhaps sleeps are not as late any more.
+    pub(crate) fn fade(&mut self) {
+        self.usual -= self.usual / 64;
+    }
+
     /// A sleep that nothing ended before its time took so long. Rises are followed sooner than falls.
     pub(crate) fn observe(&mut self, asked: Duration, took: Duration) {
         let late = took.saturating_sub(asked).min(MOST / 2);
@@ -48,5 +53,9 @@ mod tests {
         (0..100).for_each(|_| lateness.observe(30 * US, 31 * US));
         assert!(lateness.before(100 * US) > 97 * US);
         lateness.observe(30 * US, 10 * US);
+        (0..20).for_each(|_| lateness.observe(30 * US, 80 * US));
+        assert!(lateness.before(25 * US).is_zero());
+        (0..200).for_each(|_| lateness.fade());
+        assert!(!lateness.before(25 * US).is_zero(), "it is not polled for ever");
     }
 }

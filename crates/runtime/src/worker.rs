@@ -136,6 +136,8 @@ pub struct Worker {
     idle_since: Option<Instant>,
     nap: Duration,
     lateness: Lateness,
+    /// The time of the last timer before which there was no time for a sleep.
+    polled_for: u64,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -152,6 +154,7 @@ impl Worker {
             idle: Idle::default(),
             idle_since: None,
             lateness: Lateness::default(),
+            polled_for: 0,
             nap: NAP,
             in_vain: false,
             settled: false,
@@ -338,7 +341,12 @@ impl Worker {
         }
         if let Some(at) = self.next_wake() {
             let left = Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns()));
-            limit = limit.min(self.lateness.before(left));
+            let before = self.lateness.before(left);
+            if before.is_zero() && self.polled_for != at {
+                self.polled_for = at;
+                self.lateness.fade();
+            }
+            limit = limit.min(before);
         }
         limit
     }
@@ -382,7 +390,7 @@ impl Worker {
             } else if self.round(least) {
                 self.busy();
             } else if self.idle == Idle::Poll {
-                std::hint::spin_loop();
+                self.poll_again();
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
                 let wait = match (waits, self.core.expects, self.core.take_arrived()) {
@@ -397,7 +405,7 @@ impl Worker {
                     // Whoever sends the next segment may need this processor.
                     std::thread::yield_now();
                 } else if nap.is_zero() {
-                    std::hint::spin_loop();
+                    self.poll_again();
                 } else {
                     self.core.expects = false;
                     let bell = bell.as_deref().filter(|_| waits);
@@ -415,6 +423,15 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// There was nothing to do, and it looks again at once.
+    fn poll_again(&mut self) {
+        if !self.polls() {
+            // No task runs meanwhile, to which the time would be counted.
+            self.core.rested();
+        }
+        std::hint::spin_loop();
     }
 
     /// Sleeps until a descriptor of a task is readable, if `bell` is given and `wait` says so, or until the

@@ -5,7 +5,7 @@ use super::sharing::{NOBODY, Shared, Shares, Wake, locked};
 use crate::prelude::*;
 use dpdk::{Port, TxQueue};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tables::ring::Producer;
 
 /// How often a worker looks whether it is time to decide who has which queue, and at the other side.
@@ -123,17 +123,16 @@ impl Member {
     fn look_at_peer(&self, line: &mut Line, up: bool) {
         let shares = &*self.shares;
         if !up {
-            shares.alone.store(true, Ordering::Relaxed);
             self.doubt(line);
         } else {
             shares.peer_is_there();
         }
-        if self.owns
-            && up
-            && line.trust == Trust::Served
-            && line.tx.as_ref().and_then(TxQueue::is_served) == Some(false)
-        {
-            line.trust = Trust::Refused;
+        if self.owns && up && line.trust == Trust::Served {
+            match line.tx.as_ref().and_then(TxQueue::is_served) {
+                Some(true) => shares.queues[self.home].served.store(true, Ordering::Relaxed),
+                Some(false) => line.trust = Trust::Refused,
+                None => {}
+            }
         }
     }
 
@@ -141,7 +140,13 @@ impl Member {
     /// goes to wherever the queue was before.
     #[cold]
     pub(super) fn doubt(&self, line: &mut Line) {
-        self.shares.queues.iter().for_each(|queue| queue.served.store(false, Ordering::Relaxed));
+        let shares = &*self.shares;
+        shares.alone.store(true, Ordering::Relaxed);
+        let served = shares.queues.iter().filter(|queue| queue.served.swap(false, Ordering::Relaxed));
+        if served.count() > 0 {
+            // Their owners look too.
+            shares.changed();
+        }
         if self.owns {
             line.trust = Trust::Unproven { since_ns: 0 };
         }
@@ -151,6 +156,9 @@ impl Member {
         let (shares, me) = (Arc::clone(&self.shares), self.worker);
         let queue = &shares.queues[self.home];
         line.sources.append(&mut locked(&queue.joining));
+        if shares.by_peer && line.trust == Trust::Served && !queue.served.load(Ordering::Relaxed) {
+            line.trust = Trust::Unproven { since_ns: 0 };
+        }
         if line.trust == Trust::Refused {
             return self.leave_refused(line, waiting, wake);
         }
@@ -162,7 +170,9 @@ impl Member {
             if to == self.home {
                 return false;
             }
-            if !line.chosen.is_empty() || !line.sources[at].is_empty() {
+            // What a hot swap has put together is of anybody.
+            let chosen = !line.chosen.is_empty() && line.chosen_from.is_none_or(|from| from == worker);
+            if chosen || !line.sources[at].is_empty() {
                 return true;
             }
             if let Err(source) = shares.move_ring(line.sources.remove(at), to, wake) {
@@ -215,6 +225,7 @@ impl Member {
         let at = seat.at.load(Ordering::Acquire);
         if at != self.home {
             self.home = at;
+            self.leaves = false;
             self.quiet_until_ns = now + QUIET_NS;
         }
         let queue = &shares.queues[at];
@@ -224,11 +235,14 @@ impl Member {
         }
         if seat.home.load(Ordering::Relaxed) != at {
             self.unsettled = true;
-            if !self.leaves && holder != NOBODY {
+            if holder != NOBODY {
                 self.leaves = true;
-                locked(&queue.leaving).push(me);
-                shares.changed();
-                wake.push(holder);
+                let mut leaving = locked(&queue.leaving);
+                if !leaving.contains(&me) {
+                    leaving.push(me);
+                    shares.changed();
+                    wake.push(holder);
+                }
             }
             return;
         }
@@ -261,6 +275,7 @@ impl Member {
         {
             let mut joining = locked(&queue.joining);
             line.sources.append(&mut joining);
+            queue.ready.store(NOBODY, Ordering::Relaxed);
             queue.holder.store(self.worker, Ordering::Release);
         }
         self.owns = true;
@@ -277,9 +292,10 @@ impl Member {
         let mut plan = locked(&shares.plan);
         let usable = |&other: &usize| {
             let there = &shares.queues[other];
+            let somebodys = |of: &AtomicUsize| of.load(Ordering::Relaxed) != NOBODY;
             other != self.home
                 && !there.refused.load(Ordering::Relaxed)
-                && there.holder.load(Ordering::Relaxed) != NOBODY
+                && (somebodys(&there.holder) || somebodys(&there.owner))
         };
         let served = |&other: &usize| shares.queues[other].served.load(Ordering::Relaxed);
         let others: Vec<usize> = (0..shares.queues.len()).filter(usable).collect();
@@ -294,11 +310,15 @@ impl Member {
             // No ring comes here any more from now on.
             let mut joining = locked(&queue.joining);
             queue.owner.store(NOBODY, Ordering::Relaxed);
+            queue.ready.store(NOBODY, Ordering::Relaxed);
             queue.holder.store(NOBODY, Ordering::Release);
             line.sources.append(&mut joining);
         }
         for source in std::mem::take(&mut line.sources) {
-            shares.seats[source.from].home.store(to, Ordering::Relaxed);
+            // Some may be on their way to a queue of their own.
+            let home = &shares.seats[source.from].home;
+            let to = Some(home.load(Ordering::Relaxed)).filter(usable).unwrap_or(to);
+            home.store(to, Ordering::Relaxed);
             if let Err(source) = shares.move_ring(source, to, wake) {
                 // Queues are given up one after the other, and that one has a worker.
                 line.sources.push(source);
@@ -359,6 +379,8 @@ impl Member {
         let patience = if self.shares.queues.iter().any(served) { PATIENCE_NS } else { LONG_PATIENCE_NS };
         if since_ns == 0 {
             line.trust = Trust::Unproven { since_ns: now };
+        } else if queue.number == 0 {
+            // Whoever is connected serves the first queue, though perhaps not yet.
         } else if now.saturating_sub(since_ns) > patience {
             let up = port.link().up;
             line.trust = if up { Trust::Refused } else { Trust::Unproven { since_ns: 0 } };

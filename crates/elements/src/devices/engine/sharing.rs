@@ -263,8 +263,8 @@ impl Shares {
                 return Err(source);
             }
             joining.push(source);
+            self.seats[worker].at.store(to, Ordering::Release);
         }
-        self.seats[worker].at.store(to, Ordering::Release);
         self.changed();
         let holder = queue.holder.load(Ordering::Acquire);
         wake.extend([worker, holder].into_iter().filter(|&worker| worker != NOBODY));
