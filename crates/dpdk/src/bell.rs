@@ -1,5 +1,6 @@
 //! Wakes a thread that sleeps until a descriptor is readable.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -73,6 +74,17 @@ impl Bell {
         ready > 0 && polled[1..].iter().any(|p| p.revents != 0)
     }
 
+    /// Sleeps until the bell is rung or `limit` has passed, which may be a few microseconds: the kernel
+    /// lengthens the sleeps of an ordinary thread by up to 50 µs, and those of this thread no more.
+    pub fn nap(&self, limit: Duration) {
+        thread_local! { static EXACT: Cell<bool> = const { Cell::new(false) } }
+        if !EXACT.replace(true) {
+            // SAFETY: no pointers. It sets the calling thread's own timer slack, in nanoseconds.
+            unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
+        }
+        self.sleep([], limit);
+    }
+
     /// Declares that the thread does not sleep.
     pub fn get_up(&self) {
         if !self.asleep.swap(false, Ordering::AcqRel) {
@@ -82,13 +94,6 @@ impl Bell {
             unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
         }
     }
-}
-
-/// Has the kernel end the calling thread's sleeps when they are over: it lengthens those of an ordinary
-/// thread by up to 50 µs.
-pub fn sleep_exactly() {
-    // SAFETY: no pointers. It sets the calling thread's own timer slack, in nanoseconds.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
 }
 
 /// Takes the error that waits in a socket.
@@ -127,14 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_may_sleep_exactly() {
-        // SAFETY: no pointers.
-        let slack = || unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-        let of_thread = std::thread::spawn(move || {
-            sleep_exactly();
-            slack()
-        });
-        assert_eq!(of_thread.join().unwrap(), 1);
+    fn a_ring_ends_a_nap() {
+        let bell = Arc::new(Bell::new().unwrap());
+        bell.lie_down();
+        bell.nap(Duration::from_micros(1));
+        bell.lie_down();
+        let ringer = Arc::clone(&bell);
+        let thread = std::thread::spawn(move || ringer.ring());
+        bell.nap(LONG);
+        thread.join().unwrap();
     }
 
     #[test]

@@ -73,7 +73,7 @@ mod xsk;
 
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
-pub use bell::{Bell, sleep_exactly};
+pub use bell::Bell;
 pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
 pub use eal::{

@@ -178,7 +178,6 @@ impl Crew {
             let body = move || {
                 let _guard = enter.map(|f| f(WorkerId(number)));
                 let _ = own.thread.set(std::thread::current());
-                dpdk::sleep_exactly();
                 CrewThread::new(number, own, front, fair).run();
             };
             match std::thread::Builder::new().name(format!("worker-{number}")).spawn(body) {

@@ -21,8 +21,7 @@
 //!    errors of the operating system in words; what workers and the control thread share: calls of handlers
 //!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
 //!    sockets that were opened for this process, tokens for access to it; what a program may name.
-//! 3. `configure`, `options`, `lateness`: what an element may ask while it is configured; how a router runs;
-//!    how late sleeps end.
+//! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
 //! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
@@ -53,7 +52,6 @@ mod hub;
 mod ids;
 mod info;
 mod inherited;
-mod lateness;
 mod limits;
 mod live;
 mod options;

@@ -3,7 +3,6 @@
 use crate::WorkerId;
 use crate::cx::{Core, Graph};
 use crate::hub::Handed;
-use crate::lateness::Lateness;
 use crate::options::Idle;
 use dpdk::Bell;
 use dpdk::crash::{Seat, Seated};
@@ -135,9 +134,6 @@ pub struct Worker {
     idle: Idle,
     idle_since: Option<Instant>,
     nap: Duration,
-    lateness: Lateness,
-    /// The time of the last timer before which there was no time for a sleep.
-    polled_for: u64,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -153,8 +149,6 @@ impl Worker {
             inbox,
             idle: Idle::default(),
             idle_since: None,
-            lateness: Lateness::default(),
-            polled_for: 0,
             nap: NAP,
             in_vain: false,
             settled: false,
@@ -341,12 +335,7 @@ impl Worker {
         }
         if let Some(at) = self.next_wake() {
             let left = Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns()));
-            let before = self.lateness.before(left);
-            if before.is_zero() && self.polled_for != at {
-                self.polled_for = at;
-                self.lateness.fade();
-            }
-            limit = limit.min(before);
+            limit = limit.min(left);
         }
         limit
     }
@@ -359,7 +348,6 @@ impl Worker {
     /// The loop of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
-        dpdk::sleep_exactly();
         let seated = Seated::new(self.core.worker.0);
         self.core.seat = seated.seat();
         let _ = self.mailbox.seat.set(seated.seat());
@@ -437,18 +425,13 @@ impl Worker {
     /// Sleeps until a descriptor of a task is readable, if `bell` is given and `wait` says so, or until the
     /// worker is woken, at most `limit`.
     fn sleep(&mut self, limit: Duration, bell: Option<&Bell>, wait: Wait) {
-        let began = Instant::now();
         match (bell, self.core.wakers()) {
             (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
-            (Some(bell), Some(_)) if wait == Wait::Gather => drop(bell.sleep([], limit)),
+            (Some(bell), Some(_)) if wait == Wait::Gather => bell.nap(limit),
             (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
             // Messages or packets may have come between the check and the sleep; unpark then makes this
             // return at once.
             _ => std::thread::park_timeout(limit),
-        }
-        let took = began.elapsed();
-        if took >= limit {
-            self.lateness.observe(limit, took);
         }
     }
 
