@@ -5,16 +5,15 @@ import signal
 from harness import Plain, case, check, wait_for
 from lab import Lab, Router
 
-SOCKET = "@valiant-test-memif"
+SOCKET = "valiant-test-memif"
 
 
 def port(role: str) -> str:
-    return f'"net_memif0,role={role},id=0,socket={SOCKET[1:]},socket-abstract=yes"'
+    return f'"net_memif0,role={role},id=0,socket={SOCKET},socket-abstract=yes"'
 
 
 def peer(queues: int) -> str:
     """A peer that counts what comes and sends too."""
-    # A ring of its own is what a queue that is not there would be taken for.
     return (f"from :: FromDPDKDevice({port('client')}, N_QUEUES {queues}) -> c :: Counter -> Discard;\n"
             f"RatedSource(LENGTH 60, RATE 5000) -> ToDPDKDevice({port('client')}, N_QUEUES 1);\n")
 

@@ -3,12 +3,10 @@
 
 use launch::reason;
 use measure::bps::Bps;
+use measure::rate::OVERHEAD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
-
-/// Bytes of a frame on the wire beside its own: preamble, frame check sequence and gap.
-const BESIDE: f64 = 24.0;
 
 /// A program, and how fast it is on one processor.
 #[derive(Debug, PartialEq)]
@@ -55,7 +53,7 @@ impl Program {
         let report: Report =
             serde_json::from_str(text).map_err(|e| format!("this is no prediction ({e})"))?;
         if !report.ok || !report.complete {
-            return Err("this prediction lacks elements: their costs are not known".to_owned());
+            return Err("the costs of some elements are not known".to_owned());
         }
         // Of another server, where that was asked for.
         let predicted_pps = report.scaled.and_then(|scaled| scaled.rate_pps).unwrap_or(report.rate_pps);
@@ -70,7 +68,7 @@ impl Program {
     /// What so many processors do with frames of so many bytes, in bits a second on the wire.
     pub(crate) fn bps(&self, processors: u32, bytes: u32) -> u64 {
         let pps = self.measured.map_or(self.predicted_pps, |measured| measured.0);
-        (pps * f64::from(processors) * (f64::from(bytes) + BESIDE) * 8.0) as u64
+        (pps * f64::from(processors) * (f64::from(bytes) + OVERHEAD as f64) * 8.0) as u64
     }
 
     /// In words.
@@ -127,9 +125,7 @@ mod tests {
     fn what_is_no_whole_prediction_is_refused() {
         let error = |text: &str| Program::read(text).unwrap_err();
         assert!(error("{}").starts_with("this is no prediction (missing field"));
-        assert!(
-            error(&PLAIN.replace("\"complete\": true", "\"complete\": false")).contains("lacks elements")
-        );
+        assert!(error(&PLAIN.replace("\"complete\": true", "\"complete\": false")).contains("not known"));
         assert!(error(&PLAIN.replace("10e6", "0")).contains("no rate"));
         assert!(Program::load("/nonexistent").unwrap_err().starts_with("/nonexistent: "));
     }

@@ -334,8 +334,7 @@ impl Worker {
             }
         }
         if let Some(at) = self.next_wake() {
-            let left = Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns()));
-            limit = limit.min(left);
+            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
         }
         limit
     }

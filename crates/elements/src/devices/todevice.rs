@@ -46,7 +46,8 @@
 //! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If there are fewer
 //! queues than workers, the workers that send most have them, so that the fewest packets change workers: a
 //! worker that has sent 1.25 times as many packets as a queue's owner in each of three intervals of 0.2 s
-//! takes the queue over. No packet is lost by that, and packets of one worker stay in order.
+//! takes the queue over. No packet is lost by that, and packets of one worker stay in order, if the
+//! device empties the old queue within a millisecond where a worker changes to another one.
 //! `changed_workers` counts packets that another worker has sent. If the element is bound to a worker
 //! (StaticThreadSched), that one sends for all.
 //!

@@ -379,9 +379,8 @@ impl Member {
         let patience = if self.shares.queues.iter().any(served) { PATIENCE_NS } else { LONG_PATIENCE_NS };
         if since_ns == 0 {
             line.trust = Trust::Unproven { since_ns: now };
-        } else if queue.number == 0 {
-            // Whoever is connected serves the first queue, though perhaps not yet.
-        } else if now.saturating_sub(since_ns) > patience {
+        } else if queue.number > 0 && now.saturating_sub(since_ns) > patience {
+            // Whoever is connected serves the first queue, though perhaps not yet: that one is waited for.
             let up = port.link().up;
             line.trust = if up { Trust::Refused } else { Trust::Unproven { since_ns: 0 } };
             self.unsettled |= up;

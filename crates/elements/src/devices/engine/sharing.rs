@@ -204,7 +204,7 @@ impl Shares {
         self.changed();
     }
 
-    pub(super) fn number(&self, index: usize) -> u16 {
+    fn number(&self, index: usize) -> u16 {
         self.queues[index].number
     }
 
