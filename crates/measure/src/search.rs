@@ -102,6 +102,17 @@ pub struct Search {
     least: u64,
     most: u64,
     trials: Vec<Trial>,
+    /// How far the search for each goal is.
+    progress: Vec<Progress>,
+}
+
+/// How far the search for a goal is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    /// The stage: one that has ended does not begin again when longer trials contradict it.
+    stage: usize,
+    /// The bounds that the stage before has found.
+    before: Bounds,
 }
 
 /// Steps away from a bound double, up to so often.
@@ -112,12 +123,16 @@ impl Search {
     #[must_use]
     pub fn new(method: Method, goals: Vec<Goal>, least: u64, most: u64) -> Self {
         let least = least.max(1);
-        Self { method, goals, least, most: most.max(least), trials: Vec::new() }
+        let progress = vec![Progress::default(); goals.len()];
+        Self { method, goals, least, most: most.max(least), trials: Vec::new(), progress }
     }
 
     /// Notes how a trial went.
     pub fn add(&mut self, trial: Trial) {
         self.trials.push(trial);
+        for i in 0..self.goals.len() {
+            self.progress[i] = self.advance(&self.goals[i], self.progress[i]);
+        }
     }
 
     /// The trials so far.
@@ -135,17 +150,21 @@ impl Search {
     /// Which trial is next; none: the search has ended.
     #[must_use]
     pub fn next(&self) -> Option<Wanted> {
-        self.goals.iter().find_map(|goal| {
-            let mut before = Bounds::default();
-            for stage in self.stages(goal) {
-                let (bounds, target) = self.target(&stage, before);
-                if let Some(load) = target {
-                    return Some(Wanted { load, seconds: stage.last });
-                }
-                before = bounds;
-            }
-            None
+        self.goals.iter().zip(&self.progress).find_map(|(goal, progress)| {
+            let stage = self.stages(goal)[progress.stage];
+            let load = self.target(&stage, progress.before).1?;
+            Some(Wanted { load, seconds: stage.last })
         })
+    }
+
+    /// Ends the stages that have nothing more to measure.
+    fn advance(&self, goal: &Goal, mut progress: Progress) -> Progress {
+        let stages = self.stages(goal);
+        while progress.stage + 1 < stages.len() {
+            let (bounds, None) = self.target(&stages[progress.stage], progress.before) else { break };
+            progress = Progress { stage: progress.stage + 1, before: bounds };
+        }
+        progress
     }
 
     /// The result of a goal, as far as it is known.
@@ -215,7 +234,8 @@ impl Search {
             return None;
         }
         if let Some(hint) = before.lower.filter(|hint| *hint < upper) {
-            return Some(hint);
+            // Longer trials may have shown that the device forwards less than shorter ones let it seem.
+            return Some(hint.min(self.forwarded(upper) as u64).max(self.least));
         }
         let load = match self.method {
             Method::Binary => self.least.midpoint(upper),
@@ -417,6 +437,25 @@ mod tests {
         let bounds = done.outcome(&goal).bounds;
         // With trials of a second, 20,000 packets more.
         assert!((1_014_000..=1_020_000).contains(&bounds.lower.unwrap()), "{bounds:?}");
+    }
+
+    #[test]
+    fn a_buffer_does_not_make_the_search_long() {
+        for (limit, buffer) in
+            [(100_000, 4_000), (1_000_000, 40_000), (1_000_000, 300_000), (5_000_000, 200_000)]
+        {
+            let buffered = |load: u64, seconds: f64, _: usize| {
+                let sent = load as f64 * seconds;
+                ((sent - f64::from(limit) * seconds - f64::from(buffer)) / sent).max(0.0)
+            };
+            let goal = Goal { sum: 1.0, width: 0.002, ..mlr(0.0) };
+            let done = search(Search::new(Method::MlrSearch, vec![goal], 1000, 20_000_000), buffered);
+            let lower = done.outcome(&goal).bounds.lower.unwrap();
+            let right = u64::try_from(limit + buffer).unwrap();
+            assert!((right - right / 500..=right).contains(&lower), "{limit} {buffer}: {lower}");
+            let traffic: f64 = done.trials().iter().map(|trial| trial.seconds).sum();
+            assert!(traffic < 20.0, "{limit} {buffer}: {traffic} s of traffic, {:?}", done.trials());
+        }
     }
 
     #[test]
