@@ -112,6 +112,13 @@ def the_limit_is_nothing_but_the_traffic(lab: Lab) -> None:
 
 
 @case(Plain)
+def a_worker_that_polls_although_it_has_no_task_is_not_busy(lab: Lab) -> None:
+    said = expect(lab, "traffic", None, "RatedSource(RATE 20000) -> ToDevice(net_null0);", "--when-idle", "poll")
+    worker = said["workers"][0]
+    check(worker["busy"] < 0.5 < worker["empty_polls"], worker)
+
+
+@case(Plain)
 def the_limit_is_nothing_where_nothing_comes(lab: Lab) -> None:
     expect(lab, "idle", None, "FromDevice(net_ring0) -> Queue -> ToDevice(net_null0);")
     # What has happened before does not count.

@@ -214,14 +214,16 @@ struct Load {
 impl Load {
     fn of(worker: usize, first: &Reading, last: &Reading, works: &[Work]) -> Self {
         let counters = || works.iter().filter_map(|work| work.on(worker));
+        let threads = first.workers.get(worker).zip(last.workers.get(worker));
+        let taskless =
+            threads.map_or(0, |(before, after)| grown(after.taskless_cycles, before.taskless_cycles));
         let (with, without) = (
             counters().map(|c| c.cycles).sum::<u64>() as f64,
-            counters().map(|c| c.empty_cycles).sum::<u64>() as f64,
+            (counters().map(|c| c.empty_cycles).sum::<u64>() + taskless) as f64,
         );
         let cycles = last.cycles.saturating_sub(first.cycles).max(1) as f64;
         let nanoseconds = last.time_ns.saturating_sub(first.time_ns).max(1) as f64;
         let part = |ns: u64| (ns as f64 / nanoseconds).min(1.0);
-        let threads = first.workers.get(worker).zip(last.workers.get(worker));
         let of_thread = threads.and_then(|(before, after)| {
             Some((part(grown(after.ran_ns?, before.ran_ns?)), part(grown(after.waited_ns, before.waited_ns))))
         });

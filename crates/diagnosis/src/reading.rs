@@ -31,6 +31,8 @@ pub(crate) struct Worker {
     pub(crate) ran_ns: Option<u64>,
     /// Ready to run, without a processor.
     pub(crate) waited_ns: u64,
+    /// Looking for work while there was no task.
+    pub(crate) taskless_cycles: u64,
     pub(crate) cpu: Option<usize>,
     /// Hundredths of a second that a hypervisor took from the processor.
     pub(crate) cpu_stolen_ticks: u64,

@@ -51,7 +51,7 @@ fn before(reading: &Value) -> Value {
     let mut before = reading.clone();
     (before["time_ns"], before["cycles"]) = (0.into(), 0.into());
     for worker in before["workers"].as_array_mut().unwrap() {
-        for counter in ["ran_ns", "waited_ns", "lock_ns", "cpu_stolen_ticks"] {
+        for counter in ["ran_ns", "waited_ns", "lock_ns", "cpu_stolen_ticks", "taskless_cycles"] {
             worker[counter] = 0.into();
         }
     }
@@ -314,6 +314,16 @@ fn nothing_is_wrong_with_a_router_that_is_idle() {
     assert_eq!(all.verdict.kind, Kind::Idle);
     assert!(all.text().starts_with("Nothing is wrong: no packets come."), "{}", all.text());
     assert!(!all.text().contains("NaN") && !all.json().to_string().contains("null,\"pps"), "{}", all.text());
+}
+
+#[test]
+fn time_without_a_task_is_not_work() {
+    let mut reading = chain(&[[0.0001, 0.0, 0.0]]);
+    reading["elements"][0]["workers"][0]["empty_cycles"] = 0.into();
+    reading["workers"][0]["taskless_cycles"] = (SECOND * 9 / 10).into();
+    let all = diagnosis(&reading);
+    assert_eq!(all.verdict.kind, Kind::Traffic, "{}", all.text());
+    assert!(all.json()["workers"][0]["busy"].as_f64().unwrap() < 0.01, "{}", all.text());
 }
 
 #[test]

@@ -72,6 +72,8 @@ pub(crate) struct Mailbox {
     bell: OnceLock<Arc<Bell>>,
     /// Rounds that the worker has made; they show that it is alive.
     pub(crate) rounds: AtomicU64,
+    /// Cycles for which it has looked for work again and again while there was no task.
+    pub(crate) taskless_cycles: AtomicU64,
     /// The worker has ended.
     pub(crate) ended: AtomicBool,
     /// Where it records the element that it runs.
@@ -132,6 +134,8 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     /// What a thread of its own does without work.
     idle: Idle,
+    /// When it last looked for work and had no task, by the time stamp counter; none: it has had work since.
+    looked: Option<u64>,
     idle_since: Option<Instant>,
     nap: Duration,
     /// A simulated clock jumps over idle time; a real one does not.
@@ -148,6 +152,7 @@ impl Worker {
             quit: false,
             inbox,
             idle: Idle::default(),
+            looked: None,
             idle_since: None,
             nap: NAP,
             in_vain: false,
@@ -378,6 +383,7 @@ impl Worker {
                 self.busy();
             } else if self.idle == Idle::Poll {
                 self.poll_again();
+                continue;
             } else {
                 let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
                 let wait = match (waits, self.core.expects, self.core.take_arrived()) {
@@ -393,6 +399,7 @@ impl Worker {
                     std::thread::yield_now();
                 } else if nap.is_zero() {
                     self.poll_again();
+                    continue;
                 } else {
                     self.core.expects = false;
                     let bell = bell.as_deref().filter(|_| waits);
@@ -409,16 +416,27 @@ impl Worker {
                     hub.wakes(me);
                 }
             }
+            self.looked = None;
         }
     }
 
     /// There was nothing to do, and it looks again at once.
     fn poll_again(&mut self) {
-        if !self.polls() {
-            // No task runs meanwhile, to which the time would be counted.
-            self.core.rested();
-        }
         std::hint::spin_loop();
+        if self.polls() {
+            self.looked = None;
+            return;
+        }
+        // No task runs meanwhile, to which the time would be counted.
+        self.core.rested();
+        let now = dpdk::cycles();
+        if let Some(before) = self.looked.replace(now) {
+            let counter = &self.mailbox.taskless_cycles;
+            counter.store(
+                counter.load(Ordering::Relaxed).wrapping_add(now.wrapping_sub(before)),
+                Ordering::Relaxed,
+            );
+        }
     }
 
     /// Sleeps until a descriptor of a task is readable, if `bell` is given and `wait` says so, or until the

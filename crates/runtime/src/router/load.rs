@@ -74,7 +74,9 @@ fn worker(router: &Router, number: usize, mailbox: &Mailbox) -> Value {
         // In the middle of a batch: an element waits for something outside.
         all.insert("blocked_in".to_owned(), router.hub().element_of(mailbox).into());
     }
-    all.insert("rounds".to_owned(), mailbox.rounds.load(Ordering::Relaxed).into());
+    for (name, counter) in [("rounds", &mailbox.rounds), ("taskless_cycles", &mailbox.taskless_cycles)] {
+        all.insert(name.to_owned(), counter.load(Ordering::Relaxed).into());
+    }
     if let Some(thread) = mailbox.thread.get() {
         let (times, waited) = locks::waited(thread.id());
         all.insert("lock_waits".to_owned(), times.into());
