@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::reading::Varied;
 use crate::tested::RawDevice;
 use crate::values::{time, word};
-use crate::varied::{MayVary, TRAFFIC, factors_of};
+use crate::varied::{MayVary, Places, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, at, is_name};
 use serde::Deserialize;
@@ -75,6 +75,19 @@ struct RawCalibrate {
     sink: Spanned<Value>,
 }
 
+impl RawFile {
+    /// Where the keys of traffic are.
+    fn places(&self) -> Places {
+        let held = self.traffic.iter().flat_map(|table| table.get_ref().keys());
+        let keys = held.chain(self.vary.keys()).chain(self.point.iter().flat_map(BTreeMap::keys));
+        let mut places = Places::new();
+        for key in keys {
+            places.entry(key.get_ref().clone()).or_insert_with(|| at(key));
+        }
+        places
+    }
+}
+
 impl Experiment {
     /// Reads an experiment file.
     ///
@@ -88,9 +101,10 @@ impl Experiment {
     fn read(source: &Source, path: &Path, dir: PathBuf) -> Result<Self, Diagnostics> {
         let mut reader = Reader { diags: Diagnostics::new(), dir: &dir };
         let raw: Option<RawFile> = settings::read(&source.text, HELP, &mut reader.diags);
+        let places = raw.as_ref().map(RawFile::places).unwrap_or_default();
         let experiment = raw.map(|raw| reader.experiment(&raw, source, path));
         if let Some(experiment) = experiment.as_ref().filter(|_| !reader.diags.has_errors()) {
-            reader.points_can_be_sent(experiment);
+            reader.points_can_be_sent(experiment, &places);
         }
         let mut diags = reader.diags;
         settings::finish(&mut diags, source);
@@ -140,7 +154,7 @@ impl Reader<'_> {
             raw.device.ready.as_ref().map(|key| ("ready", at(key))),
         ];
         let figures = self.figures(&raw.figures, &device, &others);
-        let Ends { to, sink, counted } = if figures.is_empty() {
+        let Ends { to, sink, counted, outputs, reverse_outputs } = if figures.is_empty() {
             self.traffic(raw.traffic.as_ref(), &device, &mut held)
         } else {
             Ends::default()
@@ -226,6 +240,8 @@ impl Reader<'_> {
             held,
             to,
             sink,
+            outputs,
+            reverse_outputs,
             calibrate,
             counted,
             figures,
@@ -246,7 +262,7 @@ impl Reader<'_> {
         let raw = table.map_or(&none, Spanned::get_ref);
         let of = |key: &str| raw.iter().find(|(name, _)| name.get_ref() == key);
         let count = of("count");
-        let (mut to, mut sink) = (None, None);
+        let (mut to, mut sink, mut behind) = (None, None, [Vec::new(), Vec::new()]);
         for (key, value) in raw {
             match key.get_ref().as_str() {
                 "count" => {}
@@ -257,13 +273,18 @@ impl Reader<'_> {
                 }
                 "to" => to = Some(self.words("to", value)),
                 "sink" => sink = Some(self.words("sink", value)),
+                "outputs" => behind[0] = self.words("outputs", value),
+                "reverse-outputs" => behind[1] = self.words("reverse-outputs", value),
                 name if TRAFFIC.contains(&name) => {
                     let one = self.value(name, Some(value), word, "a word or a number");
                     self.can_be_sent(name, one.as_slice(), value);
                     held.extend(one.map(|one| (name.to_owned(), one)));
                 }
                 name => {
-                    let help = format!("traffic has to, sink, count, {}", TRAFFIC.join(", "));
+                    let help = format!(
+                        "traffic has to, sink, outputs, reverse-outputs, count, {}",
+                        TRAFFIC.join(", ")
+                    );
                     self.wrong(key, format!("traffic has no '{name}'"), &help);
                 }
             }
@@ -288,7 +309,10 @@ impl Reader<'_> {
         };
         let to = need("to", to, "the port that the traffic is sent to");
         let sink = need("sink", sink, "the port where it returns from the device under test");
-        Ends { to, sink, counted: Vec::new() }
+        let [outputs, reverse_outputs] = behind;
+        self.outputs_fit(raw, ("outputs", &outputs), ("sink", &sink));
+        self.outputs_fit(raw, ("reverse-outputs", &reverse_outputs), ("to", &to));
+        Ends { to, sink, outputs, reverse_outputs, counted: Vec::new() }
     }
 
     /// The ports that are joined to each other.
@@ -322,6 +346,8 @@ impl Reader<'_> {
 struct Ends {
     to: Vec<String>,
     sink: Vec<String>,
+    outputs: Vec<String>,
+    reverse_outputs: Vec<String>,
     counted: Vec<String>,
 }
 

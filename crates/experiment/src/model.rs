@@ -158,6 +158,10 @@ pub struct Experiment {
     pub to: Vec<String>,
     /// The ports where frames return.
     pub sink: Vec<String>,
+    /// The destination addresses behind each of `sink`, if traffic goes to several outputs of the device.
+    pub(crate) outputs: Vec<String>,
+    /// The same of `to`, for traffic in the other direction.
+    pub(crate) reverse_outputs: Vec<String>,
     /// Ports of the generator that are joined to each other, without the device.
     pub(crate) calibrate: Option<Cable>,
     /// In place of ports: the elements of the device that are given the packets that count. It makes its
@@ -204,6 +208,11 @@ impl Experiment {
                 .flat_map(|point| factor.values.iter().map(move |value| with(point, value)))
                 .collect()
         })
+    }
+
+    /// Whether a generator sends traffic.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.counted.is_empty() && self.figures.is_empty()
     }
 
     /// What is set at a point.

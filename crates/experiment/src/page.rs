@@ -177,6 +177,8 @@ impl Page<'_> {
             "duplicates",
             "damaged",
         ]));
+        let wrong = r.results.iter().flat_map(|row| &row.rounds).any(|round| round.misrouted > 0);
+        head.extend(wrong.then(|| "wrong port".to_owned()));
         let cells = |row: &Row| {
             let mut cells: Vec<String> =
                 names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
@@ -212,6 +214,7 @@ impl Page<'_> {
                 sum(|round| round.duplicates),
                 sum(|round| round.damaged),
             ]);
+            cells.extend(wrong.then(|| sum(|round| round.misrouted)));
             cells
         };
         let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();

@@ -54,6 +54,8 @@ pub(crate) struct Round {
     pub(crate) reordered: u64,
     pub(crate) duplicates: u64,
     pub(crate) damaged: u64,
+    /// Frames at another output than they were for.
+    pub(crate) misrouted: u64,
     pub(crate) trials: u64,
     pub(crate) traffic_seconds: f64,
     pub(crate) latency_p50_ns: Option<f64>,

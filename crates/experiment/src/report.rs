@@ -10,6 +10,7 @@ use crate::paper;
 use crate::reading::{BySize, FORM, Reading, SIZES, Verdict};
 use crate::results::{Results, Shown};
 use crate::rows::{OfRound, Row, latency_median};
+use crate::sides::Wrong;
 use crate::trial::{Jitter, Latency, Limit, Timeline};
 use crate::values::figure as number_text;
 use measure::rate::{OVERHEAD, short};
@@ -37,18 +38,19 @@ impl<'a> Report<'a> {
     /// What the results show so far.
     #[must_use]
     pub fn new(experiment: &'a Experiment, results: &Results) -> Self {
-        let (mut rows, ports) = (Vec::new(), experiment.to.len() as u64);
+        let mut rows = Vec::new();
         for point in experiment.points() {
             let measure = experiment.measure_at(&point);
+            let load = experiment.load_at(&experiment.settings(&point));
             let shown: Vec<Shown> = (1..=experiment.rounds).map(|round| results.of(&point, round)).collect();
             match &measure {
                 Measure::Search { goals, .. } => {
                     rows.extend(
-                        goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, ports)),
+                        goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, load)),
                     );
                 }
                 Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures => {
-                    rows.push(Row::new(&point, &measure, None, &shown, ports))
+                    rows.push(Row::new(&point, &measure, None, &shown, load))
                 }
             }
         }
@@ -87,6 +89,9 @@ impl<'a> Report<'a> {
             [third, "pps", "least", "most", "Gb/s L2", "Gb/s L1", "latency 50 %", "99 %", "limit"]
                 .map(str::to_owned),
         );
+        let misrouted = |row: &Row| row.of_rounds.iter().map(|one| one.misrouted).sum::<u64>();
+        let wrong = self.rows.iter().any(|row| misrouted(row) > 0);
+        head.extend(wrong.then(|| "wrong port".to_owned()));
         let mut rows = vec![head];
         for row in &self.rows {
             let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
@@ -100,6 +105,7 @@ impl<'a> Report<'a> {
                 } else {
                     "failed".to_owned()
                 });
+                cells.extend(wrong.then(|| "-".to_owned()));
             } else {
                 cells.extend([0.5, 0.0, 1.0].map(|share| short(quantile(&pps, share))));
                 let gbps = |more| Some(row.gbps(more)).filter(|gbps| !gbps.is_nan());
@@ -116,6 +122,7 @@ impl<'a> Report<'a> {
                 };
                 cells.extend([latency(|one| one.latency_p50_ns), latency(|one| one.latency_p99_ns)]);
                 cells.push(row.limit().map_or("none", Limit::word).to_owned());
+                cells.extend(wrong.then(|| misrouted(row).to_string()));
             }
             rows.push(cells);
         }
@@ -185,6 +192,14 @@ impl<'a> Report<'a> {
             if duplicates + reordered > 0 {
                 let point = row.point.prefix();
                 let _ = writeln!(text, "{point}{reordered} packets reordered, {duplicates} duplicates");
+            }
+            let wrong = row.of_rounds.last().and_then(|one| one.matrix.as_ref());
+            for one in wrong.iter().flat_map(|matrix| &matrix.at_wrong_port) {
+                let (point, Wrong { from, to, at, frames }) = (row.point.prefix(), one);
+                let _ = writeln!(
+                    text,
+                    "{point}{frames} frames from {from} for {to} came out at the wrong port {at}"
+                );
             }
         }
         if let Some(most) = self.rows.iter().map(|row| row.disturbed).max().filter(|most| *most > 0) {
@@ -330,7 +345,8 @@ impl<'a> Report<'a> {
             .enumerate()
             .map(|(number, row)| {
                 let measure = self.experiment.measure_at(&row.point);
-                let mut json = row.json(&measure, self.experiment.to.len() as u64);
+                let load = self.experiment.load_at(&self.experiment.settings(&row.point));
+                let mut json = row.json(&measure, load);
                 json["cycles_by_size"] = json!(self.by_size.get(number).copied().flatten());
                 json["scaling_efficiency"] = json!(self.efficiency.get(number).copied().flatten());
                 json
@@ -346,7 +362,7 @@ impl<'a> Report<'a> {
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
-            "to": self.experiment.to, "sink": self.experiment.sink, "counted": self.experiment.counted,
+            "to": self.experiment.to, "sink": self.experiment.sink, "outputs": self.experiment.outputs, "reverse_outputs": self.experiment.reverse_outputs, "counted": self.experiment.counted,
             "figures": self.experiment.figures.iter().map(|figure| &figure.name).collect::<Vec<_>>(), "file": self.experiment.text,
             "results": rows, "paper": self.experiment.paper, "expect": self.outcomes,
         })

@@ -7,6 +7,7 @@ use crate::costs::{self, Spent};
 use crate::layout::quantile;
 use crate::model::{Measure, Point};
 use crate::results::Shown;
+use crate::sides::Crossing;
 use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
@@ -46,6 +47,9 @@ pub(crate) struct OfRound {
     pub(crate) reordered: u64,
     pub(crate) duplicates: u64,
     pub(crate) damaged: u64,
+    /// Frames at another output than they were for.
+    pub(crate) misrouted: u64,
+    pub(crate) matrix: Option<Crossing>,
     pub(crate) limit: Option<Limit>,
     pub(crate) trials: usize,
     pub(crate) seconds: f64,
@@ -71,6 +75,8 @@ fn result_of(trial: &Trial) -> OfRound {
         reordered: trial.reordered,
         duplicates: trial.duplicates,
         damaged: trial.damaged,
+        misrouted: trial.misrouted,
+        matrix: trial.matrix.clone(),
         limit: trial.limit(),
         trials: 1,
         seconds: trial.seconds,
@@ -104,6 +110,7 @@ fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRou
         reordered: at(bounds.lower).map(|trial| trial.reordered).sum(),
         duplicates: at(bounds.lower).map(|trial| trial.duplicates).sum(),
         damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
+        misrouted: at(bounds.lower).map(|trial| trial.misrouted).sum(),
         limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
         upper_timeline: at(bounds.upper)
             .max_by(|a, b| a.loss().total_cmp(&b.loss()))
@@ -120,7 +127,7 @@ impl Row {
         measure: &Measure,
         goal: Option<&Goal>,
         shown: &[Shown],
-        ports: u64,
+        load: f64,
     ) -> Self {
         let mut row = Self {
             point: point.clone(),
@@ -158,9 +165,9 @@ impl Row {
             }
             match (result, measure) {
                 (Some(result), Measure::Search { .. }) => row.of_rounds.push(OfRound {
-                    pps: result.pps * ports as f64,
-                    lower: result.lower.map(|load| load * ports),
-                    upper: result.upper.map(|load| load * ports),
+                    pps: result.pps * load,
+                    lower: result.lower.map(|rate| of_all(rate, load)),
+                    upper: result.upper.map(|rate| of_all(rate, load)),
                     ..result
                 }),
                 (Some(result), Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures) => {
@@ -261,7 +268,8 @@ impl Row {
         self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
     }
 
-    pub(crate) fn json(&self, measure: &Measure, ports: u64) -> Value {
+    /// `load` is how much all ports send together, in parts of the rate of one.
+    pub(crate) fn json(&self, measure: &Measure, load: f64) -> Value {
         if matches!(measure, Measure::Figures) {
             return self.figures_json();
         }
@@ -270,7 +278,7 @@ impl Row {
             .map(|one| {
                 json!({
                     "pps": one.pps, "lower_pps": one.lower, "upper_pps": one.upper, "loss": one.loss,
-                    "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "frame_bytes": one.bytes, "limit": one.limit,
+                    "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "misrouted": one.misrouted, "matrix": one.matrix, "frame_bytes": one.bytes, "limit": one.limit,
                     "trials": one.trials, "traffic_seconds": one.seconds,
                     "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
                     "jitter_ns": one.jitter_ns, "timeline": one.timeline, "upper_timeline": one.upper_timeline,
@@ -281,7 +289,7 @@ impl Row {
         let known = !pps.is_empty();
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
-            Measure::Rate { rate, .. } => Some(*rate * ports),
+            Measure::Rate { rate, .. } => Some(of_all(*rate, load)),
             Measure::Search { .. } | Measure::Count { .. } | Measure::Figures => None,
         };
         json!({
@@ -292,6 +300,11 @@ impl Row {
             "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed, "calibration": self.alone,
         })
     }
+}
+
+/// The rate of all ports together.
+fn of_all(rate: u64, load: f64) -> u64 {
+    (rate as f64 * load).round() as u64
 }
 
 /// The median of a figure of latency.
@@ -317,8 +330,8 @@ mod tests {
         let trials = vec![trial(3e3, None, false), trial(3e3, Some(0.5), false), trial(4e3, None, true)];
         let shown = Shown { trials, ended: true, failed: None };
         let measure = Measure::Rate { rate: 100, seconds: 1.0 };
-        let row = Row::new(&Point::default(), &measure, None, &[shown], 1);
-        let json = row.json(&measure, 1);
+        let row = Row::new(&Point::default(), &measure, None, &[shown], 1.0);
+        let json = row.json(&measure, 1.0);
         assert_eq!(json["rounds"][0]["latency_p50_ns"], Value::Null);
         let at = json!({"share": 0.5, "rounds": [], "p50": null, "p99": null, "max": null});
         assert_eq!(json["latency_ns"], json!([at]));
@@ -337,7 +350,7 @@ mod tests {
         };
         let trials = vec![trial(100, 0.3, true), trial(200, 0.1, true), trial(150, 0.2, false)];
         let shown = Shown { trials, ended: true, failed: None };
-        let row = Row::new(&Point::default(), &Measure::Count { seconds: 0.5 }, None, &[shown], 0);
+        let row = Row::new(&Point::default(), &Measure::Count { seconds: 0.5 }, None, &[shown], 0.0);
         assert_eq!((row.values(|one| one.pps), row.disturbed), (vec![400.0], 2));
         assert_eq!(row.limit(), Some(Limit::Device));
     }

@@ -291,7 +291,8 @@ impl One<'_> {
                 "no packet goes through {elements}: does the device make traffic?"
             )));
         }
-        let (to, sink) = (self.experiment.to.join(", "), self.experiment.sink.join(", "));
+        let (to, sink) = self.experiment.ends_at(&self.experiment.settings(self.point));
+        let (to, sink) = (to.join(", "), sink.join(", "));
         Err(Failed::Because(format!(
             "nothing of what is sent to {to} comes back at {sink}: does the device forward it (addresses, `dst`, \
              `dst-mac`), and is the link up?"

@@ -2,6 +2,7 @@
 
 use crate::model::Settings;
 use measure::EtherAddr;
+use measure::direction::Direction;
 use measure::flows::{FlowSpec, Set, addresses, default_addresses};
 use measure::frame::Family;
 use measure::sizes::Sizes;
@@ -10,12 +11,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 /// The addresses that a value names: themselves, or those in a file.
-fn listed(value: &str, dir: &Path) -> Result<String, String> {
+pub(crate) fn listed(value: &str, dir: &Path) -> Result<String, String> {
     match value.strip_prefix('@') {
         None => Ok(value.to_owned()),
         Some(path) => std::fs::read_to_string(dir.join(path))
             .map_err(|e| format!("{}: {}", dir.join(path).display(), launch::reason(&e))),
     }
+}
+
+fn no_mac(value: &str) -> Option<String> {
+    let bad = || format!("'{value}' is no Ethernet address such as 02:00:00:00:00:02");
+    value.parse::<EtherAddr>().is_err().then(bad)
 }
 
 /// What is wrong with one value, whatever the others are.
@@ -34,10 +40,11 @@ pub(crate) fn fault(name: &str, value: &str, dir: &Path) -> Option<String> {
                 of_six.or(of_four).map_err(|bad| bad.0)
             })
             .err(),
-        "src-mac" | "dst-mac" => value
-            .parse::<EtherAddr>()
-            .err()
-            .map(|_| format!("'{value}' is no Ethernet address such as 02:00:00:00:00:02")),
+        "src-mac" => no_mac(value),
+        // One for all ports, or one for each.
+        "dst-mac" => value.split(',').find_map(no_mac),
+        "matrix" => crate::sides::wanted(value, dir).err(),
+        "direction" => Direction::parse(value).err().map(|bad| bad.0),
         "skew" => measure::zipf::skew(value).err().map(|bad| bad.0),
         "flows" => number(1, MAX_FLOWS.into()),
         "ttl" => number(1, 255),
@@ -110,6 +117,10 @@ mod tests {
             ("ttl", "255", "256"),
             ("seed", "0", "-1"),
             ("src-mac", "2:0:0:0:0:a", "2:0"),
+            ("dst-mac", "2:0:0:0:0:a,2:0:0:0:0:b", "2:0:0:0:0:a,"),
+            ("matrix", "hot-spot", "none.csv"),
+            ("matrix", "0.9 0.1; 1 0", "0.9 0.1; 1"),
+            ("direction", "both", "back"),
             ("ipv6", "true", "yes"),
             ("rate", "anything", ""),
         ] {

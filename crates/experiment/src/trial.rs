@@ -6,6 +6,7 @@ use crate::device::Device;
 use crate::log::tail;
 use crate::model::{Experiment, Settings};
 use crate::reading::SIZES;
+use crate::sides::Crossing;
 use crate::start::places_of;
 use crate::varied::DEVICE;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,12 @@ pub struct Trial {
     pub damaged: u64,
     /// Frames that came back later than ones sent after them (RFC 4737).
     pub reordered: u64,
+    /// Frames that came out where their destination does not belong.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub misrouted: u64,
+    /// What went from which port to which, if the outputs of the device are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix: Option<Crossing>,
     /// How long threads of the generator and of the device waited for a processor that others used, in
     /// seconds.
     pub waited: f64,
@@ -81,6 +88,10 @@ pub struct Trial {
     /// What a command has printed, in place of all of this.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A burst of back-to-back frames.
@@ -272,6 +283,12 @@ impl Trial {
             duplicates: number("received", "duplicates")?,
             damaged: number("received", "damaged")?,
             reordered: number("received", "reordered")?,
+            // Ports that are joined to each other have no destinations.
+            misrouted: number("matrix", "misrouted").filter(|_| !calibration).unwrap_or(0),
+            matrix: report
+                .get("matrix")
+                .filter(|_| !calibration)
+                .and_then(|matrix| Crossing::deserialize(matrix).ok()),
             waited: report.get("sent")?.get("kept_waiting_s")?.as_f64()?,
             disturbed: false,
             latency_ns: latency("min").and_then(|min| {
@@ -331,13 +348,20 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
     let (to, sink) = cable.map_or((&experiment.to, &experiment.sink), |cable| (&cable.to, &cable.sink));
     all.extend(to.iter().map(|port| option("to", port)));
     all.extend(sink.iter().map(|port| option("sink", port)));
+    all.extend(experiment.outputs.iter().map(|addresses| option("outputs", addresses)));
+    if experiment.direction_at(settings).turns() {
+        all.extend(experiment.reverse_outputs.iter().map(|addresses| option("reverse-outputs", addresses)));
+    }
     let places = places_of(experiment, settings, apart);
     all.extend(places.generator.map(|cpus| option("cpus", &cpus)));
     all.push(option("threads", &experiment.generator_threads.to_string()));
     all.push(option("rate", &format!("{}pps", traffic.rate)));
     all.push(match traffic.burst {
         None => option("time", &format!("{}s", traffic.seconds)),
-        Some(frames) => option("count", &(frames * experiment.to.len() as u64).to_string()),
+        Some(frames) => {
+            let count = (frames as f64 * experiment.load_at(settings)).round() as u64;
+            option("count", &count.to_string())
+        }
     });
     all.push(option("wait", &format!("{}s", experiment.wait.as_secs_f64())));
     for (name, value) in settings {

@@ -2,6 +2,7 @@
 
 use crate::model::{Device, Experiment, Factor, Point, Settings, packets};
 use crate::reader::Reader;
+use crate::sides;
 use crate::traffic::{fault, fault_together};
 use lang::Diagnostic;
 use launch::settings;
@@ -16,9 +17,23 @@ const MOST_STEPS: usize = 10_000;
 /// The most points of an experiment.
 const MOST_POINTS: usize = 100_000;
 /// What a trial's traffic is made of: the options of `valiant gen`.
-pub(crate) const TRAFFIC: [&str; 14] = [
-    "size", "flows", "src", "dst", "sport", "dport", "src-mac", "dst-mac", "ttl", "seed", "ipv6", "random",
-    "skew", "rate",
+pub(crate) const TRAFFIC: [&str; 16] = [
+    "size",
+    "flows",
+    "src",
+    "dst",
+    "sport",
+    "dport",
+    "src-mac",
+    "dst-mac",
+    "ttl",
+    "seed",
+    "ipv6",
+    "random",
+    "skew",
+    "rate",
+    "matrix",
+    "direction",
 ];
 /// How a program is run: the options of `valiant run`.
 pub(crate) const DEVICE: [&str; 6] = ["threads", "cpus", "burst", "memory", "placement", "when-idle"];
@@ -56,6 +71,9 @@ pub(crate) struct MayVary<'a> {
     pub(crate) generated: bool,
 }
 
+/// Where a file has the keys of its traffic, held or varied.
+pub(crate) type Places = BTreeMap<String, lang::Span>;
+
 impl Reader<'_> {
     /// Whether the generator accepts each of these values.
     pub(crate) fn can_be_sent(&mut self, name: &str, values: &[String], place: &Spanned<Value>) {
@@ -71,15 +89,19 @@ impl Reader<'_> {
     }
 
     /// Whether the generator accepts the values of each point together.
-    pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment) {
+    pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment, places: &Places) {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
-            let fault = fault_together(&experiment.settings(&point), self.dir);
+            let settings = experiment.settings(&point);
+            let fault = fault_together(&settings, self.dir)
+                .or_else(|| sides::fault(experiment, &settings, self.dir).filter(|_| experiment.is_sent()));
             if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
             {
                 let message = format!("{}{fault}", point.prefix());
                 let help = "`valiant gen` would refuse this";
-                self.diags.push(Diagnostic::error(None, message).with_help(help));
+                // It begins with the key that is to blame.
+                let place = fault.split_once(':').and_then(|(key, _)| places.get(key).copied());
+                self.diags.push(Diagnostic::error(place, message).with_help(help));
             }
         }
     }

@@ -71,6 +71,14 @@ impl Set {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
+    /// First and last number of each range.
+    fn bounds(&self) -> impl Iterator<Item = (u128, u128)> + '_ {
+        let ends = self.ranges.iter().skip(1).map(|(_, before)| *before).chain([self.len]);
+        self.ranges
+            .iter()
+            .zip(ends)
+            .map(|((first, before), end)| (*first, first + ((end - before).max(1) - 1)))
+    }
     /// Number `index` of the set, modulo its size.
     #[must_use]
     pub fn get(&self, index: u128) -> u128 {
@@ -123,6 +131,27 @@ impl Set {
         }
         if set.is_empty() { bad(format!("there is no {what} in it")) } else { Ok(set) }
     }
+}
+
+/// Two of several sets, and a number that both have; `None` if no number is in two of them.
+#[must_use]
+pub fn shared(sets: &[Set]) -> Option<(usize, usize, u128)> {
+    let mut ranges: Vec<(u128, u128, usize)> = (0..)
+        .zip(sets)
+        .flat_map(|(at, set)| set.bounds().map(move |(first, last)| (first, last, at)))
+        .collect();
+    ranges.sort_unstable();
+    // Whatever of another set begins before this one's end is in both.
+    let (mut end, mut of) = (0, None);
+    for (first, last, at) in ranges {
+        if let Some(of) = of.filter(|of| *of != at && first <= end) {
+            return Some((of, at, first));
+        }
+        if of.is_none() || last > end {
+            (end, of) = (last, Some(at));
+        }
+    }
+    None
 }
 
 /// Reads source or destination addresses of one IP version.
@@ -280,6 +309,19 @@ mod tests {
             assert!(Set::addresses::<Ipv4Addr>(text).is_err(), "{text}");
         }
         assert!(Set::ports("65536").is_err() && Set::ports("9-7").is_err());
+    }
+
+    #[test]
+    fn a_number_in_two_sets_is_found() {
+        let set = |text: &str| Set::addresses::<Ipv4Addr>(text).unwrap();
+        let apart = [set("10.0.0.0/24,10.0.3.1"), set("10.0.1.0/24,10.0.1.7"), set("10.0.2.0-10.0.3.0")];
+        assert_eq!(shared(&apart), None);
+        let number = |text: &str| Ipv4Addr::parse(text).unwrap().number();
+        let one = [set("10.0.0.0/8,10.0.0.1"), set("11.0.0.0"), set("9.0.0.0,10.200.0.9")];
+        assert_eq!(shared(&one), Some((0, 2, number("10.200.0.9"))));
+        assert_eq!(shared(&[set("10.0.0.5"), set("10.0.0.1-10.0.0.9")]), Some((1, 0, number("10.0.0.5"))));
+        let all = Set::addresses::<Ipv6Addr>("::/0").unwrap();
+        assert!(shared(&[all.clone(), all]).is_some() && shared(&[]).is_none());
     }
 
     #[test]

@@ -18,6 +18,9 @@
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
 //! | [`zipf`] | elephants and mice: the flow of the next frame |
+//! | [`matrix`] | traffic matrices: which part of a port's rate goes from each input to each output |
+//! | [`direction`] | which ports send and which receive, and the matrix between them |
+//! | [`interleave`] | weighted round-robin: the output of the next frame |
 //! | [`frame`] | frames from a template, with flow, sequence number and time, for the cost of a few additions |
 //! | [`tag`] | the flow, sequence number and time in a frame |
 //! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
@@ -36,12 +39,15 @@
 pub mod bps;
 pub mod burst;
 pub mod classify;
+pub mod direction;
 pub mod fairness;
 pub mod flows;
 pub mod frame;
 pub mod hop;
+pub mod interleave;
 pub mod jitter;
 pub mod latency;
+pub mod matrix;
 pub mod order;
 pub mod pace;
 pub mod ranks;

@@ -86,6 +86,16 @@ impl Rate {
             Self::Bits { per_s, overhead } => Self::Bits { per_s: part(per_s), overhead },
         }
     }
+    /// A part of the rate, not less than one unit in a second; without a limit, there is none.
+    #[must_use]
+    pub fn part(self, part: f64) -> Self {
+        let of = |n: u64| ((n as f64 * part).round() as u64).max(1);
+        match self {
+            Self::Unlimited => self,
+            Self::Packets(n) => Self::Packets(of(n)),
+            Self::Bits { per_s, overhead } => Self::Bits { per_s: of(per_s), overhead },
+        }
+    }
     /// Units of the rate (packets or bits) in a second; `None` if it has no limit.
     #[must_use]
     pub fn per_s(self) -> Option<u64> {

@@ -24,6 +24,11 @@ impl Rng {
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(n)) >> 64) as u64
     }
+    /// A number from 0 (included) to 1 (not).
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.number() >> 11) as f64 / (1_u64 << 53) as f64
+    }
     /// A number below `n`, for sets larger than 2^64.
     #[inline]
     pub fn below_wide(&mut self, n: u128) -> u128 {

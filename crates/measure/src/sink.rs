@@ -169,6 +169,25 @@ impl Flows {
     }
 }
 
+const PATHS: usize = tag::MAX_STREAMS as usize * tag::MAX_OUTPUTS;
+
+/// Frames by sender and by the output that they are for.
+#[derive(Debug)]
+struct Paths {
+    outputs: tag::Outputs,
+    frames: [u64; PATHS],
+}
+
+impl Paths {
+    #[inline]
+    fn count(&mut self, tag: &Tag) {
+        let at = usize::from(tag.stream) * tag::MAX_OUTPUTS + self.outputs.of(tag.flow);
+        if let Some(n) = self.frames.get_mut(at) {
+            *n += 1;
+        }
+    }
+}
+
 /// Receives frames and counts.
 #[derive(Debug)]
 pub struct Sink {
@@ -186,6 +205,8 @@ pub struct Sink {
     /// The most pages.
     most: usize,
     check: bool,
+    /// Where frames were sent from and to, if that is counted.
+    paths: Option<Box<Paths>>,
     /// Frames that were sent at one time and arrived at one time are counted together.
     pending: (u64, u64),
 }
@@ -204,8 +225,14 @@ impl Sink {
             flows: Flows::default(),
             most: flows.div_ceil(PAGE),
             check,
+            paths: None,
             pending: (0, 0),
         }
+    }
+    /// Counts from which sender frames come, and for which of so many outputs of the device they are, as
+    /// [`tag::Outputs`] tells.
+    pub fn count_paths(&mut self, outputs: usize) {
+        self.paths = Some(Box::new(Paths { outputs: tag::Outputs::new(outputs), frames: [0; PATHS] }));
     }
     /// Forgets everything.
     pub fn clear(&mut self) {
@@ -216,6 +243,24 @@ impl Sink {
         self.reordering = Reordering::default();
         self.flows = Flows::default();
         self.pending = (0, 0);
+        if let Some(paths) = &mut self.paths {
+            paths.frames = [0; PATHS];
+        }
+    }
+
+    /// Adds what another sink has counted by sender and output.
+    pub fn take_paths(&mut self, other: &Self) {
+        if let (Some(ours), Some(theirs)) = (&mut self.paths, &other.paths)
+            && ours.outputs == theirs.outputs
+        {
+            ours.frames.iter_mut().zip(theirs.frames).for_each(|(n, more)| *n += more);
+        }
+    }
+    /// Sender, output, and measured frames from the one for the other, without duplicates; those of which
+    /// there were any.
+    pub fn paths(&self) -> impl Iterator<Item = (usize, usize, u64)> + '_ {
+        let frames = self.paths.iter().flat_map(|paths| paths.frames.iter().enumerate());
+        frames.filter(|(_, n)| **n > 0).map(|(at, n)| (at / tag::MAX_OUTPUTS, at % tag::MAX_OUTPUTS, *n))
     }
 
     /// Takes over the flows of another sink, up to this one's maximum. The other sink loses them.
@@ -268,6 +313,9 @@ impl Sink {
         }
         let Some(flow) = self.flows.of(tag, self.most) else {
             self.totals.untracked += 1;
+            if let Some(paths) = &mut self.paths {
+                paths.count(tag);
+            }
             return;
         };
         if flow.is_new() || flow.run != tag.run {
@@ -291,7 +339,13 @@ impl Sink {
                 totals.sequences += u64::from(begins);
                 totals.max_distance = totals.max_distance.max(distance);
             }
-            Arrival::Duplicate => totals.duplicates += 1,
+            Arrival::Duplicate => {
+                totals.duplicates += 1;
+                return;
+            }
+        }
+        if let Some(paths) = &mut self.paths {
+            paths.count(tag);
         }
     }
 
@@ -498,6 +552,23 @@ mod tests {
         assert!(snapshot.read("x=1").is_err() && snapshot.read("frames").is_err());
         sink.clear();
         assert_eq!((sink.totals, sink.latency.count()), (Totals::default(), 0));
+    }
+
+    #[test]
+    fn frames_are_counted_by_sender_and_output() {
+        let mut sink = Sink::new(true, 0);
+        sink.count_paths(3);
+        let other = tag::Outputs::new(3).first(2);
+        // Flows that are not remembered count too; of those that are, duplicates do not.
+        arrive(&mut sink, &[v4(0, 0, 0), v4(other, 0, 0), v4(other + 1, 0, 0)], 10);
+        assert_eq!(sink.paths().collect::<Vec<_>>(), [(1, 0, 1), (1, 2, 2)]);
+        let mut next = Sink::new(true, 1000);
+        next.count_paths(3);
+        arrive(&mut next, &[v4(0, 0, 0), v4(0, 0, 0), vec![0; 60]], 10);
+        next.take_paths(&sink);
+        assert_eq!(next.paths().collect::<Vec<_>>(), [(1, 0, 2), (1, 2, 2)]);
+        next.clear();
+        assert_eq!(next.paths().count() + Sink::new(true, 1).paths().count(), 0);
     }
 
     #[test]

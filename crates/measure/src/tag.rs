@@ -21,6 +21,41 @@ pub const MAX_STREAMS: u8 = 16;
 /// Flows of a stream that can be distinguished.
 pub const MAX_FLOWS: u32 = 1 << 20;
 
+/// Outputs of a device that can be distinguished.
+pub const MAX_OUTPUTS: usize = 16;
+
+/// Flows go to so many outputs of a device, and their numbers show to which: the upper bits are the output,
+/// the lower ones the flow of that output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outputs {
+    shift: u32,
+}
+
+impl Outputs {
+    /// For so many outputs; at most [`MAX_OUTPUTS`] are distinguished.
+    #[must_use]
+    pub fn new(outputs: usize) -> Self {
+        let bits = outputs.clamp(1, MAX_OUTPUTS).next_power_of_two().trailing_zeros();
+        Self { shift: MAX_FLOWS.trailing_zeros() - bits }
+    }
+    /// The output that a flow is for.
+    #[inline]
+    #[must_use]
+    pub fn of(self, flow: u32) -> usize {
+        (flow >> self.shift) as usize
+    }
+    /// The first flow of an output.
+    #[must_use]
+    pub fn first(self, output: usize) -> u32 {
+        (output as u32) << self.shift
+    }
+    /// How many flows an output can have.
+    #[must_use]
+    pub fn most(self) -> u32 {
+        1 << self.shift
+    }
+}
+
 const TIME_MASK: u64 = (1 << 48) - 1;
 
 /// A tag.
@@ -107,6 +142,18 @@ mod tests {
             prop_assume!(!bytes.starts_with(&MAGIC));
             prop_assert_eq!(Tag::read(&bytes), None);
         }
+    }
+
+    #[test]
+    fn flows_show_their_output() {
+        for n in 1..=MAX_OUTPUTS {
+            let outputs = Outputs::new(n);
+            for output in 0..n {
+                let (first, last) = (outputs.first(output), outputs.first(output) + (outputs.most() - 1));
+                assert!(last < MAX_FLOWS && (outputs.of(first), outputs.of(last)) == (output, output));
+            }
+        }
+        assert_eq!((Outputs::new(1).most(), Outputs::new(3).most()), (MAX_FLOWS, MAX_FLOWS / 4));
     }
 
     #[test]

@@ -39,7 +39,12 @@ impl Zipf {
     /// draws.
     #[must_use]
     pub fn new(ranks: impl Iterator<Item = u32>, exponent: f64, seed: u64) -> Self {
-        let mut shares: Vec<f64> = ranks.map(|rank| f64::from(rank.max(1)).powf(-exponent)).collect();
+        Self::weighted(ranks.map(|rank| f64::from(rank.max(1)).powf(-exponent)).collect(), seed)
+    }
+
+    /// Draws by shares, of any sum above 0.
+    #[must_use]
+    pub fn weighted(mut shares: Vec<f64>, seed: u64) -> Self {
         let mean = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
         shares.iter_mut().for_each(|share| *share /= mean);
         let mut places: Vec<Place> =

@@ -1,7 +1,8 @@
 //! The parameters of a simulation.
 
-use crate::traffic::{FlowSizes, Lengths, Matrix};
+use crate::traffic::{FlowSizes, Lengths};
 use cluster::{Mode, NodeId};
+use measure::matrix::Matrix;
 use measure::sizes::Sizes;
 
 /// A component that fails.
@@ -129,7 +130,7 @@ impl Config {
     /// Sets the time that is counted so that about this many packets arrive in it, and the time before that
     /// to a quarter of it.
     pub fn last(&mut self, packets: f64) {
-        let parts: f64 = (0..self.matrix.ports()).map(|s| self.matrix.from(s)).sum();
+        let parts: f64 = (0..self.matrix.inputs()).map(|s| self.matrix.from(s)).sum();
         let bits = Lengths::new(&self.sizes).moments().0 * 8.0;
         let pps = (self.rate_bps as f64 * parts * self.load / bits).max(1.0);
         self.time_ns = ((packets / pps * 1e9) as u64).clamp(1000, 100_000_000_000);

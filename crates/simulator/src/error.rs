@@ -8,9 +8,6 @@ pub enum SimError {
     /// The load balancer refuses its configuration.
     #[error(transparent)]
     Policy(#[from] Error),
-    /// The traffic matrix is not valid.
-    #[error("{0}")]
-    Matrix(String),
     /// Any other error.
     #[error("{0}")]
     Bad(String),

@@ -7,7 +7,7 @@
 //!
 //! 1. `error`, `wheel`, `fabric`: errors in the parameters; events in the order of time; lines, their queues,
 //!    packets
-//! 2. `traffic`, `report`: matrices, flows, frame sizes; the results
+//! 2. `traffic`, `report`: flows, frame sizes; the results
 //! 3. `config`: the parameters
 //! 4. `shape`: which servers each line connects
 //! 5. `scheduler`: a central scheduler that gives flows their paths
@@ -39,4 +39,4 @@ pub use config::{Config, Failure, Part, SinglePath};
 pub use error::SimError;
 pub use report::{Fair, Loss, Report, Spread};
 pub use sim::Sim;
-pub use traffic::{FlowSizes, Matrix, NAMES, Named};
+pub use traffic::FlowSizes;

@@ -155,7 +155,7 @@ impl Shape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::{Matrix, Named};
+    use measure::matrix::{Matrix, Named};
 
     #[test]
     fn every_line_has_its_number_and_packets_arrive() {

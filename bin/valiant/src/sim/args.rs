@@ -34,8 +34,8 @@ pub(crate) struct SimArgs {
     /// The rate of an external port, R, including preamble, FCS and gap.
     #[arg(short, long, value_name = "RATE", default_value = "10G", value_parser = bps)]
     pub(super) rate: u64,
-    /// The traffic matrix: a name (see below) or a file.
-    #[arg(short, long, value_name = "NAME|FILE", default_value = "uniform")]
+    /// The traffic matrix: a name (see below), a file, or the numbers themselves as in "0,1; 0.5,0.5".
+    #[arg(short, long, value_name = "NAME|FILE|NUMBERS", default_value = "uniform")]
     pub(super) matrix: String,
     /// Offered load as a fraction of the matrix; 1 is line rate.
     #[arg(short, long, value_name = "PART", default_value_t = 0.9, value_parser = part)]

@@ -5,7 +5,8 @@ use super::values::{Key, Time, span};
 use cluster::Mode;
 use launch::progress::Progress;
 use launch::{StopSignals, reason};
-use simulator::{Config, Matrix, NAMES, Named, Report, Sim, SinglePath};
+use measure::matrix::{Matrix, Named, Wanted};
+use simulator::{Config, Report, Sim, SinglePath};
 use std::time::Instant;
 
 /// The arguments with one value of the varied option.
@@ -24,19 +25,18 @@ pub(super) fn with(args: &SimArgs, key: Key, (text, value): &(String, f64)) -> S
 }
 
 fn matrix(args: &SimArgs) -> Result<Matrix, String> {
-    let kind = NAMES.iter().find(|n| n.0 == args.matrix).map(|n| n.1);
-    if let Some(kind) = kind {
-        let kind = if kind == Named::Worst && args.topology == "fly" { Named::Transpose } else { kind };
-        return Matrix::named(kind, args.ports.unwrap_or(4), args.seed).map_err(|e| e.to_string());
-    }
-    let text = std::fs::read_to_string(&args.matrix).map_err(|e| {
-        let names: Vec<&str> = NAMES.iter().map(|n| n.0).collect();
-        format!("{}: {}; matrices with a name are {}", args.matrix, reason(&e), names.join(", "))
-    })?;
-    let matrix = Matrix::parse(&text).map_err(|e| format!("{}: {e}", args.matrix))?;
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|e| reason(&e));
+    let matrix = match Wanted::load(&args.matrix, read).map_err(|e| e.to_string())? {
+        Wanted::Named(kind) => {
+            let kind = if kind == Named::Worst && args.topology == "fly" { Named::Transpose } else { kind };
+            return Matrix::named(kind, args.ports.unwrap_or(4), args.seed).map_err(|e| e.to_string());
+        }
+        Wanted::Given(matrix) => matrix,
+        Wanted::File(path) => return Err(format!("{path} has not been read")),
+    };
     match args.ports {
-        Some(n) if usize::from(n) != matrix.ports() => {
-            Err(format!("{} is for {} ports, --ports says {n}", args.matrix, matrix.ports()))
+        Some(n) if usize::from(n) != matrix.inputs() => {
+            Err(format!("{} is for {} ports, --ports says {n}", args.matrix, matrix.inputs()))
         }
         _ => Ok(matrix),
     }
@@ -44,7 +44,7 @@ fn matrix(args: &SimArgs) -> Result<Matrix, String> {
 
 pub(super) fn config(args: &SimArgs) -> Result<Config, String> {
     let matrix = matrix(args)?;
-    let mut config = Config::new(matrix.ports() as u16, args.rate, matrix, args.load);
+    let mut config = Config::new(matrix.inputs() as u16, args.rate, matrix, args.load);
     config.k = (args.topology == "fly").then_some(args.k);
     config.single_path = match args.mode.as_str() {
         "single" => Some(SinglePath::Static),

@@ -3,6 +3,7 @@
 use clap::Args;
 use launch::Machine;
 use launch::logging::LogArgs;
+use measure::direction::Direction;
 use measure::rate::Rate;
 use measure::sizes::Sizes;
 use std::path::PathBuf;
@@ -14,6 +15,9 @@ Examples:
   valiant gen eth0 -r 10Gbps-l1 -s imix --dst 10.0.0.0/8 --random -f 65536
   valiant gen --to eth0 --sink eth1 -r 100k -n 1M --max-loss 0     
                                                  through the device under test, and back
+  valiant gen --to eth0 --to eth1 --sink eth2 --outputs 10.1.0.0/16 --sink eth3 --outputs 10.2.0.0/16 \\
+      --matrix '0.9,0.1; 0.5,0.5' -r 100k -n 1M --max-misrouted 0
+                                                 through a device with two outputs
   valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
   valiant gen eth0 -r 1k --print-config          print the configuration only
 
@@ -38,6 +42,26 @@ pub(crate) struct GenArgs {
     /// May be given several times.
     #[arg(long, value_name = "PORT")]
     pub(crate) sink: Vec<String>,
+    /// Destination addresses that the device sends to a sink: for each --sink, in their order. Frames that
+    /// come out at another one are counted.
+    #[arg(long, value_name = "ADDRESSES", conflicts_with_all = ["dst", "pcap"])]
+    pub(crate) outputs: Vec<String>,
+    /// With --outputs: which part of the rate of each port to send to goes to each sink. One of `uniform`,
+    /// `permutation` (all to the next), `hot-spot`, `pair`, `overload` and the others of `valiant sim`, a
+    /// file, or the numbers: a row for each port, separated by semicolons, as in "0.9,0.1; 0.5,0.5"
+    /// [default: uniform].
+    #[arg(long, value_name = "NAME|FILE|NUMBERS")]
+    pub(crate) matrix: Option<String>,
+    /// `forward` sends to the ports that are given with --to, `reverse` to those of --sink, and the others
+    /// receive; `both` at the same time. Source and destination addresses change places in reverse.
+    #[arg(long, value_name = "NAME", default_value = "forward", value_parser = direction)]
+    pub(crate) direction: Direction,
+    /// The same as --outputs for each port to send to, which receives with --direction reverse or both.
+    #[arg(long, value_name = "ADDRESSES", requires = "outputs")]
+    pub(crate) reverse_outputs: Vec<String>,
+    /// Fail (exit status 3) if more than this many frames come out at another sink than --outputs says.
+    #[arg(long, value_name = "N", requires = "outputs")]
+    pub(crate) max_misrouted: Option<u64>,
     /// Rate: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits on the wire: with 24 bytes a
     /// frame for preamble, FCS and gap), max.
     #[arg(short, long, value_name = "RATE", default_value = "max", value_parser = rate)]
@@ -84,9 +108,10 @@ pub(crate) struct GenArgs {
     /// 02:00:00:00:00:01].
     #[arg(long, value_name = "MAC", value_parser = mac)]
     pub(crate) src_mac: Option<String>,
-    /// Ethernet destination address: that of the next hop.
-    #[arg(long, value_name = "MAC", value_parser = mac, default_value = "02:00:00:00:00:02")]
-    pub(crate) dst_mac: String,
+    /// Ethernet destination address: that of the next hop. One for all ports, or one for each of --to and
+    /// then of --sink, separated by commas.
+    #[arg(long, value_name = "MAC", value_parser = mac, value_delimiter = ',', default_value = "02:00:00:00:00:02")]
+    pub(crate) dst_mac: Vec<String>,
     /// Time to live or hop limit.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ttl: u8,
@@ -219,6 +244,10 @@ fn loss(text: &str) -> Result<Loss, String> {
             .map(|s| Loss::Share(s / 100.0))
             .ok_or_else(wrong),
     }
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    Direction::parse(text).map_err(|e| e.to_string())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

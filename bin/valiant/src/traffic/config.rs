@@ -1,8 +1,8 @@
 //! The configurations of `valiant gen` and `valiant sink`, in a form that a user could write by hand.
 
 use super::args::{GenArgs, Limits};
+use super::paths::{Paths, is_part};
 use lang::quote;
-use measure::rate::Rate;
 use std::fmt::Write;
 
 /// How many sources and sinks a configuration has; they are called `genN`, `toN`, `fromN`, `sinkN`.
@@ -12,20 +12,25 @@ pub(crate) struct Shape {
     pub(crate) sinks: usize,
 }
 
-/// The ports that are sent to.
-pub(crate) fn targets(args: &GenArgs) -> impl Iterator<Item = &String> {
-    args.ports.iter().chain(&args.to)
-}
-
 /// The configuration of a generator.
-pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
-    let ports: Vec<&String> = targets(args).collect();
+pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
     let mut text = String::new();
-    for (i, port) in ports.iter().enumerate() {
-        let mut words = vec![args.rate.to_string()];
+    let outputs = (!paths.outputs.is_empty()).then(|| quote(&paths.outputs.join("; ")));
+    for (i, sender) in paths.senders.iter().enumerate() {
+        let (port, part) = (&sender.port, paths.part(i));
+        let rate = if is_part(part) { args.rate.part(part) } else { args.rate };
+        let mut words = vec![rate.to_string()];
         let mut word = |name: &str, value: Option<String>| {
             words.extend(value.map(|v| format!("{name} {v}")));
         };
+        let (src, dst) = if sender.reverse && outputs.is_none() {
+            let default = measure::flows::default_addresses(args.ipv6);
+            (args.dst.as_deref().or(Some(default.1)), args.src.as_deref().or(Some(default.0)))
+        } else {
+            (args.src.as_deref(), args.dst.as_deref())
+        };
+        let (sport, dport) = (args.sport.as_deref(), args.dport.as_deref());
+        let (sport, dport) = if sender.reverse { (dport, sport) } else { (sport, dport) };
         match &args.pcap {
             Some(path) => word("PCAP", Some(quote(&path.display().to_string()))),
             None => {
@@ -33,21 +38,24 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
                 let src_mac = args.src_mac.clone().or_else(|| own().map(|m| format!("{m:#}")));
                 word("SIZE", args.size.as_ref().map(|s| quote(&s.to_string())));
                 word("FLOWS", args.flows.map(|n| n.to_string()));
-                word("SRC", args.src.as_deref().map(quote));
-                word("DST", args.dst.as_deref().map(quote));
-                word("SPORT", args.sport.as_deref().map(quote));
-                word("DPORT", args.dport.as_deref().map(quote));
+                word("SRC", src.map(quote));
+                word("DST", dst.map(quote));
+                word("OUTPUTS", outputs.clone());
+                // Without any part nothing is sent.
+                word("PARTS", paths.parts(i).filter(|_| part > 0.0).map(|parts| quote(&parts)));
+                word("SPORT", sport.map(quote));
+                word("DPORT", dport.map(quote));
                 word("RANDOM", args.random.then(|| "true".to_owned()));
                 word("SKEW", args.skew.map(|skew| skew.to_string()));
                 word("IPV6", args.ipv6.then(|| "true".to_owned()));
                 word("SRCETH", src_mac);
-                word("DSTETH", Some(args.dst_mac.clone()));
+                word("DSTETH", Some(sender.dst_mac.clone()));
                 word("TTL", (args.ttl != 64).then(|| args.ttl.to_string()));
                 word("STREAM", (i > 0).then(|| i.to_string()));
                 word("SEED", (args.seed != 1).then(|| args.seed.to_string()));
             }
         }
-        let count = args.count.map(|n| Rate::Packets(n).share(i, ports.len()).per_s().unwrap_or(0));
+        let count = args.count.map(|n| paths.share(n, i)).or((part <= 0.0).then_some(0));
         word("LIMIT", count.map(|n| n.to_string()));
         word("DURATION", args.time.map(|t| format!("{}s", t.as_secs_f64())));
         let catch_up = args.catch_up.as_secs_f64();
@@ -61,23 +69,25 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
         );
     }
     // By default, a sink in the same process as the sources remembers all flows of these.
-    let made = args.flows.map(|n| n.saturating_mul(ports.len() as u32));
+    let made = args.flows.map(|n| n.saturating_mul(paths.senders.len() as u32));
     let more = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
-    text += &listeners(&args.sink, &args.limits, args.limits.track_flows.or(more));
-    (text, Shape { sources: ports.len(), sinks: args.sink.len() })
+    let outputs = paths.outputs.len();
+    text += &listeners(&paths.receivers, &args.limits, args.limits.track_flows.or(more), outputs);
+    (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() })
 }
 
 /// The configuration of a sink.
 pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
-    listeners(ports, limits, limits.track_flows)
+    listeners(ports, limits, limits.track_flows, 0)
 }
 
-fn listeners(ports: &[String], limits: &Limits, track_flows: Option<u32>) -> String {
+fn listeners(ports: &[String], limits: &Limits, track_flows: Option<u32>, outputs: usize) -> String {
     ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
         let words = [
             limits.no_check.then(|| "CHECK false".to_owned()),
             (!limits.sleep).then(|| "AWAKE true".to_owned()),
             track_flows.map(|n| format!("FLOWS {n}")),
+            (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}")),
         ];
         let arguments = words.into_iter().flatten().collect::<Vec<_>>().join(", ");
         text + &format!(

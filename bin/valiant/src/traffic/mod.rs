@@ -3,11 +3,14 @@
 
 pub(crate) mod args;
 mod config;
+mod crossing;
+mod paths;
 mod report;
 mod words;
 
 use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
+use crossing::Crossing;
 use lang::{Diagnostics, LoadOptions, Source};
 use launch::logging::error;
 use launch::output::print;
@@ -16,6 +19,7 @@ use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
 use measure::timeline::Timeline;
+use paths::Paths;
 use report::{Report, Sent};
 use runtime::{Registry, Router};
 use std::process::ExitCode;
@@ -34,12 +38,14 @@ const MOST_WAITS: u32 = 10;
 
 /// `valiant gen`.
 pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
-    let (text, shape) = config::generator(args);
-    if shape.sources > usize::from(measure::tag::MAX_STREAMS) {
-        let (ports, most) = (shape.sources, measure::tag::MAX_STREAMS);
-        error(&format!("error: {ports} ports to send to are too many, up to {most}"));
-        return ExitCode::from(2);
-    }
+    let paths = match Paths::new(args) {
+        Ok(paths) => paths,
+        Err(message) => {
+            error(&format!("error: {message}"));
+            return ExitCode::from(2);
+        }
+    };
+    let (text, shape) = config::generator(args, &paths);
     let useless = [
         ("--max-loss", args.limits.max_loss.is_some()),
         ("--max-reordered", args.limits.max_reordered.is_some()),
@@ -66,10 +72,12 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         let waited = bench.kept_waiting();
         bench.drain(args.wait)?;
         let report = Report {
-            sent: Some(bench.sent(args.rate, args.pcap.is_some(), waited)?),
+            sent: Some(bench.sent((args.rate, paths.load()), args.pcap.is_some(), waited)?),
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
             flows: bench.flows(&args.output)?,
             expected: None,
+            crossing: bench.crossing(&paths)?,
+            max_misrouted: args.max_misrouted,
             gone: gone(),
             interrupted: !ended,
             seconds: bench.began.elapsed().as_secs_f64(),
@@ -99,6 +107,8 @@ pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
             seen: Some(bench.seen()?),
             flows: bench.flows(&args.output)?,
             expected: args.expect_count,
+            crossing: None,
+            max_misrouted: None,
             gone: gone(),
             interrupted: !ended,
             seconds: bench.began.elapsed().as_secs_f64(),
@@ -212,6 +222,7 @@ fn option_fault(message: &str) -> Option<String> {
         "DST" => "dst",
         "SPORT" => "sport",
         "DPORT" => "dport",
+        "OUTPUTS" => "outputs",
         "PCAP" => "pcap",
         _ => return None,
     };
@@ -391,11 +402,12 @@ impl Bench {
     }
 
     /// The results of the sources.
-    fn sent(&mut self, asked: Rate, replayed: bool, waited: Duration) -> Result<Sent, String> {
+    fn sent(&mut self, (asked, load): (Rate, f64), replayed: bool, waited: Duration) -> Result<Sent, String> {
         let sources = self.shape.sources;
         let mut sent = Sent {
             asked,
             sources,
+            load,
             made: self.total("gen", sources, "count")?,
             frames: self.total("to", sources, "n_sent")?,
             bytes: self.total("gen", sources, "byte_count")?,
@@ -429,6 +441,21 @@ impl Bench {
             }
         }
         Ok(sent)
+    }
+
+    /// What went from which port to which, if the outputs are known.
+    fn crossing(&mut self, paths: &Paths) -> Result<Option<Crossing>, String> {
+        if paths.outputs.is_empty() {
+            return Ok(None);
+        }
+        let mut crossing = Crossing::new(paths);
+        for i in 0..self.shape.sources {
+            crossing.add_sent(i, &self.read(&format!("gen{i}.made_to"))?);
+        }
+        for i in 0..self.shape.sinks {
+            crossing.add_arrived(i, &self.read(&format!("sink{i}.paths"))?);
+        }
+        Ok(Some(crossing))
     }
 
     /// The results of all sinks together.

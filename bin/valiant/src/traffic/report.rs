@@ -1,6 +1,7 @@
 //! The reports of `valiant gen` and `valiant sink`, as text and as JSON.
 
 use super::args::{Limits, Output};
+use super::crossing::Crossing;
 use super::words::{asked, percent, rate_json, rate_words, seconds, span};
 use measure::order::DEPTH;
 use measure::rate::{Achieved, OVERHEAD, Rate};
@@ -13,8 +14,10 @@ use std::time::Duration;
 /// The results of a generator.
 pub(crate) struct Sent {
     pub(crate) asked: Rate,
-    /// Sources that each had to keep the rate.
+    /// Ports that were sent to.
     pub(crate) sources: usize,
+    /// The rate of all of them together, in parts of the asked one.
+    pub(crate) load: f64,
     pub(crate) made: u64,
     pub(crate) frames: u64,
     pub(crate) bytes: u64,
@@ -40,9 +43,9 @@ impl Sent {
         let all = Duration::from_nanos(self.last_ns.saturating_sub(self.first_ns));
         if self.port_full * 2 >= all.max(Duration::from_nanos(1)) { "the port" } else { "this machine" }
     }
-    /// The requested rate, over all sources.
+    /// The part of the requested rate that was achieved, over all sources.
     pub(crate) fn share(&self) -> Option<f64> {
-        self.rate().of(self.asked).map(|share| share / self.sources.max(1) as f64)
+        self.rate().of(self.asked).map(|share| share / self.load)
     }
 }
 
@@ -53,6 +56,10 @@ pub(crate) struct Report {
     /// Lines of the sinks' `flows` handlers.
     pub(crate) flows: String,
     pub(crate) expected: Option<u64>,
+    /// What went from which port to which, if the outputs of the device are known.
+    pub(crate) crossing: Option<Crossing>,
+    /// How many frames may come out at a wrong port.
+    pub(crate) max_misrouted: Option<u64>,
     /// Ports that have disappeared: what was lost there says nothing of a device.
     pub(crate) gone: Vec<String>,
     pub(crate) interrupted: bool,
@@ -105,6 +112,10 @@ impl Report {
         {
             failures.push(format!("{} packets reordered, {most} allowed", seen.totals.reordered));
         }
+        let misrouted = self.crossing.as_ref().map_or(0, Crossing::misrouted);
+        if let Some(most) = self.max_misrouted.filter(|most| misrouted > *most) {
+            failures.push(format!("{misrouted} frames at the wrong port, {most} allowed"));
+        }
         failures
     }
 
@@ -146,7 +157,9 @@ impl Report {
                     let _ = writeln!(t, "asked       {}", asked(sent.asked));
                 }
                 Some(share) => {
-                    let each = if sent.sources > 1 {
+                    let each = if (sent.load - sent.sources as f64).abs() > 1e-9 {
+                        format!(", {:.2} times that by the matrix", sent.load)
+                    } else if sent.sources > 1 {
                         format!(" on each of {} ports", sent.sources)
                     } else {
                         String::new()
@@ -201,6 +214,7 @@ impl Report {
                 };
                 let _ = writeln!(t, "lost        {lost} of {sent}, {:.4} %{how}", percent(lost, sent));
             }
+            t += &self.crossing.as_ref().map(Crossing::text).unwrap_or_default();
             let _ = writeln!(
                 t,
                 "order       {} reordered packets ({:.4} %), {} reordered sequences, {} duplicates{}",
@@ -292,6 +306,7 @@ impl Report {
                 "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
                 "jitter_ns": "absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; interarrival jitter (RFC 3550 section 6.4.1)",
                 "timeline": "spans of time; arrived: of the frames that were sent in the span; came: in the span, whenever they were sent",
+                "matrix": "frames from each port (rows) for each sink (columns): sent as they were made; arrived at it, without duplicates, whichever sink they were for",
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
             },
             "seconds": self.seconds,
@@ -332,6 +347,9 @@ impl Report {
             };
             report["loss"] =
                 json!({"frames": lost, "of": sent, "share": percent(lost, sent) / 100.0, "by": by});
+        }
+        if let Some(crossing) = &self.crossing {
+            report["matrix"] = crossing.json();
         }
         report["order"] = json!({"reordered": totals.reordered, "reordered_share": percent(totals.reordered, totals.received) / 100.0,
             "sequences": totals.sequences, "sequences_share": percent(totals.sequences, totals.received) / 100.0,
@@ -387,6 +405,7 @@ mod tests {
         let sent = Sent {
             asked: Rate::Packets(100),
             sources: 1,
+            load: 1.0,
             made: frames,
             frames,
             bytes: frames * 60,
@@ -406,6 +425,8 @@ mod tests {
             seen: Some(seen),
             flows: "0 1 2 3 4 5 6\n".into(),
             expected: None,
+            crossing: None,
+            max_misrouted: None,
             gone: Vec::new(),
             interrupted: false,
             seconds: 1.0,

@@ -6,7 +6,7 @@
 //! once for a batch; between machines it is only as accurate as the synchronization of their clocks.
 //!
 //! ## Synopsis
-//! `MeasureSink([CHECK, AWAKE, FLOWS])`
+//! `MeasureSink([CHECK, AWAKE, FLOWS, OUTPUTS, OUTPUT])`
 //!
 //! ## Arguments
 //! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, corruption
@@ -16,6 +16,10 @@
 //!   for each worker. By keyword.
 //! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighboring
 //!   ones at a time. Frames of more flows count as `untracked`. By keyword.
+//! - `OUTPUTS` (*int*, up to 16): how many outputs of a device the frames are for, as in the argument
+//!   `OUTPUTS` of MeasureSource, so that `paths` counts them. By keyword.
+//! - `OUTPUT` (*int*): which of these, from 0, this sink is at; frames for others count as `misrouted`. By
+//!   keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -47,6 +51,9 @@
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
 //! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered,
 //!   sequences.
+//! - `paths` (read): with `OUTPUTS`: a line for each sender (`STREAM`) and output that its frames were for:
+//!   sender, output, and frames without duplicates.
+//! - `misrouted` (read): with `OUTPUT`: frames without duplicates that were for another output.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): sets everything to zero.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that runs with `AWAKE`.
@@ -71,7 +78,7 @@ use super::engine::report::{lines, summary};
 use crate::prelude::*;
 use measure::order::DEPTH;
 use measure::sink::{DEFAULT_FLOWS, Sink};
-use measure::tag::{MAX_FLOWS, MAX_STREAMS};
+use measure::tag::{MAX_FLOWS, MAX_OUTPUTS, MAX_STREAMS};
 use std::fmt::Write;
 
 /// Flows that can be distinguished.
@@ -84,6 +91,8 @@ pub struct MeasureSink {
     bytes: Counter,
     ours: Counter,
     awake: bool,
+    /// The output that this is, if frames are for several.
+    output: Option<usize>,
 }
 
 impl Element for MeasureSink {
@@ -105,8 +114,19 @@ impl Element for MeasureSink {
                 args.error(format!("FLOWS must be at most {MOST_FLOWS}: more cannot be distinguished"))
             );
         }
-        let sink = Box::new(Sink::new(check, flows));
-        Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake })
+        let mut sink = Box::new(Sink::new(check, flows));
+        let (outputs, output) = (args.k::<usize>("OUTPUTS")?, args.k::<usize>("OUTPUT")?);
+        match (outputs, output) {
+            (Some(n), _) if !(1..=MAX_OUTPUTS).contains(&n) => {
+                return Err(args.error(format!("OUTPUTS must be 1 to {MAX_OUTPUTS}")));
+            }
+            (n, Some(output)) if output >= n.unwrap_or(0) => {
+                return Err(args.error("OUTPUT must be less than OUTPUTS".to_owned()));
+            }
+            (Some(n), _) => sink.count_paths(n),
+            (None, _) => {}
+        }
+        Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake, output })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -126,6 +146,16 @@ impl Element for MeasureSink {
         h.list("n_reordered", |e| {
             let r = &e.sink.reordering;
             lines((1..=DEPTH).map(|n| (n, r.n_reordered(n))).take_while(|(_, frames)| *frames > 0))
+        });
+        h.list("paths", |e| {
+            e.sink.paths().fold(String::new(), |mut text, (sender, output, frames)| {
+                let _ = writeln!(text, "{sender} {output} {frames}");
+                text
+            })
+        });
+        h.sum("misrouted", |e| {
+            let Some(own) = e.output else { return 0 };
+            e.sink.paths().filter(|(_, output, _)| *output != own).map(|(_, _, frames)| frames).sum()
         });
         h.sum("early", |e| e.sink.totals.early);
         h.sum("rate", |e| e.sink.totals.rate().pps() as u64);
@@ -170,6 +200,7 @@ impl Element for MeasureSink {
         std::mem::swap(&mut self.sink.jitter, &mut old.sink.jitter);
         std::mem::swap(&mut self.sink.timeline, &mut old.sink.timeline);
         std::mem::swap(&mut self.sink.reordering, &mut old.sink.reordering);
+        self.sink.take_paths(&old.sink);
         self.sink.take_flows(&mut old.sink);
         for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]
         {
@@ -321,6 +352,57 @@ mod tests {
         let mut bench = Bench::simulated(config, 0, 0);
         bench.turns(30);
         assert_eq!(bench.read("d.count"), "3");
+    }
+
+    #[test]
+    fn frames_for_each_output_are_as_many_as_their_parts() {
+        let config = "s :: MeasureSource(max, LIMIT 1000, FLOWS 10, OUTPUTS \"10.1.0.0/16; 10.2.0.0/16;10.3.0.1\",
+                PARTS \"0.7 0.3 0\") -> Unqueue -> MarkIPHeader(14) -> c :: IPClassifier(dst net 10.1.0.0/16, -);
+            c[0] -> a :: MeasureSink(OUTPUTS 3, OUTPUT 0); c[1] -> b :: MeasureSink(OUTPUTS 3, OUTPUT 1);
+            t :: MeasureSource(max, STREAM 1, LIMIT 90, OUTPUTS \"10.1.0.0/16; 10.2.0.0/16;10.3.0.1\")
+                -> Unqueue -> a;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.turns(900);
+        assert_eq!((bench.read("s.made_to"), bench.read("s.flows")), ("0 700\n1 300\n".into(), "10".into()));
+        assert_eq!(bench.read("t.made_to"), "0 30\n1 30\n2 30\n");
+        // What has come past the classifier is at another output than it was for.
+        assert_eq!(bench.read("a.paths"), "0 0 700\n1 0 30\n1 1 30\n1 2 30\n");
+        assert_eq!((bench.read("a.misrouted"), bench.read("a.reordered")), ("60".into(), "0".into()));
+        assert_eq!((bench.read("b.paths"), bench.read("b.misrouted")), ("0 1 300\n".into(), "0".into()));
+        bench.write("a.reset", "");
+        bench.write("s.reset", "");
+        assert_eq!((bench.read("a.misrouted"), bench.read("s.made_to")), ("0".into(), "0 0\n1 0\n".into()));
+        for (arguments, words) in [
+            ("OUTPUTS 17", "1 to 16"),
+            ("OUTPUTS 2, OUTPUT 2", "OUTPUT must be less"),
+            ("OUTPUT 0", "OUTPUT must"),
+        ] {
+            let error = Bench::error(&format!("MeasureSink({arguments})"));
+            assert!(error.contains(words), "{arguments}: {error}");
+        }
+    }
+
+    #[test]
+    fn workers_keep_the_parts_together() {
+        for random in ["", ", RANDOM true"] {
+            let config = format!(
+                "s :: MeasureSource(max, LIMIT 4000, FLOWS 6, SKEW 1, OUTPUTS \"10.1.0.0/16; 10.2.0.0/16\",
+                    PARTS \"0.75 0.25\"{random}) -> Unqueue -> e :: MeasureSink(OUTPUTS 2);"
+            );
+            let mut bench = Bench::workers(&config, 2, 0, 0);
+            bench.turns(300);
+            let mut sums = [0u64; 2];
+            for line in bench.read("e.paths").lines() {
+                let n: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
+                sums[n[1] as usize] += n[2];
+            }
+            assert_eq!((sums[0] + sums[1], bench.read("e.reordered")), (4000, "0".into()), "{sums:?}");
+            if random.is_empty() {
+                assert_eq!(sums, [3000, 1000]);
+            } else {
+                assert!(sums[0].abs_diff(3000) < 200 && sums[0] != 3000, "{sums:?}");
+            }
+        }
     }
 
     #[test]

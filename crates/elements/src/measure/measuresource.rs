@@ -8,7 +8,7 @@
 //! A frame's length is what software sees: without the frame check sequence, preamble and gap.
 //!
 //! ## Synopsis
-//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, SKEW, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, SEED, CATCHUP, ACTIVE, STOP])`
+//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, SKEW, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, OUTPUTS, PARTS, SEED, CATCHUP, ACTIVE, STOP])`
 //!
 //! ## Arguments
 //! `RATE` may be given by position; all others are by keyword.
@@ -38,6 +38,13 @@
 //!   `DURATION` is given. If N workers pull, each of them sends every N-th frame, so order is kept only if
 //!   one does.
 //! - `STREAM` (*int*, 0 to 15, default 0): distinguishes the flows of several sources at one sink.
+//! - `OUTPUTS` (*string*): in place of `DST`, the addresses behind each output of a device under test, those
+//!   of the outputs separated by semicolons; no address is in two of them. Each flow goes to one output;
+//!   `FLOWS` are divided among the outputs by `PARTS`, at least one for each. Flows of different outputs have
+//!   numbers by which MeasureSink distinguishes them.
+//! - `PARTS` (*string*): numbers, one for each of `OUTPUTS`: the parts of the frames that go there, 0 for
+//!   none. By default all are the same. Outputs are taken in the order that keeps the parts at any time
+//!   (weighted round-robin), or with `RANDOM` drawn.
 //! - `SEED` (*int*, default 1): the seed of all random choices; the same seed makes the same frames.
 //! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source sends late frames of at
 //!   most this time afterwards; older ones are counted as missed.
@@ -56,6 +63,8 @@
 //! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
 //! - `missed` (read): frames that the rate required and that were not pulled in time.
 //! - `flows` (read): the number of flows, or of frames in the capture.
+//! - `made_to` (read): with `OUTPUTS`, for each output its number, from 0, and the frames made for it, a line
+//!   for each worker and output with a part.
 //! - `done` (read): whether `LIMIT` or `DURATION` is reached.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `snapshot` (read): counts and times of each worker on a line, for programs.
@@ -74,6 +83,7 @@
 //! MeasureSink, FastUDPSource, RatedSource, FromDump
 
 use super::engine::frames::{FrameContents, Frames};
+use super::engine::outputs::ByOutput;
 use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
 use crate::prelude::*;
@@ -165,6 +175,17 @@ fn addresses(args: &mut Args<'_>, name: &'static str, six: bool, default: &str) 
     named(name, measure::flows::addresses(&text, six))
 }
 
+/// Reads `OUTPUTS` and `PARTS`.
+fn outputs(args: &mut Args<'_>, six: bool) -> Result<Option<ByOutput>, ArgError> {
+    let (text, parts) = (args.k::<String>("OUTPUTS")?, args.k::<String>("PARTS")?);
+    let Some(text) = text else {
+        let useless = || ArgError::new("PARTS: there are no OUTPUTS that have parts");
+        return parts.map_or(Ok(None), |_| Err(useless()));
+    };
+    let one = |text: &str| named("OUTPUTS", measure::flows::addresses(&listed("OUTPUTS", text.trim())?, six));
+    ByOutput::new(text.split(';').map(one).collect::<Result<_, _>>()?, parts.as_deref()).map(Some)
+}
+
 /// Reads `SPORT` or `DPORT`.
 fn ports(args: &mut Args<'_>, name: &'static str) -> Result<Option<Set>, ArgError> {
     args.k::<String>(name)?.map(|text| named(name, Set::ports(&text))).transpose()
@@ -190,6 +211,10 @@ impl Element for MeasureSource {
         let flows = args.k::<u32>("FLOWS")?;
         let default = measure::flows::default_addresses(six);
         let src = addresses(args, "SRC", six, default.0)?;
+        let outputs = outputs(args, six)?;
+        if outputs.is_some() && args.k::<String>("DST")?.is_some() {
+            return Err(ArgError::new("DST: OUTPUTS say where frames go"));
+        }
         let dst = addresses(args, "DST", six, default.1)?;
         let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
@@ -230,7 +255,7 @@ impl Element for MeasureSource {
         );
         let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
         let contents =
-            FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run };
+            FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run, outputs };
         let mut frames = match pcap {
             Some(path) => {
                 let frames =
@@ -280,6 +305,10 @@ impl Element for MeasureSource {
         h.list("achieved", |e| format!("{:.0}\n", e.achieved().pps()));
         h.sum("missed", |e| e.pacing.missed());
         h.sum("flows", |e| e.flows());
+        h.list("made_to", |e| {
+            let line = |(output, n): (usize, u64)| format!("{output} {n}\n");
+            e.frames.made_to().into_iter().map(line).collect()
+        });
         h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
@@ -416,6 +445,9 @@ impl MeasureSource {
         self.bytes.set(0);
         (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
         self.timeline = Timeline::default();
+        if let Some(chooser) = self.frames.chooser() {
+            chooser.restart();
+        }
         self.pacing.restart(self.len);
         cx.set_nonempty(self.active && !self.done);
     }
@@ -704,6 +736,14 @@ mod tests {
             ("SPORT 70000", "SPORT: '70000' is no port"),
             ("FLOWS 3, SPORT 5", "FLOWS: only 1 different flows"),
             ("STREAM 16", "STREAM: 16 is too large"),
+            ("PARTS 1", "PARTS: there are no OUTPUTS"),
+            ("OUTPUTS \"10.0.0.1; 10.0.0.0/8\"", "OUTPUTS: outputs 1 and 2 have an address in common"),
+            ("OUTPUTS \"10.0.0.1; ::1\"", "OUTPUTS: an IPv6 address without IPV6 true"),
+            ("OUTPUTS \"10.0.0.1;\"", "OUTPUTS: there is no IPv4 address in it"),
+            ("OUTPUTS \"10.0.0.1\", DST 10.0.0.1", "DST: OUTPUTS say where"),
+            ("OUTPUTS \"10.0.0.1;10.0.0.2\", PARTS 1", "PARTS: '1' is no list of 2 numbers"),
+            ("OUTPUTS \"10.0.0.1;10.0.0.2\", PARTS \"0 0\"", "no list of 2 numbers from 0 on, not all 0"),
+            ("OUTPUTS \"10.0.0.1;10.0.0.2\", FLOWS 9, SPORT 5", "FLOWS: output 1: only 1 different flows"),
         ] {
             let error = Bench::error(&format!("MeasureSource({arguments})"));
             assert!(error.contains(words), "{arguments}: {error}");

@@ -6,7 +6,7 @@ use crate::error::{SimError, bad};
 use crate::fabric::{Fabric, NONE, Pace, Slab};
 use crate::scheduler::Scheduler;
 use crate::shape::Shape;
-use crate::traffic::{Lengths, unit};
+use crate::traffic::Lengths;
 use crate::wheel::Wheel;
 use cluster::lanes::Lanes;
 use cluster::work::Work;
@@ -20,8 +20,14 @@ impl Sim {
     pub fn new(config: Config) -> Result<Self, SimError> {
         let n = config.ports;
         Failures::none(n)?;
-        if config.matrix.ports() != usize::from(n) {
-            return bad(format!("a matrix of {} ports for a cluster of {n}", config.matrix.ports()));
+        let (inputs, outputs) = (config.matrix.inputs(), config.matrix.outputs());
+        if inputs != outputs {
+            return bad(format!(
+                "a matrix of {inputs} rows and {outputs} columns: a port is an input and an output"
+            ));
+        }
+        if inputs != usize::from(n) {
+            return bad(format!("a matrix of {inputs} ports for a cluster of {n}"));
         }
         if !(1_000_000..=400_000_000_000_000).contains(&config.rate_bps) {
             return bad(format!("ports of {} bit/s: 1 Mbit/s to 400 Tbit/s", config.rate_bps));
@@ -124,7 +130,7 @@ impl Sim {
             if this.config.matrix.width(s) > 0 {
                 // Lines start at different phases.
                 let input = &mut this.inputs[s];
-                input.born_ps = (unit(&mut input.rng) * mean_ps * 2.0) as u64;
+                input.born_ps = (input.rng.unit() * mean_ps * 2.0) as u64;
                 this.announce(s);
             }
         }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::config::{Failure, SinglePath};
 use crate::report::Report;
-use crate::traffic::{Matrix, Named};
 use cluster::{Mode, Rng};
+use measure::matrix::{Matrix, Named};
 use proptest::prelude::*;
 
 const GBPS: u64 = 1_000_000_000;

@@ -1,5 +1,6 @@
 //! Where the frames of a source come from: made for flows, or read from a capture file.
 
+use super::outputs::{ByOutput, Chooser};
 use super::replay::Replay;
 use crate::prelude::*;
 use measure::flows::FlowSpec;
@@ -21,6 +22,8 @@ pub(in crate::measure) struct FrameContents {
     pub(in crate::measure) skew: f64,
     /// The number of the run, which distinguishes its frames from those of others.
     pub(in crate::measure) run: u8,
+    /// Which part goes to which addresses, if there are several outputs.
+    pub(in crate::measure) outputs: Option<ByOutput>,
 }
 
 /// Where one worker's frames come from.
@@ -60,6 +63,30 @@ impl Frames {
             Self::Replay(replay) => replay.len(),
         }
     }
+    /// What chooses the outputs, if there are several.
+    pub(in crate::measure) fn chooser(&mut self) -> Option<&mut Chooser> {
+        let order = match self {
+            Self::V4(maker) => &mut maker.order,
+            Self::V6(maker) => &mut maker.order,
+            Self::Replay(_) => return None,
+        };
+        match order {
+            Order::ByOutput(chooser) => Some(chooser),
+            Order::InTurn | Order::Drawn(_) => None,
+        }
+    }
+    /// Frames made to each output, if there are several.
+    pub(in crate::measure) fn made_to(&self) -> Vec<(usize, u64)> {
+        let order = match self {
+            Self::V4(maker) => &maker.order,
+            Self::V6(maker) => &maker.order,
+            Self::Replay(_) => return Vec::new(),
+        };
+        match order {
+            Order::ByOutput(chooser) => chooser.made().collect(),
+            Order::InTurn | Order::Drawn(_) => Vec::new(),
+        }
+    }
     /// The length of the first frame.
     pub(in crate::measure) fn first_len(&mut self) -> usize {
         match self {
@@ -87,13 +114,19 @@ impl Frames {
     }
 }
 
-/// Flows of one IP version, used in turn.
+/// Which flow is next.
+enum Order {
+    InTurn,
+    Drawn(Zipf),
+    ByOutput(Box<Chooser>),
+}
+
+/// Flows of one IP version.
 pub(in crate::measure) struct FlowFrames<A> {
     template: Template<A>,
     flows: Box<[Flow<A>]>,
     next: usize,
-    /// Which flow is next, if not all in turn.
-    draw: Option<Zipf>,
+    order: Order,
     sizes: SizeSource,
 }
 
@@ -109,20 +142,45 @@ fn maker<A: Family>(
         .at_least(A::SHORTEST, version)
         .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
     let longest = sizes.bounds().1;
-    // Each worker needs a flow of its own.
-    let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
-    let flows = spec
-        .tuples::<A>(share.0, share.1, count)
-        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(contents.run, contents.stream, i)))
-        .collect();
+    let seed = spec.seed.wrapping_add(share.0 as u64);
+    // Each worker draws among its own flows.
+    let draw = |count: u32| {
+        let ranks = (0..count).skip(share.0).step_by(share.1.max(1)).map(|index| index + 1);
+        (contents.skew > 0.0).then(|| Zipf::new(ranks, contents.skew, seed))
+    };
+    let of_spec = |spec: &FlowSpec, count: u32, first: u32| -> Vec<Flow<A>> {
+        let tuples = spec.tuples::<A>(share.0, share.1, count);
+        let identity = |i| tag::identity(contents.run, contents.stream, first + i);
+        tuples.map(|(i, tuple)| Flow::new(&tuple, identity(i))).collect()
+    };
+    let (mut flows, mut order) = (Vec::new(), Order::InTurn);
+    match &contents.outputs {
+        None => {
+            // Each worker needs a flow of its own.
+            let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
+            flows = of_spec(spec, count, 0);
+            if let Some(draw) = draw(count) {
+                order = Order::Drawn(draw);
+            }
+        }
+        Some(outputs) => {
+            let mut groups = Vec::new();
+            for (output, spec, count, part) in outputs.specs(spec, share.1)? {
+                let its = of_spec(&spec, count, outputs.first_flow(output));
+                groups.push((output, its.len(), draw(count), part));
+                flows.extend(its);
+            }
+            order = Order::ByOutput(Box::new(Chooser::new(groups, spec.random, seed)?));
+        }
+    }
     let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
     let sizes = sizes.source(spec.seed.wrapping_add(share.0 as u64));
-    // Each worker draws among its own flows.
-    let ranks = (0..count).skip(share.0).step_by(share.1.max(1)).map(|index| index + 1);
-    let seed = spec.seed.wrapping_add(share.0 as u64);
-    let mut draw = (contents.skew > 0.0).then(|| Zipf::new(ranks, contents.skew, seed));
-    let next = draw.as_mut().map_or(0, Zipf::draw);
-    Ok(Box::new(FlowFrames { template, flows, next, draw, sizes }))
+    let next = match &mut order {
+        Order::InTurn => 0,
+        Order::Drawn(draw) => draw.draw(),
+        Order::ByOutput(chooser) => chooser.choose(),
+    };
+    Ok(Box::new(FlowFrames { template, flows: flows.into(), next, order, sizes }))
 }
 
 /// Makes frames, one after the other.
@@ -141,10 +199,14 @@ impl<A: Family> MakeFrames for FlowFrames<A> {
         if !fill(packet, self.template.bytes(len)) || !self.template.stamp(packet.data_mut(), flow, time) {
             return false;
         }
-        self.next = match &mut self.draw {
-            Some(draw) => draw.draw(),
-            None if self.next + 1 == self.flows.len() => 0,
-            None => self.next + 1,
+        self.next = match &mut self.order {
+            Order::InTurn if self.next + 1 == self.flows.len() => 0,
+            Order::InTurn => self.next + 1,
+            Order::Drawn(draw) => draw.draw(),
+            Order::ByOutput(chooser) => {
+                chooser.count();
+                chooser.choose()
+            }
         };
         true
     }
