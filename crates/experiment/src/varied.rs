@@ -1,6 +1,6 @@
 //! What an experiment file says of the points: what is varied, or which ones there are.
 
-use crate::model::{Device, Experiment, Factor, Point, Settings, packets};
+use crate::model::{Connections, Device, Experiment, Factor, Measure, Point, Settings, packets};
 use crate::reader::Reader;
 use crate::traffic::{fault, fault_together};
 use lang::Diagnostic;
@@ -74,7 +74,16 @@ impl Reader<'_> {
     pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment) {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
-            let fault = fault_together(&experiment.settings(&point), self.dir);
+            let mut settings = experiment.settings(&point);
+            let mut fault = None;
+            if let Measure::Connections(Connections { goal, .. }) = experiment.measure_at(&point) {
+                let most = goal.capacity.map_or(goal.connections, |(most, _)| most);
+                if most < goal.connections {
+                    fault = Some(format!("capacity = {most} is less than flows = {}", goal.connections));
+                }
+                settings.insert("flows".to_owned(), most.max(goal.connections).to_string());
+            }
+            let fault = fault.or_else(|| fault_together(&settings, self.dir));
             if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
             {
                 let message = format!("{}{fault}", point.prefix());

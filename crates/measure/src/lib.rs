@@ -17,11 +17,13 @@
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
+//! | [`permute`] | all numbers below a bound in a pseudorandom order |
 //! | [`zipf`] | elephants and mice: the flow of the next frame |
 //! | [`frame`] | frames from a template, with flow, sequence number and time, for the cost of a few additions |
 //! | [`tag`] | the flow, sequence number and time in a frame |
 //! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
+//! | [`learned`] | the addresses and ports with which flows arrive, and the way back |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`jitter`] | jitter, as RFC 3393 and RFC 3550 count it |
@@ -30,20 +32,24 @@
 //! | [`sink`] | all of this over frames that arrive |
 //! | [`ranks`] | medians; whether two sets of measurements differ by more than noise |
 //! | [`burst`] | back-to-back frames: which burst is next |
+//! | [`connections`] | connections through a stateful device: which trial is next |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
 pub mod bps;
 pub mod burst;
 pub mod classify;
+pub mod connections;
 pub mod fairness;
 pub mod flows;
 pub mod frame;
 pub mod hop;
 pub mod jitter;
 pub mod latency;
+pub mod learned;
 pub mod order;
 pub mod pace;
+pub mod permute;
 pub mod ranks;
 pub mod rate;
 pub mod rng;

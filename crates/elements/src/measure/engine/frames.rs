@@ -2,8 +2,9 @@
 
 use super::replay::Replay;
 use crate::prelude::*;
-use measure::flows::FlowSpec;
+use measure::flows::{FlowSpec, Tuple};
 use measure::frame::{Family, Flow, Stamp, Template};
+use measure::learned::{Answers, line};
 use measure::rate::Rate;
 use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
@@ -11,6 +12,7 @@ use measure::zipf::Zipf;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The contents of frames, apart from their flows.
+#[derive(Clone)]
 pub(in crate::measure) struct FrameContents {
     pub(in crate::measure) src: wire::EtherAddr,
     pub(in crate::measure) dst: wire::EtherAddr,
@@ -52,12 +54,41 @@ impl Frames {
             Self::V4(maker(spec, contents, share)?)
         })
     }
+    /// The frames of flows that are answered: the part of worker `share.0` of `share.1`; none: it sends none.
+    pub(in crate::measure) fn of_answers(
+        answers: &Answers,
+        contents: &FrameContents,
+        seed: u64,
+        share: Option<(usize, usize)>,
+    ) -> Result<Self, String> {
+        let mixed = || "there are flows of IPv4 and of IPv6: frames of one version are sent".to_owned();
+        let six = answers.flows.first().is_some_and(|(_, tuple)| tuple.src.is_ipv6());
+        let refused = |e: ArgError| e.to_string();
+        Ok(if six {
+            let all = answers.of_six().ok_or_else(mixed)?;
+            Self::V6(of_flows(flows_of(&all, contents, share), contents, seed).map_err(refused)?)
+        } else {
+            let all = answers.of_four().ok_or_else(mixed)?;
+            Self::V4(of_flows(flows_of(&all, contents, share), contents, seed).map_err(refused)?)
+        })
+    }
     /// The number of flows, or of frames in the capture.
     pub(in crate::measure) fn flows(&self) -> usize {
         match self {
             Self::V4(maker) => maker.flows.len(),
             Self::V6(maker) => maker.flows.len(),
             Self::Replay(replay) => replay.len(),
+        }
+    }
+    /// A line for each flow: its number, addresses and ports.
+    pub(in crate::measure) fn tuples(&self) -> String {
+        fn lines<A: Family>(flows: &[Flow<A>]) -> String {
+            flows.iter().map(|flow| line(flow.number(), &flow.tuple())).collect()
+        }
+        match self {
+            Self::V4(maker) => lines(&maker.flows),
+            Self::V6(maker) => lines(&maker.flows),
+            Self::Replay(_) => String::new(),
         }
     }
     /// The length of the first frame.
@@ -102,27 +133,45 @@ fn maker<A: Family>(
     contents: &FrameContents,
     share: (usize, usize),
 ) -> Result<Box<FlowFrames<A>>, ArgError> {
-    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
-    let sizes = contents
-        .sizes
-        .clone()
-        .at_least(A::SHORTEST, version)
-        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
-    let longest = sizes.bounds().1;
     // Each worker needs a flow of its own.
     let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
     let flows = spec
         .tuples::<A>(share.0, share.1, count)
         .map(|(i, tuple)| Flow::new(&tuple, tag::identity(contents.run, contents.stream, i)))
         .collect();
-    let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
-    let sizes = sizes.source(spec.seed.wrapping_add(share.0 as u64));
     // Each worker draws among its own flows.
     let ranks = (0..count).skip(share.0).step_by(share.1.max(1)).map(|index| index + 1);
     let seed = spec.seed.wrapping_add(share.0 as u64);
     let mut draw = (contents.skew > 0.0).then(|| Zipf::new(ranks, contents.skew, seed));
     let next = draw.as_mut().map_or(0, Zipf::draw);
-    Ok(Box::new(FlowFrames { template, flows, next, draw, sizes }))
+    let all = of_flows(flows, contents, seed)?;
+    Ok(Box::new(FlowFrames { next, draw, ..*all }))
+}
+
+/// A worker's part of these flows, with the numbers that they have.
+fn flows_of<A: Family>(
+    all: &[(u32, Tuple<A>)],
+    contents: &FrameContents,
+    share: Option<(usize, usize)>,
+) -> Box<[Flow<A>]> {
+    let (place, of) = share.unwrap_or((all.len(), 1));
+    let part = all.iter().skip(place).step_by(of.max(1));
+    part.map(|(flow, tuple)| Flow::new(tuple, tag::identity(contents.run, contents.stream, *flow))).collect()
+}
+
+fn of_flows<A: Family>(
+    flows: Box<[Flow<A>]>,
+    contents: &FrameContents,
+    seed: u64,
+) -> Result<Box<FlowFrames<A>>, ArgError> {
+    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
+    let sizes = contents
+        .sizes
+        .clone()
+        .at_least(A::SHORTEST, version)
+        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
+    let template = Template::new(contents.src, contents.dst, contents.ttl, sizes.bounds().1);
+    Ok(Box::new(FlowFrames { template, flows, next: 0, draw: None, sizes: sizes.source(seed) }))
 }
 
 /// Makes frames, one after the other.
