@@ -10,7 +10,7 @@ use measure::search::Search;
 pub(crate) fn next(measure: &Measure, trials: &[Trial]) -> Option<Traffic> {
     let calibrated = |rate: u64| trials.iter().any(|trial| valid(trial) && trial.rate == rate);
     let rates = match measure {
-        Measure::Count { .. } | Measure::Figures => Vec::new(),
+        Measure::Count { .. } | Measure::Figures | Measure::Connections(_) => Vec::new(),
         Measure::Rate { rate, seconds } => vec![(*rate, *seconds)],
         Measure::Search { method, goals, least, most, .. } => {
             let mut search = Search::new(*method, goals.clone(), *least, *most);

@@ -209,10 +209,14 @@ impl Reader<'_> {
         let measure = if !figures.is_empty() {
             Measure::Figures
         } else if counted.is_empty() {
-            self.measure(raw_measure, held.get("rate").map(String::as_str), varied("rate"))
+            self.measure(raw_measure, &device, held.get("rate").map(String::as_str), varied("rate"))
         } else {
             self.count(raw_measure)
         };
+        if let Some(word) = raw_measure.connections() {
+            let skewed = held.contains_key("skew") || varied("skew");
+            self.connections_can_be_set_up(word, (&to, &sink), raw.calibrate.is_some(), skewed);
+        }
         if !matches!(measure, Measure::Rate { .. }) {
             held.remove("rate");
         }

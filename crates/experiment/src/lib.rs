@@ -14,8 +14,8 @@
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
-//! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `figures`, `start`, `tested`, `file`: from the
-//!    text of a file to an experiment: what the generator can do, which side of the device sends what to
+//! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `connected`, `figures`, `start`, `tested`, `file`: from
+//!    the text of a file to an experiment: what the generator can do, which side of the device sends what to
 //!    which, whether effects can be told apart, the points, what is measured, or read from what a command
 //!    prints, what is started as the device under test, what the file says of it, all of it.
 //! 5. `local`, `meter`, `protocol`: a device on this machine, what a trial costs it, and what a bench and an
@@ -23,8 +23,9 @@
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
 //! 7. `device`, `trial`, `command`, `results`: the device wherever it is; one trial; a command whose figures
 //!    are read; the file of results.
-//! 8. `layout`, `calibration`, `costs`, `backtoback`: tables and medians; what is taken off latencies; what
-//!    trials have cost the device, and the longest bursts without loss, as text and as JSON.
+//! 8. `layout`, `calibration`, `costs`, `backtoback`, `connections`, `tables`: tables and medians; what is
+//!    taken off latencies; what trials have cost the device, the longest bursts without loss, and
+//!    connections, as text and as JSON; how a device's table of connections is emptied.
 //! 9. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
 //!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
 //! 10. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
@@ -40,7 +41,9 @@ mod child;
 mod command;
 mod compare;
 mod conditions;
+mod connected;
 mod connection;
+mod connections;
 mod cost;
 mod costs;
 mod device;
@@ -74,6 +77,7 @@ mod said;
 mod scratch;
 mod sides;
 mod start;
+mod tables;
 mod tested;
 mod traffic;
 mod trial;
@@ -85,10 +89,10 @@ pub use compare::Comparison;
 pub use cost::{Cost, ElementCost, Known, RouterCost};
 pub use index::index;
 pub use machine::{machine, machine_with_name};
-pub use model::{Bursts, Device, Experiment, Factor, Figure, Host, Measure, Point};
+pub use model::{Bursts, Connections, Device, Emptied, Experiment, Factor, Figure, Host, Measure, Point};
 pub use page::page;
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
 pub use sides::{Crossing, Wrong};
-pub use trial::{Burst, Jitter, Timeline, Trial};
+pub use trial::{Burst, Connected, Jitter, Timeline, Trial};

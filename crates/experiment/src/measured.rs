@@ -1,8 +1,10 @@
 //! What an experiment file says of what is measured.
 
-use crate::model::{Bursts, Measure, packets};
+use crate::model::{Bursts, Device, Measure, packets};
 use crate::reader::Reader;
 use crate::values::{part, part_of_rate, time, word};
+use lang::Span;
+use launch::settings::at;
 use measure::search::{Goal, Method};
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -11,6 +13,8 @@ use toml::{Spanned, Value};
 const MOST_TRIALS_OF_RATE: f64 = 200.0;
 /// The search for the longest burst without loss.
 const BACK_TO_BACK: &str = "back-to-back";
+/// Connections through a stateful device.
+const CONNECTIONS: &str = "connections";
 /// How often it is made, and at most. RFC 2544 (section 26.4) asks for 50.
 const TESTS: usize = 10;
 const MOST_TESTS: usize = 1000;
@@ -31,16 +35,43 @@ pub(crate) struct RawMeasure {
     search: Option<Spanned<String>>,
     loss: Option<Spanned<Value>>,
     exceed: Option<Spanned<Value>>,
-    width: Option<Spanned<Value>>,
+    pub(crate) width: Option<Spanned<Value>>,
     first: Option<Spanned<Value>>,
     last: Option<Spanned<Value>>,
     sum: Option<Spanned<Value>>,
-    least: Option<Spanned<Value>>,
-    most: Option<Spanned<Value>>,
+    pub(crate) least: Option<Spanned<Value>>,
+    pub(crate) most: Option<Spanned<Value>>,
     latency: Option<Spanned<Value>>,
     wait: Option<Spanned<Value>>,
     tests: Option<Spanned<i64>>,
     longest: Option<Spanned<Value>>,
+    pub(crate) empty: Option<Spanned<String>>,
+    pub(crate) expire: Option<Spanned<Value>>,
+    pub(crate) answer: Option<Spanned<Value>>,
+    pub(crate) capacity: Option<Spanned<Value>>,
+    #[serde(rename = "capacity-rate")]
+    pub(crate) capacity_rate: Option<Spanned<Value>>,
+    #[serde(rename = "tear-downs")]
+    pub(crate) tear_downs: Option<Spanned<Value>>,
+}
+
+impl RawMeasure {
+    /// Where connections are asked for.
+    pub(crate) fn connections(&self) -> Option<&Spanned<String>> {
+        self.search.as_ref().filter(|word| word.get_ref() == CONNECTIONS)
+    }
+
+    /// What is for connections only.
+    fn of_connections(&self) -> [Option<(&'static str, Span)>; 6] {
+        [
+            self.empty.as_ref().map(|key| ("empty", at(key))),
+            self.expire.as_ref().map(|key| ("expire", at(key))),
+            self.answer.as_ref().map(|key| ("answer", at(key))),
+            self.capacity.as_ref().map(|key| ("capacity", at(key))),
+            self.capacity_rate.as_ref().map(|key| ("capacity-rate", at(key))),
+            self.tear_downs.as_ref().map(|key| ("tear-downs", at(key))),
+        ]
+    }
 }
 
 /// What is for a search only.
@@ -82,11 +113,27 @@ impl Reader<'_> {
             self.wrong(search, "search is for traffic of the generator".to_owned(), help);
         }
         self.bursts(raw, 0.0);
+        self.no_connections(raw);
         let like = "a time of 10 ms and more, such as 2 or \"500ms\"";
         Measure::Count { seconds: self.value("last", raw.last.as_ref(), time, like).unwrap_or(1.0) }
     }
 
-    pub(crate) fn measure(&mut self, raw: &RawMeasure, rate: Option<&str>, varied: bool) -> Measure {
+    pub(crate) fn measure(
+        &mut self,
+        raw: &RawMeasure,
+        device: &Device,
+        rate: Option<&str>,
+        varied: bool,
+    ) -> Measure {
+        if let Some(word) = raw.connections() {
+            self.only_connections(raw);
+            if rate.is_some() || varied {
+                let help = "the highest rate at which connections are set up is searched for";
+                self.wrong(word, "there is a search and a rate".to_owned(), help);
+            }
+            return self.connected(raw, device);
+        }
+        self.no_connections(raw);
         let seconds = "a time of 10 ms and more, such as 2 or \"500ms\"";
         let first = self.value("first", raw.first.as_ref(), time, seconds);
         let last = self.value("last", raw.last.as_ref(), time, seconds);
@@ -109,7 +156,7 @@ impl Reader<'_> {
                 self.wrong(
                     word,
                     format!("'{other}' is no search"),
-                    "use \"mlrsearch\", \"rfc2544\" or \"back-to-back\"",
+                    "use \"mlrsearch\", \"rfc2544\", \"back-to-back\" or \"connections\"",
                 );
                 Method::MlrSearch
             }
@@ -163,6 +210,33 @@ impl Reader<'_> {
         let goals = losses.into_iter().map(|loss| Goal { loss, ..goal }).collect();
         let bursts = self.bursts(raw, goal.width);
         Measure::Search { method, goals, least, most, latency: latency.unwrap_or_default(), bursts }
+    }
+
+    /// Keys that connections do not have.
+    fn only_connections(&mut self, raw: &RawMeasure) {
+        let others = of_searches(raw).into_iter().chain([("last", &raw.last), ("longest", &raw.longest)]);
+        let others = others.filter(|(key, _)| !matches!(*key, "width" | "least" | "most"));
+        let help =
+            "a trial holds if all connections are set up and answer (RFC 9693), however long that takes";
+        for (key, value) in others.filter_map(|(key, value)| Some((key, value.as_ref()?))) {
+            self.wrong(value, format!("{key} is not for connections"), help);
+        }
+        if let Some(tests) = &raw.tests {
+            self.wrong(
+                tests,
+                "tests is for bursts".to_owned(),
+                "`tear-downs` says how often they are removed",
+            );
+        }
+    }
+
+    /// Keys that only connections have.
+    fn no_connections(&mut self, raw: &RawMeasure) {
+        for (key, place) in raw.of_connections().into_iter().flatten() {
+            let help = "only search = \"connections\" sets connections up";
+            let message = format!("{key} is for connections");
+            self.diags.error_with_help(place, message, help);
+        }
     }
 
     /// Bursts of back-to-back frames, if they are wanted.

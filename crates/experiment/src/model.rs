@@ -78,6 +78,8 @@ pub enum Measure {
         /// Bursts of back-to-back frames at the highest rate afterwards.
         bursts: Option<Bursts>,
     },
+    /// Connections through a device that keeps state of them.
+    Connections(Connections),
     /// What arrives of a rate, in packets a second, in trials of so many seconds.
     Rate {
         /// The rate.
@@ -92,6 +94,39 @@ pub enum Measure {
     },
     /// What a command prints.
     Figures,
+}
+
+/// Connections through a stateful device (RFC 9693).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Connections {
+    /// What is searched for; the number of connections is that of the point.
+    pub goal: measure::connections::Goal,
+    /// The rate at which the Responder answers, as a part of that of the Initiator.
+    pub answer: f64,
+    /// How the device's table is emptied before each trial.
+    pub emptied: Emptied,
+}
+
+impl Connections {
+    /// About how many trials it takes.
+    fn trials(&self) -> f64 {
+        let goal = &self.goal;
+        let span = (goal.most as f64 / goal.least.max(1) as f64).max(2.0).ln();
+        let of_rate = (span / goal.width.max(1e-6)).log2().max(1.0);
+        let of_capacity = goal.capacity.map_or(0.0, |(most, _)| (most as f64).log2());
+        1.0 + of_rate + of_capacity + goal.tear_downs as f64
+    }
+}
+
+/// How a table of connections is emptied.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Emptied {
+    /// A command of the shell on this host.
+    Command(String),
+    /// The device is started again.
+    Restart,
+    /// All connections have expired after so many seconds.
+    Expire(f64),
 }
 
 /// A figure that a command prints.
@@ -242,10 +277,20 @@ impl Experiment {
     /// What is measured at a point: a rate may be varied.
     #[must_use]
     pub fn measure_at(&self, point: &Point) -> Measure {
+        if let Measure::Connections(all) = &self.measure {
+            let connections = self.connections_at(point);
+            let goal = measure::connections::Goal { connections, ..all.goal.clone() };
+            return Measure::Connections(Connections { goal, ..all.clone() });
+        }
         match (&self.measure, self.settings(point).get("rate").and_then(|rate| packets(rate))) {
             (Measure::Rate { seconds, .. }, Some(rate)) => Measure::Rate { rate, seconds: *seconds },
             (other, _) => other.clone(),
         }
+    }
+
+    /// How many connections are set up at a point in a trial: its flows.
+    pub(crate) fn connections_at(&self, point: &Point) -> u64 {
+        self.settings(point).get("flows").and_then(|n| n.parse().ok()).unwrap_or(CONNECTIONS)
     }
 
     /// About how long all of it takes, in seconds.
@@ -254,6 +299,10 @@ impl Experiment {
         let each = match &self.measure {
             Measure::Rate { seconds, .. } | Measure::Count { seconds } => seconds + AROUND,
             Measure::Figures => AROUND,
+            Measure::Connections(all) => {
+                let expired = if let Emptied::Expire(seconds) = all.emptied { seconds } else { AROUND / 2.0 };
+                all.trials() * (AROUND + self.wait.as_secs_f64() + expired)
+            }
             Measure::Search { method, goals, least, most, latency, bursts } => {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
@@ -272,7 +321,7 @@ impl Experiment {
             }
         };
         let calibrated = match (&self.calibrate, &self.measure) {
-            (None, _) | (_, Measure::Count { .. } | Measure::Figures) => 0.0,
+            (None, _) | (_, Measure::Count { .. } | Measure::Figures | Measure::Connections(_)) => 0.0,
             (Some(_), Measure::Rate { seconds, .. }) => seconds + AROUND,
             (Some(_), Measure::Search { goals, latency, .. }) => {
                 let last = goals.first().map_or(0.0, |goal| goal.last);
@@ -283,6 +332,8 @@ impl Experiment {
     }
 }
 
+/// Connections of a trial if the file does not say how many.
+pub(crate) const CONNECTIONS: u64 = 10_000;
 /// Seconds that a trial takes beside its traffic.
 const AROUND: f64 = 1.0;
 

@@ -2,6 +2,7 @@
 
 use crate::alone::{self, Alone};
 use crate::backtoback;
+use crate::connections;
 use crate::costs;
 use crate::expect;
 use crate::layout::{csv_cell, quantile, table};
@@ -49,9 +50,7 @@ impl<'a> Report<'a> {
                         goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, load)),
                     );
                 }
-                Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures => {
-                    rows.push(Row::new(&point, &measure, None, &shown, load))
-                }
+                _ => rows.push(Row::new(&point, &measure, None, &shown, load)),
             }
         }
         let mut report = Self {
@@ -155,8 +154,15 @@ impl<'a> Report<'a> {
     pub fn text(&self) -> String {
         let mut text =
             format!("{}, {} of each point\n", self.experiment.name, rounds_text(self.experiment.rounds));
-        let rates = self.experiment.figures.is_empty();
-        text += &if rates { self.rates_text() } else { self.figures_text() };
+        let connections = matches!(self.experiment.measure, Measure::Connections(_));
+        let rates = self.experiment.figures.is_empty() && !connections;
+        text += &if connections {
+            self.connections_text()
+        } else if rates {
+            self.rates_text()
+        } else {
+            self.figures_text()
+        };
         // Writing to a string does not fail.
         for (row, efficiency) in self.rows.iter().zip(&self.efficiency) {
             if let Some(efficiency) = efficiency {
@@ -177,6 +183,7 @@ impl<'a> Report<'a> {
             }
         }
         text += &self.latency_text();
+        text += &self.rfc8219_text();
         text += &self.jitter_text();
         text += &self.lost_text();
         text += &self.bursts_text();
@@ -273,9 +280,26 @@ impl<'a> Report<'a> {
         alone::text(&all).map_or(String::new(), |text| format!("calibration: {text}\n"))
     }
 
+    /// Latency at the result in the terms of RFC 8219: a line for each point.
+    fn rfc8219_text(&self) -> String {
+        let connections = matches!(self.experiment.measure, Measure::Connections(_));
+        self.rows.iter().filter(|_| !connections).fold(String::new(), |mut text, row| {
+            if let Some(figures) = row.rfc8219() {
+                let [typical, worst, pdv] = figures.map(|[median, ..]| median / 1e3);
+                let _ = writeln!(
+                    text,
+                    "{}latency (RFC 8219): typical {typical:.1} us, worst case {worst:.1} us, PDV {pdv:.1} us",
+                    row.prefix()
+                );
+            }
+            text
+        })
+    }
+
     /// Jitter at the result: a line for each point.
     fn jitter_text(&self) -> String {
-        self.rows.iter().fold(String::new(), |mut text, row| {
+        let connections = matches!(self.experiment.measure, Measure::Connections(_));
+        self.rows.iter().filter(|_| !connections).fold(String::new(), |mut text, row| {
             let of = |figure: fn(&Jitter) -> f64| -> Vec<f64> {
                 row.of_rounds.iter().filter_map(|one| one.jitter_ns.as_ref()).map(figure).collect()
             };
@@ -309,6 +333,26 @@ impl<'a> Report<'a> {
             }
             text
         })
+    }
+
+    /// Connections: a line for each point.
+    fn connections_text(&self) -> String {
+        let head = self.experiment.factors.iter().map(|factor| factor.name.clone()).collect();
+        let mut rows = Vec::new();
+        for row in &self.rows {
+            let cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
+            let limit = match (row.of_rounds.is_empty(), row.failed.is_empty()) {
+                (false, _) => row.limit().map_or("none", Limit::word),
+                (true, true) => "not measured yet",
+                (true, false) => "failed",
+            };
+            rows.extend(
+                row.connections
+                    .as_ref()
+                    .map(|kept| (cells, row.values(|one| one.pps), kept, limit.to_owned())),
+            );
+        }
+        connections::text(head, &rows)
     }
 
     /// The longest bursts without loss.

@@ -3,12 +3,13 @@
 use crate::alone::Alone;
 use crate::backtoback::BackToBack;
 use crate::calibration;
+use crate::connections::{self, Kept};
 use crate::costs::{self, Spent};
 use crate::layout::quantile;
-use crate::model::{Measure, Point};
+use crate::model::{Connections, Measure, Point};
 use crate::results::Shown;
 use crate::sides::Crossing;
-use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
+use crate::trial::{Jitter, Latency, Limit, StepOf, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
@@ -26,6 +27,8 @@ pub(crate) struct Row {
     pub(crate) latency: Vec<(f64, Vec<Latency>)>,
     /// The longest bursts without loss.
     pub(crate) bursts: Option<BackToBack>,
+    /// Connections through the device.
+    pub(crate) connections: Option<Kept>,
     /// Trials that count for nothing.
     pub(crate) disturbed: usize,
     /// Rounds that have not ended.
@@ -55,6 +58,9 @@ pub(crate) struct OfRound {
     pub(crate) seconds: f64,
     pub(crate) latency_p50_ns: Option<f64>,
     pub(crate) latency_p99_ns: Option<f64>,
+    /// The worst-case latency and the packet delay variation of RFC 8219.
+    pub(crate) latency_p99_9_ns: Option<f64>,
+    pub(crate) pdv_ns: Option<f64>,
     pub(crate) jitter_ns: Option<Jitter>,
     pub(crate) timeline: Option<Timeline>,
     /// The same of the trial at the upper bound that has lost most.
@@ -82,6 +88,8 @@ fn result_of(trial: &Trial) -> OfRound {
         seconds: trial.seconds,
         latency_p50_ns: trial.latency_ns.as_ref().map(|latency| latency.p50),
         latency_p99_ns: trial.latency_ns.as_ref().map(|latency| latency.p99),
+        latency_p99_9_ns: trial.latency_ns.as_ref().map(|latency| latency.p99_9),
+        pdv_ns: trial.latency_ns.as_ref().map(Latency::pdv),
         jitter_ns: trial.jitter_ns,
         timeline: trial.timeline.clone(),
         upper_timeline: None,
@@ -121,6 +129,26 @@ fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRou
     })
 }
 
+/// The maximum connection establishment rate of a round.
+fn establishment(all: &Connections, trials: &[Trial]) -> Option<OfRound> {
+    let (lower, upper) = connections::search(all, trials).rate();
+    let lower = lower?;
+    let of_rate = |trial: &&Trial| trial.connections.is_some_and(|all| all.step == StepOf::Rate);
+    let at = |rate: Option<u64>| {
+        connections::counted(trials).filter(of_rate).filter(move |trial| Some(trial.rate) == rate)
+    };
+    Some(OfRound {
+        pps: lower as f64,
+        lower: Some(lower),
+        upper,
+        limit: Limit::of(at(upper)),
+        upper_timeline: at(upper).last().and_then(|trial| trial.timeline.clone()),
+        trials: connections::counted(trials).count(),
+        seconds: connections::counted(trials).map(|trial| trial.seconds).sum(),
+        ..result_of(at(Some(lower)).last()?)
+    })
+}
+
 impl Row {
     pub(crate) fn new(
         point: &Point,
@@ -138,6 +166,10 @@ impl Row {
                 Measure::Search { bursts: Some(bursts), most, .. } => Some(BackToBack::new(bursts, *most)),
                 _ => None,
             },
+            connections: match measure {
+                Measure::Connections(all) => Some(Kept::new(all)),
+                _ => None,
+            },
             disturbed: 0,
             open: shown.iter().filter(|shown| !shown.ended).count(),
             failed: shown.iter().filter_map(|shown| shown.failed.clone()).collect(),
@@ -145,6 +177,11 @@ impl Row {
         };
         for shown in shown.iter().filter(|shown| shown.ended && shown.failed.is_none()) {
             row.disturbed += shown.trials.iter().filter(|trial| trial.disturbed).count();
+            if let (Measure::Connections(all), Some(kept)) = (measure, &mut row.connections) {
+                kept.add(all, &shown.trials);
+                row.of_rounds.extend(establishment(all, &shown.trials));
+                continue;
+            }
             row.alone.extend(calibration::alone(&shown.trials));
             let corrected = calibration::corrected(&shown.trials);
             row.add_latency(corrected.iter().filter(|trial| !trial.disturbed));
@@ -170,13 +207,11 @@ impl Row {
                     upper: result.upper.map(|rate| of_all(rate, load)),
                     ..result
                 }),
-                (Some(result), Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures) => {
-                    row.of_rounds.push(result)
-                }
+                (Some(result), _) => row.of_rounds.push(result),
                 (None, Measure::Search { least, .. }) => {
                     row.failed.push(format!("more is lost at the lowest rate, {}pps", short(*least as f64)));
                 }
-                (None, Measure::Rate { .. } | Measure::Count { .. } | Measure::Figures) => {}
+                (None, _) => {}
             }
         }
         row
@@ -236,7 +271,7 @@ impl Row {
         let of = |(share, all): &(f64, Vec<Latency>)| {
             json!({
                 "share": share, "rounds": all,
-                "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99),
+                "p50": latency_median(all, |one| one.p50), "p99": latency_median(all, |one| one.p99), "p99_9": latency_median(all, |one| one.p99_9), "pdv": latency_median(all, Latency::pdv),
                 "max": all.iter().map(|one| one.max).reduce(f64::max),
             })
         };
@@ -264,6 +299,22 @@ impl Row {
         })
     }
 
+    /// Typical latency, worst-case latency and PDV: the median of the rounds, and their 1st and 99th
+    /// percentile (RFC 8219, sections 7.2 and 7.3.1).
+    pub(crate) fn rfc8219(&self) -> Option<[[f64; 3]; 3]> {
+        let of = |figure: fn(&OfRound) -> Option<f64>| {
+            let all: Vec<f64> = self.of_rounds.iter().filter_map(figure).collect();
+            (!all.is_empty()).then(|| [0.5, 0.01, 0.99].map(|share| quantile(&all, share)))
+        };
+        Some([of(|one| one.latency_p50_ns)?, of(|one| one.latency_p99_9_ns)?, of(|one| one.pdv_ns)?])
+    }
+
+    fn rfc8219_json(&self) -> Option<Value> {
+        let of = |[median, p1, p99]: [f64; 3]| json!({"median": median, "p1": p1, "p99": p99});
+        let [typical, worst, pdv] = self.rfc8219()?.map(of);
+        Some(json!({"typical_latency_ns": typical, "worst_case_latency_ns": worst, "pdv_ns": pdv}))
+    }
+
     fn point_json(&self) -> serde_json::Map<String, Value> {
         self.point.0.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
     }
@@ -280,7 +331,7 @@ impl Row {
                     "pps": one.pps, "lower_pps": one.lower, "upper_pps": one.upper, "loss": one.loss,
                     "reordered": one.reordered, "duplicates": one.duplicates, "damaged": one.damaged, "misrouted": one.misrouted, "matrix": one.matrix, "frame_bytes": one.bytes, "limit": one.limit,
                     "trials": one.trials, "traffic_seconds": one.seconds,
-                    "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns,
+                    "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns, "latency_p99_9_ns": one.latency_p99_9_ns, "pdv_ns": one.pdv_ns,
                     "jitter_ns": one.jitter_ns, "timeline": one.timeline, "upper_timeline": one.upper_timeline,
                     "cost": one.spent.as_ref().map(Spent::json),
                 })
@@ -290,14 +341,16 @@ impl Row {
         let number = |value: f64| if known { json!(value) } else { Value::Null };
         let offered = match measure {
             Measure::Rate { rate, .. } => Some(of_all(*rate, load)),
-            Measure::Search { .. } | Measure::Count { .. } | Measure::Figures => None,
+            Measure::Search { .. } | Measure::Connections(_) | Measure::Count { .. } | Measure::Figures => {
+                None
+            }
         };
         json!({
             "point": self.point_json(),
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
             "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
-            "limit": self.limit(), "latency_ns": self.latency_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed, "calibration": self.alone,
+            "limit": self.limit(), "latency_ns": self.latency_json(), "rfc8219": self.rfc8219_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "connections": self.connections.as_ref().map(Kept::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed, "calibration": self.alone,
         })
     }
 }

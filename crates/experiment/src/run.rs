@@ -3,10 +3,12 @@
 use crate::calibration;
 use crate::command;
 use crate::device::Device;
-use crate::model::{Experiment, Measure, Point, Settings};
+use crate::model::{Emptied, Experiment, Measure, Point, Settings};
 use crate::results::Results;
-use crate::trial::{Failed, Traffic, Trial, count, make};
+use crate::tables;
+use crate::trial::{Failed, StepOf, Traffic, Trial, count, make};
 use measure::burst;
+use measure::connections::{self, Step};
 use measure::rate::short;
 use measure::search::{Goal, Search, Wanted};
 use std::path::PathBuf;
@@ -160,8 +162,9 @@ impl One<'_> {
                 None => format!("for {} s", rounded(traffic.seconds)),
                 Some(frames) => format!("burst of {frames}"),
             };
+            let what = traffic.connections.map_or(what, |all| tables::what(&all));
             tell(rest.part(&trials), &format!("trial {}{rate} {what}", trials.len() + 1));
-            let made = self.trial(traffic, &mut device).map_err(|failed| match failed {
+            let made = self.trial_with_table(&measure, traffic, &mut device).map_err(|failed| match failed {
                 Failed::Because(reason) => {
                     let (number, found) = (trials.len() + 1, rest.found());
                     Failed::Because(format!("in trial {number}{rate}{found}: {reason}"))
@@ -174,9 +177,11 @@ impl One<'_> {
             let waited = if trial.counted {
                 trial.part_waited() > LONG_PART
             } else {
-                (trial.loss() > 0.0 || share.is_some()) && trial.waited > LONG_WAIT
+                let lost = trial.connections.map_or(trial.loss() > 0.0, |_| !trial.holds());
+                (lost || share.is_some()) && trial.waited > LONG_WAIT
             };
-            trial.disturbed = (waited || trial.burst.is_some() && !trial.at_rate())
+            let searched = trial.connections.is_some_and(|all| all.step == StepOf::Rate);
+            trial.disturbed = (waited || (trial.burst.is_some() || searched) && !trial.at_rate())
                 && repeats < if trial.counted { MOST_COUNTED_AGAIN } else { MOST_REPEATS }
                 && before < MOST_DISTURBED;
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
@@ -213,6 +218,9 @@ impl One<'_> {
                 if search.goals().iter().all(|goal| search.outcome(goal).throughput.is_none()) =>
             {
                 Err(Failed::Because("more is lost at the lowest rate (`least`)".to_owned()).into())
+            }
+            Rest::Connections { search, .. } if search.rate().0.is_none() => {
+                Err(Failed::Because(tables::none_kept(&trials)).into())
             }
             _ => Ok(()),
         }
@@ -253,6 +261,44 @@ impl One<'_> {
         let log = self.options.results.join("generator.log");
         let files = (self.options.program.as_path(), log.as_path());
         make(self.experiment, &settings, traffic, device, files, self.stop)
+    }
+
+    /// A trial; if it is of connections, the device's table is emptied before, and after one that is for
+    /// that.
+    fn trial_with_table(
+        &self,
+        measure: &Measure,
+        traffic: Traffic,
+        device: &mut Device,
+    ) -> Result<Trial, Failed> {
+        let (Measure::Connections(all), Some(wanted)) = (measure, traffic.connections) else {
+            return self.trial(traffic, device);
+        };
+        let settings = self.experiment.settings(self.point);
+        let log = self.options.results.join("empty.log");
+        let table =
+            tables::Table { experiment: self.experiment, settings: &settings, log: &log, stop: self.stop };
+        match &all.emptied {
+            Emptied::Command(text) => drop(table.empty(text)?),
+            Emptied::Expire(seconds) => table.wait(*seconds, device)?,
+            Emptied::Restart => {
+                // The one before has to end first.
+                *device = Device::Between;
+                let log = self.options.results.join("device.log");
+                let files = (self.options.program.as_path(), log.as_path());
+                *device = Device::start(self.experiment, &settings, files, self.stop).map_err(|reason| {
+                    if (self.stop)() { Failed::Stopped } else { Failed::Because(reason) }
+                })?;
+            }
+        }
+        let mut trial = self.trial(traffic, device)?;
+        if let (Emptied::Command(text), Step::TearDown, Some(all)) =
+            (&all.emptied, wanted.step, &mut trial.connections)
+        {
+            all.emptied_s = Some(table.empty(text)?);
+            all.empty_s = Some(table.empty(text)?);
+        }
+        Ok(trial)
     }
 
     /// The traffic that is to be calibrated next.
@@ -304,6 +350,7 @@ fn warm_up_traffic(measure: &Measure) -> Traffic {
     let rate = match measure {
         Measure::Search { least, most, .. } => WARM_UP_RATE.clamp(*least, *most),
         Measure::Rate { rate, .. } => WARM_UP_RATE.min(*rate),
+        Measure::Connections(all) => WARM_UP_RATE.clamp(all.goal.least, all.goal.most),
         Measure::Count { .. } | Measure::Figures => WARM_UP_RATE,
     };
     // At least a few frames.
@@ -330,6 +377,11 @@ enum Rest {
         latency: Vec<f64>,
         bursts: Option<(u64, burst::Search)>,
     },
+    /// Connections; the rate of answers, as a part of the rate.
+    Connections {
+        search: Box<connections::Search>,
+        answer: f64,
+    },
     Once(Traffic),
 }
 
@@ -342,8 +394,12 @@ impl From<Wanted> for Traffic {
 impl Rest {
     /// After these trials.
     fn new(measure: &Measure, before: &[Trial]) -> Result<Self, Failed> {
+        if let Measure::Connections(all) = measure {
+            let search = Box::new(connections::Search::new(all.goal.clone()));
+            return Self::Connections { search, answer: all.answer }.after(before);
+        }
         let (search, latency, bursts) = match measure {
-            Measure::Figures => {
+            Measure::Connections(_) | Measure::Figures => {
                 return Ok(Self::Once(Traffic::default()));
             }
             Measure::Count { seconds } => {
@@ -358,9 +414,14 @@ impl Rest {
                 bursts.as_ref().map(|bursts| (*most, bursts.search(*most))),
             ),
         };
-        let mut rest = Self::Search { search: Box::new(search), latency, bursts };
-        for trial in before.iter().filter(|trial| trial.counts() || trial.burst.is_some() && !trial.disturbed)
-        {
+        Self::Search { search: Box::new(search), latency, bursts }.after(before)
+    }
+
+    /// The same after these trials.
+    fn after(self, before: &[Trial]) -> Result<Self, Failed> {
+        let mut rest = self;
+        let special = |trial: &Trial| trial.burst.is_some() || trial.connections.is_some();
+        for trial in before.iter().filter(|trial| trial.counts() || special(trial) && !trial.disturbed) {
             if !rest.expects(trial) {
                 let reason = "the results have other trials than this version of Valiant would make: start again \
                               (--restart)";
@@ -373,7 +434,14 @@ impl Rest {
 
     /// Whether a trial of the search, or a burst, is the next.
     fn expects(&self, trial: &Trial) -> bool {
-        let Self::Search { search, bursts, .. } = self else { return true };
+        let (search, bursts) = match self {
+            Self::Search { search, bursts, .. } => (search, bursts),
+            Self::Connections { search, .. } => {
+                let is = trial.connections.map(|all| (all.step, all.asked, trial.rate));
+                return search.next().map(|of| (of.step.into(), of.connections, of.rate)) == is;
+            }
+            Self::Once(_) => return true,
+        };
         match trial.burst {
             None => search.next().is_some_and(|wanted| wanted.load == trial.rate),
             Some(burst) => bursts.as_ref().and_then(|(_, bursts)| bursts.next()) == Some(burst.frames),
@@ -383,6 +451,17 @@ impl Rest {
     fn next(&self, trials: &[Trial]) -> Option<Next> {
         let (search, latency, bursts) = match self {
             Self::Search { search, latency, bursts } => (search, latency, bursts),
+            Self::Connections { search, answer } => {
+                let wanted = search.next()?;
+                let traffic = Traffic {
+                    rate: wanted.rate,
+                    seconds: wanted.connections as f64 / wanted.rate as f64,
+                    connections: Some(wanted),
+                    answer: ((wanted.rate as f64 * answer) as u64).max(1),
+                    ..Traffic::default()
+                };
+                return Some(Next { traffic, share: None });
+            }
             Self::Once(traffic) => {
                 let open = trials.iter().all(|trial| trial.disturbed || trial.calibration);
                 return Some(Next { traffic: *traffic, share: None }).filter(|_| open);
@@ -415,7 +494,16 @@ impl Rest {
     }
 
     fn add(&mut self, trial: &Trial) {
-        let Self::Search { search, bursts, .. } = self else { return };
+        let (search, bursts) = match self {
+            Self::Search { search, bursts, .. } => (search, bursts),
+            Self::Connections { search, .. } => {
+                if !trial.disturbed {
+                    search.add(trial.holds());
+                }
+                return;
+            }
+            Self::Once(_) => return,
+        };
         match bursts {
             _ if trial.counts() => search.add(trial.for_search()),
             Some((_, bursts)) if trial.burst.is_some() && !trial.disturbed => bursts.add(trial.loss() > 0.0),
@@ -425,7 +513,11 @@ impl Rest {
 
     /// What a search that cannot go on has found so far.
     fn found(&self) -> String {
-        let Self::Search { search, .. } = self else { return String::new() };
+        let search = match self {
+            Self::Search { search, .. } => search,
+            Self::Connections { search, .. } => return tables::found(search),
+            Self::Once(_) => return String::new(),
+        };
         let of = |goal: &Goal| {
             let bounds = search.outcome(goal).bounds;
             let rate =
@@ -441,7 +533,9 @@ impl Rest {
     /// How much is done, by a guess.
     fn part(&self, trials: &[Trial]) -> f64 {
         match self {
-            Self::Search { .. } => trials.len() as f64 / (trials.len() as f64 + 12.0),
+            Self::Search { .. } | Self::Connections { .. } => {
+                trials.len() as f64 / (trials.len() as f64 + 12.0)
+            }
             Self::Once(_) => 0.0,
         }
     }

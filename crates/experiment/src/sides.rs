@@ -179,6 +179,7 @@ fn flows_fault(matrix: &Matrix, outputs: &[String], settings: &Settings, dir: &P
                 sport: ports("sport"),
                 dport: ports("dport"),
                 random: false,
+                unique: false,
                 seed: 1,
                 flows: Some(flows),
             };

@@ -88,6 +88,7 @@ pub(crate) fn fault_together(settings: &Settings, dir: &Path) -> Option<String> 
             sport: ports("sport")?,
             dport: ports("dport")?,
             random: of("random") == Some("true"),
+            unique: false,
             seed: 1,
             flows: of("flows").and_then(|n| n.parse().ok()),
         };

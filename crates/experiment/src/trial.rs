@@ -4,11 +4,12 @@ use crate::child::{Child, End};
 use crate::cost::{Cost, RouterCost};
 use crate::device::Device;
 use crate::log::tail;
-use crate::model::{Experiment, Settings};
+use crate::model::{Experiment, Measure, Settings};
 use crate::reading::SIZES;
 use crate::sides::Crossing;
 use crate::start::places_of;
 use crate::varied::DEVICE;
+use measure::connections::{Step, Wanted};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub struct Trial {
     /// For back-to-back frames: the burst, at this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Burst>,
+    /// For connections: what has become of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<Connected>,
     /// Whether the frames went from the generator to the sink without the device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibration: bool,
@@ -103,6 +107,75 @@ pub struct Burst {
     pub seconds: f64,
 }
 
+/// Connections through the device (RFC 9693).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Connected {
+    /// What they are for.
+    pub step: StepOf,
+    /// How many there were to be.
+    pub asked: u64,
+    /// How many were set up: their frame has arrived at the Responder.
+    pub established: u64,
+    /// Of these, how many have answered: the frame that goes back has arrived at the Initiator, as one of
+    /// this connection.
+    pub answered: u64,
+    /// How many answers have arrived as those of other connections.
+    pub wrong: u64,
+    /// From the first frame of the Initiator to its last, in seconds.
+    pub seconds: f64,
+    /// How long the command needed that then removed all of them, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied_s: Option<f64>,
+    /// The same once more, with an empty table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_s: Option<f64>,
+}
+
+/// What connections are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StepOf {
+    /// The maximum connection establishment rate.
+    Rate,
+    /// The connection tracking table capacity.
+    Capacity,
+    /// The connection tear-down rate.
+    TearDown,
+}
+
+impl From<Step> for StepOf {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Rate => Self::Rate,
+            Step::Capacity => Self::Capacity,
+            Step::TearDown => Self::TearDown,
+        }
+    }
+}
+
+impl Connected {
+    /// From the generator's report.
+    fn read(wanted: Wanted, report: &Value) -> Option<Self> {
+        let of = report.get("connections")?;
+        let number = |name: &str| of.get(name)?.as_u64();
+        Some(Self {
+            step: wanted.step.into(),
+            asked: wanted.connections,
+            established: number("established")?,
+            answered: number("answered")?,
+            wrong: number("wrong")?,
+            seconds: report.get("sent")?.get("seconds")?.as_f64()?,
+            emptied_s: None,
+            empty_s: None,
+        })
+    }
+
+    /// How many of them are there and answer.
+    fn kept(&self) -> u64 {
+        if self.established < self.asked { self.established } else { self.answered }
+    }
+}
+
 /// A burst that takes longer than it should by this part and this time, in seconds, is not at its rate.
 const LATE: (f64, f64) = (0.1, 0.001);
 
@@ -123,6 +196,13 @@ pub struct Latency {
     pub p99_9: f64,
     /// The most.
     pub max: f64,
+}
+
+impl Latency {
+    /// The packet delay variation of RFC 8219 (section 7.3.1) and RFC 5481.
+    pub(crate) fn pdv(&self) -> f64 {
+        self.p99_9 - self.min
+    }
 }
 
 /// How latency differs from a frame to the next ([`measure::jitter`]), in nanoseconds.
@@ -240,14 +320,26 @@ impl Trial {
     /// Whether the search is to be told of it.
     #[must_use]
     pub fn counts(&self) -> bool {
-        !self.disturbed && self.share.is_none() && self.burst.is_none() && !self.calibration
+        !self.disturbed
+            && self.share.is_none()
+            && self.burst.is_none()
+            && self.connections.is_none()
+            && !self.calibration
     }
 
-    /// Whether the generator has sent a burst as fast as it should.
+    /// Whether all connections were set up, at this rate if it is searched for, and all answer.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.connections
+            .is_none_or(|all| all.kept() >= all.asked && (all.step != StepOf::Rate || self.at_rate()))
+    }
+
+    /// Whether the generator has sent a burst, or the first frames of connections, as fast as it should.
     #[must_use]
     pub fn at_rate(&self) -> bool {
-        let soon = |burst: Burst| burst.seconds <= self.seconds * (1.0 + LATE.0) + LATE.1;
-        self.missed == 0 && self.burst.is_none_or(soon)
+        let soon = |seconds: f64| seconds <= self.seconds * (1.0 + LATE.0) + LATE.1;
+        let burst = self.burst.is_none_or(|burst| soon(burst.seconds));
+        self.missed == 0 && burst && self.connections.is_none_or(|all| soon(all.seconds))
     }
 
     /// The same as the search wants it.
@@ -257,7 +349,16 @@ impl Trial {
     }
 
     /// From the generator's report.
-    fn read(Traffic { rate, seconds, burst, calibration }: Traffic, report: &Value) -> Option<Self> {
+    fn read(traffic: Traffic, report: &Value) -> Option<Self> {
+        let Traffic { rate, seconds, burst, calibration, connections, .. } = traffic;
+        let connections = match connections {
+            None => None,
+            Some(wanted) => Some(Connected::read(wanted, report)?),
+        };
+        // Connections that were set up more slowly: so many were not sent in time.
+        let late =
+            connections.map_or(0, |all| (all.asked as f64 * (1.0 - seconds / all.seconds)).max(0.0) as u64);
+
         let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
         let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
@@ -271,15 +372,19 @@ impl Trial {
                     Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? })
                 }
             },
+            connections,
             calibration,
             // All frames of a burst are sent, though some may be late.
             intended: if burst.is_some() { made } else { made + missed },
-            missed,
+            missed: missed.max(if late as f64 > LATE.0 * made as f64 { late } else { 0 }),
             refused: number("sent", "dropped")?,
             port_full: report.get("sent")?.get("port_full_s")?.as_f64()?,
             sent: number("sent", "frames")?,
             bytes: number("sent", "bytes")?,
-            arrived: number("received", "received")? + number("received", "untracked")?,
+            arrived: match connections {
+                None => number("received", "received")? + number("received", "untracked")?,
+                Some(all) => all.kept(),
+            },
             duplicates: number("received", "duplicates")?,
             damaged: number("received", "damaged")?,
             reordered: number("received", "reordered")?,
@@ -336,6 +441,9 @@ pub(crate) struct Traffic {
     pub(crate) seconds: f64,
     /// Exactly so many frames for each port.
     pub(crate) burst: Option<u64>,
+    /// One frame for each of so many connections, and answers to them at this rate.
+    pub(crate) connections: Option<Wanted>,
+    pub(crate) answer: u64,
     /// Not to the device: over the ports that are joined to each other.
     pub(crate) calibration: bool,
 }
@@ -363,10 +471,21 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
             option("count", &count.to_string())
         }
     });
+    if let Some(wanted) = traffic.connections {
+        all.retain(|word| !word.to_string_lossy().starts_with("--time="));
+        all.push(option("connections", &wanted.connections.to_string()));
+        all.push(option("answer", &format!("{}pps", traffic.answer)));
+    }
+    // In a pseudorandom order (RFC 9693, section 4.2), unless the file says otherwise.
+    let connected = matches!(experiment.measure, Measure::Connections(_));
+    if connected && !settings.contains_key("random") {
+        all.push("--random".into());
+    }
     all.push(option("wait", &format!("{}s", experiment.wait.as_secs_f64())));
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
             ("rate" | "program", _) => {}
+            ("flows", _) if traffic.connections.is_some() => {}
             (name, _) if name.starts_with('$') || DEVICE.contains(&name) => {}
             ("ipv6" | "random", "false") => {}
             ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),
@@ -404,8 +523,11 @@ pub(crate) fn make(
             .map_err(because)?;
     let report = generator.text();
     let (began, waited) = (Instant::now(), device.kept_waiting(stop).map_err(because)?);
-    // The generator waits at most ten times as long.
-    let limit = Duration::from_secs_f64(traffic.seconds) + 10 * experiment.wait + PATIENCE;
+    // The generator waits at most ten times as long, and for answers once more.
+    let answers =
+        traffic.connections.map_or(0.0, |all| all.connections as f64 / traffic.answer.max(1) as f64);
+    let waits = if traffic.connections.is_some() { 20 } else { 10 };
+    let limit = Duration::from_secs_f64(traffic.seconds + answers) + waits * experiment.wait + PATIENCE;
     let status = loop {
         let ended = generator.ended();
         // Its report is read when all of it has come.

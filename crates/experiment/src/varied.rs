@@ -1,6 +1,6 @@
 //! What an experiment file says of the points: what is varied, or which ones there are.
 
-use crate::model::{Device, Experiment, Factor, Point, Settings, packets};
+use crate::model::{Connections, Device, Experiment, Factor, Measure, Point, Settings, packets};
 use crate::reader::Reader;
 use crate::sides;
 use crate::traffic::{fault, fault_together};
@@ -92,8 +92,22 @@ impl Reader<'_> {
     pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment, places: &Places) {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
-            let settings = experiment.settings(&point);
-            let fault = fault_together(&settings, self.dir)
+            let mut settings = experiment.settings(&point);
+            let mut fault = None;
+            if let Measure::Connections(Connections { goal, .. }) = experiment.measure_at(&point) {
+                let most = goal.capacity.map_or(goal.connections, |(most, _)| most);
+                if most < goal.connections {
+                    fault = Some(format!("capacity = {most} is less than flows = {}", goal.connections));
+                }
+                settings.insert("flows".to_owned(), most.max(goal.connections).to_string());
+                let sides = experiment.ends_at(&settings);
+                if (sides.0.len(), sides.1.len()) != (1, 1) || !experiment.outputs.is_empty() {
+                    let one = "connections are set up from one port to one other, without `outputs`";
+                    fault = fault.or_else(|| Some(one.to_owned()));
+                }
+            }
+            let fault = fault
+                .or_else(|| fault_together(&settings, self.dir))
                 .or_else(|| sides::fault(experiment, &settings, self.dir).filter(|_| experiment.is_sent()));
             if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
             {

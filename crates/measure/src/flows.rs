@@ -1,12 +1,13 @@
 //! Flows: which addresses and ports frames carry.
 
+use crate::permute::Permutation;
 use crate::rng::Rng;
 use crate::tag::MAX_FLOWS;
 use crate::{Bad, bad};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// An IP address of one version, as a number and as text.
-pub trait Address: Copy + Send + 'static {
+pub trait Address: Copy + Send + std::fmt::Display + 'static {
     /// Bits in an address.
     const BITS: u32;
     /// The name of an address of this version, for messages.
@@ -186,6 +187,9 @@ pub struct FlowSpec {
     pub dport: Option<Set>,
     /// Whether each flow takes its addresses and ports at random rather than in order.
     pub random: bool,
+    /// Whether no two flows have the same, at random too: then all combinations are taken in a pseudorandom
+    /// order (RFC 4814, RFC 9693).
+    pub unique: bool,
     /// The seed of the random numbers.
     pub seed: u64,
     /// The number of flows; without it, one for each combination of addresses and ports, but not more than
@@ -243,7 +247,8 @@ impl FlowSpec {
     /// The flows: number `first`, `first + step`, ... of `count`.
     ///
     /// In order, destination addresses change first, then source addresses, source ports, destination ports.
-    /// At random, each flow draws its own independently of the others; the same seed gives the same flows.
+    /// At random, each flow draws its own independently of the others, unless they are to be unique; the same
+    /// seed gives the same flows.
     pub fn tuples<A: Address>(
         &self,
         first: usize,
@@ -256,13 +261,17 @@ impl FlowSpec {
         let mut discard = Set::default();
         discard.add(DISCARD, DISCARD);
         let dport = self.dport.clone().unwrap_or(discard);
+        let sizes = [self.dst.len(), self.src.len(), sport.len(), dport.len()];
+        let all = sizes.into_iter().fold(1u128, u128::saturating_mul);
+        let order = (self.random && self.unique).then(|| Permutation::new(all, self.seed));
         (0..count).skip(first).step_by(step.max(1)).map(move |index| {
             let sets = [&self.dst, &self.src, &sport, &dport];
             let mut rng = Rng::new(self.seed ^ (u64::from(index) << 20));
             let mut rest = u128::from(index);
+            rest = order.as_ref().map_or(rest, |order| order.at(rest));
             let [dst, src, sport, dport] = sets.map(|set| {
                 let n = set.len().max(1);
-                let at = if self.random { rng.below_wide(n) } else { rest % n };
+                let at = if self.random && !self.unique { rng.below_wide(n) } else { rest % n };
                 rest /= n;
                 set.get(at)
             });
@@ -289,6 +298,7 @@ mod tests {
             sport: None,
             dport: None,
             random: false,
+            unique: false,
             seed: 1,
             flows: None,
         }
@@ -356,6 +366,21 @@ mod tests {
         assert_eq!(all, spec.tuples::<Ipv4Addr>(0, 1, 1000).collect::<Vec<_>>());
         spec.seed = 2;
         assert_ne!(all, spec.tuples::<Ipv4Addr>(0, 1, 1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn flows_at_random_are_different_if_they_are_to_be() {
+        let mut spec = spec("10.0.0.1", "20.0.0.1-20.0.0.2");
+        (spec.random, spec.unique, spec.flows) = (true, true, Some(1000));
+        (spec.sport, spec.dport) = (Some(Set::ports("1-50").unwrap()), Some(Set::ports("1-10").unwrap()));
+        let all: Vec<Tuple<Ipv4Addr>> = spec.tuples(0, 1, 1000).map(|(_, t)| t).collect();
+        let different: HashSet<_> = all.iter().map(|t| (t.src, t.dst, t.sport, t.dport)).collect();
+        assert_eq!(different.len(), 1000, "each combination once");
+        assert!(all.windows(2).filter(|two| two[0].sport < two[1].sport).count() < 600, "in no order");
+        spec.unique = false;
+        let all: HashSet<_> =
+            spec.tuples::<Ipv4Addr>(0, 1, 1000).map(|(_, t)| (t.dst, t.sport, t.dport)).collect();
+        assert!(all.len() < 800, "drawn independently");
     }
 
     #[test]

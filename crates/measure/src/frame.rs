@@ -62,6 +62,16 @@ impl<A: Family> Flow<A> {
             seq: 0,
         }
     }
+    /// Its addresses and ports.
+    #[must_use]
+    pub fn tuple(&self) -> Tuple<A> {
+        Tuple { src: self.src, dst: self.dst, sport: self.sport, dport: self.dport }
+    }
+    /// Its number among the flows of its stream.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.identity & (tag::MAX_FLOWS - 1)
+    }
     /// The destination.
     #[must_use]
     pub fn dst(&self) -> A {

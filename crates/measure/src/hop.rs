@@ -13,7 +13,7 @@ use wire::{Ipv6, ethernet, ipv6, protocol, udp};
 const TIME: usize = 12;
 
 /// The offset of a frame's UDP header, found from its headers without checking checksums.
-fn datagram(frame: &[u8]) -> Option<usize> {
+pub(crate) fn datagram(frame: &[u8]) -> Option<usize> {
     let (kind, at) = network(frame)?;
     let packet = frame.get(at..)?;
     match kind {

@@ -17,6 +17,7 @@
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
+//! | [`permute`] | all numbers below a bound in a pseudorandom order |
 //! | [`zipf`] | elephants and mice: the flow of the next frame |
 //! | [`matrix`] | traffic matrices: which part of a port's rate goes from each input to each output |
 //! | [`direction`] | which ports send and which receive, and the matrix between them |
@@ -25,6 +26,7 @@
 //! | [`tag`] | the flow, sequence number and time in a frame |
 //! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
+//! | [`learned`] | the addresses and ports with which flows arrive, and the way back |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`jitter`] | jitter, as RFC 3393 and RFC 3550 count it |
@@ -33,12 +35,14 @@
 //! | [`sink`] | all of this over frames that arrive |
 //! | [`ranks`] | medians; whether two sets of measurements differ by more than noise |
 //! | [`burst`] | back-to-back frames: which burst is next |
+//! | [`connections`] | connections through a stateful device: which trial is next |
 //! | [`search`] | the highest load without loss: which trial is next |
 #![forbid(unsafe_code)]
 
 pub mod bps;
 pub mod burst;
 pub mod classify;
+pub mod connections;
 pub mod direction;
 pub mod fairness;
 pub mod flows;
@@ -47,9 +51,11 @@ pub mod hop;
 pub mod interleave;
 pub mod jitter;
 pub mod latency;
+pub mod learned;
 pub mod matrix;
 pub mod order;
 pub mod pace;
+pub mod permute;
 pub mod ranks;
 pub mod rate;
 pub mod rng;

@@ -3,6 +3,7 @@
 use crate::classify::{Frame, classify};
 use crate::jitter::Jitter;
 use crate::latency::Latency;
+use crate::learned::Learned;
 use crate::order::{Arrival, FlowOrder, Reordering};
 use crate::rate::Achieved;
 use crate::tag::{self, Tag};
@@ -201,6 +202,8 @@ pub struct Sink {
     pub timeline: Timeline,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
+    /// With which addresses and ports flows arrive, if that is to be known.
+    pub learned: Option<Learned>,
     flows: Flows,
     /// The most pages.
     most: usize,
@@ -222,6 +225,7 @@ impl Sink {
             jitter: Jitter::default(),
             timeline: Timeline::default(),
             reordering: Reordering::default(),
+            learned: None,
             flows: Flows::default(),
             most: flows.div_ceil(PAGE),
             check,
@@ -241,6 +245,7 @@ impl Sink {
         self.jitter = Jitter::default();
         self.timeline = Timeline::default();
         self.reordering = Reordering::default();
+        self.learned.iter_mut().for_each(Learned::clear);
         self.flows = Flows::default();
         self.pending = (0, 0);
         if let Some(paths) = &mut self.paths {
@@ -284,7 +289,12 @@ impl Sink {
             match classify(frame, self.check) {
                 Frame::Foreign => self.totals.foreign += 1,
                 Frame::Damaged => self.totals.damaged += 1,
-                Frame::Ours(tag) => self.take(&tag, frame.len(), now_ns),
+                Frame::Ours(tag) => {
+                    if let Some(learned) = &mut self.learned {
+                        learned.arrive(&tag, frame);
+                    }
+                    self.take(&tag, frame.len(), now_ns);
+                }
             }
         }
         self.flush(now_ns);

@@ -18,6 +18,8 @@ Examples:
   valiant gen --to eth0 --to eth1 --sink eth2 --outputs 10.1.0.0/16 --sink eth3 --outputs 10.2.0.0/16 \\
       --matrix '0.9,0.1; 0.5,0.5' -r 100k -n 1M --max-misrouted 0
                                                  through a device with two outputs
+  valiant gen --to eth0 --sink eth1 -r 50k --connections 20k --random
+                                                 through a NAT, and back: how many connections it keeps
   valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
   valiant gen eth0 -r 1k --print-config          print the configuration only
 
@@ -115,6 +117,15 @@ pub(crate) struct GenArgs {
     /// Time to live or hop limit.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ttl: u8,
+    /// Set so many connections up through a device that keeps state of them (RFC 9693): one frame each, all
+    /// with other addresses and ports, from --to to --sink, where it is learned with which ones they arrive;
+    /// if all do, one frame of each goes back, and those that arrive where they belong are counted.
+    #[arg(long, value_name = "N", value_parser = connections, requires = "sink",
+        conflicts_with_all = ["flows", "count", "time", "skew", "pcap", "outputs", "matrix"])]
+    pub(crate) connections: Option<u32>,
+    /// With --connections: the rate of the frames that go back [default: --rate].
+    #[arg(long, value_name = "RATE", value_parser = rate, requires = "connections")]
+    pub(crate) answer: Option<Rate>,
     /// Send the frames of a capture file as they are: once, or over and over for --count frames or --time.
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["size", "flows", "src", "dst", "sport", "dport", "random", "skew", "ipv6", "src_mac", "dst_mac", "ttl"])]
@@ -166,7 +177,7 @@ pub(crate) struct SinkArgs {
 }
 
 /// What must hold at the sink.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct Limits {
     /// Fail (exit status 3) if more than this is lost: a number of frames, or a percentage as in 0.1%.
     #[arg(long, value_name = "LOSS", value_parser = loss)]
@@ -256,6 +267,13 @@ fn rate(text: &str) -> Result<Rate, String> {
 
 fn count(text: &str) -> Result<u64, String> {
     measure::rate::number(text).ok_or_else(|| format!("'{text}' is not a number such as 1000, 20k or 1.5M"))
+}
+
+fn connections(text: &str) -> Result<u32, String> {
+    let most = measure::tag::MAX_FLOWS;
+    let number = count(text)?;
+    (u32::try_from(number).ok().filter(|n| (1..=most).contains(n)))
+        .ok_or_else(|| format!("{number} connections cannot be set up: 1 to {most}"))
 }
 
 fn sizes(text: &str) -> Result<Sizes, String> {

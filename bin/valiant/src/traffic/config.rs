@@ -37,7 +37,8 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
                 let own = || dpdk::interface(port).ok().map(|i| measure::EtherAddr(i.mac));
                 let src_mac = args.src_mac.clone().or_else(|| own().map(|m| format!("{m:#}")));
                 word("SIZE", args.size.as_ref().map(|s| quote(&s.to_string())));
-                word("FLOWS", args.flows.map(|n| n.to_string()));
+                word("FLOWS", args.flows.or(args.connections).map(|n| n.to_string()));
+                word("UNIQUE", args.connections.map(|_| "true".to_owned()));
                 word("SRC", src.map(quote));
                 word("DST", dst.map(quote));
                 word("OUTPUTS", outputs.clone());
@@ -55,7 +56,8 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
                 word("SEED", (args.seed != 1).then(|| args.seed.to_string()));
             }
         }
-        let count = args.count.map(|n| paths.share(n, i)).or((part <= 0.0).then_some(0));
+        let connections = args.connections.map(u64::from);
+        let count = args.count.or(connections).map(|n| paths.share(n, i)).or((part <= 0.0).then_some(0));
         word("LIMIT", count.map(|n| n.to_string()));
         word("DURATION", args.time.map(|t| format!("{}s", t.as_secs_f64())));
         let catch_up = args.catch_up.as_secs_f64();
@@ -68,26 +70,55 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
             quote(port)
         );
     }
+    if let Some(n) = args.connections {
+        text += &both_ends(args, paths, n);
+        return (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() });
+    }
     // By default, a sink in the same process as the sources remembers all flows of these.
     let made = args.flows.map(|n| n.saturating_mul(paths.senders.len() as u32));
-    let more = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
+    let most = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
     let outputs = paths.outputs.len();
-    text += &listeners(&paths.receivers, &args.limits, args.limits.track_flows.or(more), outputs);
+    let more = |i: usize| (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}"));
+    text += &listeners(&paths.receivers, &args.limits, args.limits.track_flows.or(most), more);
     (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() })
 }
 
 /// The configuration of a sink.
 pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
-    listeners(ports, limits, limits.track_flows, 0)
+    listeners(ports, limits, limits.track_flows, |_| None)
 }
 
-fn listeners(ports: &[String], limits: &Limits, track_flows: Option<u32>, outputs: usize) -> String {
+/// For connections: what the Responder learns and sends back, and what the Initiator gets.
+fn both_ends(args: &GenArgs, paths: &Paths, connections: u32) -> String {
+    let to: Vec<String> = paths.senders.iter().map(|sender| sender.port.clone()).collect();
+    let sink = &paths.receivers;
+    let limits = Limits { track_flows: Some(connections), ..args.limits.clone() };
+    let learn = |stream: u32| move |_| Some(format!("LEARN {connections}, STREAM {stream}"));
+    let responder = listeners(sink, &limits, limits.track_flows, learn(0));
+    let initiator = listeners(&to, &limits, limits.track_flows, learn(1));
+    let initiator = initiator.replace("from0 ::", "from1 ::").replace("sink0 ::", "sink1 ::");
+    let mut words = vec![args.answer.unwrap_or(args.rate).to_string()];
+    words.extend(args.size.as_ref().map(|sizes| format!("SIZE {}", quote(&sizes.to_string()))));
+    words.extend((args.ttl != 64).then(|| format!("TTL {}", args.ttl)));
+    words.extend(["STREAM 1", "LIMIT 0", "ACTIVE false"].map(str::to_owned));
+    let port = sink.first().map_or("", String::as_str);
+    let answers =
+        format!("gen1 :: MeasureSource({}) -> to1 :: ToDPDKDevice({});\n", words.join(", "), quote(port));
+    responder + &answers + &initiator
+}
+
+fn listeners(
+    ports: &[String],
+    limits: &Limits,
+    track_flows: Option<u32>,
+    more: impl Fn(usize) -> Option<String>,
+) -> String {
     ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
         let words = [
             limits.no_check.then(|| "CHECK false".to_owned()),
             (!limits.sleep).then(|| "AWAKE true".to_owned()),
             track_flows.map(|n| format!("FLOWS {n}")),
-            (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}")),
+            more(i),
         ];
         let arguments = words.into_iter().flatten().collect::<Vec<_>>().join(", ");
         text + &format!(

@@ -3,6 +3,7 @@
 
 pub(crate) mod args;
 mod config;
+mod connections;
 mod crossing;
 mod paths;
 mod report;
@@ -61,7 +62,11 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ));
         return ExitCode::from(2);
     }
-    let goal = Goal { frames: args.count, time: args.time };
+    if args.connections.is_some() && (shape.sources, shape.sinks) != (1, 1) {
+        error("error: --connections are set up from one port (--to) to one other (--sink)");
+        return ExitCode::from(2);
+    }
+    let goal = Goal { frames: args.count.or(args.connections.map(u64::from)), time: args.time };
     run(registry, text, shape, &args.machine, &args.output, goal, |bench| {
         let ended = bench.watch(|bench| bench.all("gen", shape.sources, "done", "true"))?;
         if !ended {
@@ -71,8 +76,14 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         }
         let waited = bench.kept_waiting();
         bench.drain(args.wait)?;
+        let (mut ended, mut kept) = (ended, None);
+        if let Some(asked) = args.connections.filter(|_| ended) {
+            let answered = bench.answers(asked, args.wait)?;
+            (kept, ended) = (Some(answered.0), answered.1);
+        }
         let report = Report {
             sent: Some(bench.sent((args.rate, paths.load()), args.pcap.is_some(), waited)?),
+            connections: kept,
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
             flows: bench.flows(&args.output)?,
             expected: None,
@@ -104,6 +115,7 @@ pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
         })?;
         let report = Report {
             sent: None,
+            connections: None,
             seen: Some(bench.seen()?),
             flows: bench.flows(&args.output)?,
             expected: args.expect_count,

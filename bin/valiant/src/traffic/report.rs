@@ -1,6 +1,7 @@
 //! The reports of `valiant gen` and `valiant sink`, as text and as JSON.
 
 use super::args::{Limits, Output};
+use super::connections::Connections;
 use super::crossing::Crossing;
 use super::words::{asked, percent, rate_json, rate_words, seconds, span};
 use measure::order::DEPTH;
@@ -52,6 +53,8 @@ impl Sent {
 /// The results of a measurement.
 pub(crate) struct Report {
     pub(crate) sent: Option<Sent>,
+    /// Of `--connections`.
+    pub(crate) connections: Option<Connections>,
     pub(crate) seen: Option<Snapshot>,
     /// Lines of the sinks' `flows` handlers.
     pub(crate) flows: String,
@@ -116,6 +119,12 @@ impl Report {
         if let Some(most) = self.max_misrouted.filter(|most| misrouted > *most) {
             failures.push(format!("{misrouted} frames at the wrong port, {most} allowed"));
         }
+        let lost = self
+            .connections
+            .as_ref()
+            .zip(limits.max_loss)
+            .filter(|(c, most)| most.exceeded(c.lost(), c.asked));
+        failures.extend(lost.map(|(c, most)| format!("{}, {most} allowed", c.words())));
         failures
     }
 
@@ -261,9 +270,10 @@ impl Report {
             if seen.jitter.pairs() > 0 {
                 let _ = writeln!(
                     t,
-                    "jitter      IPDV mean {}, max {}; RFC 3550 {}",
+                    "jitter      IPDV mean {}, max {}; PDV {}; RFC 3550 {}",
                     span(seen.jitter.mean_ns()),
                     span(seen.jitter.max_ns() as f64),
+                    span(l.quantile_ns(0.999).saturating_sub(l.min_ns()) as f64),
                     span(seen.jitter.smoothed_ns())
                 );
             }
@@ -288,6 +298,9 @@ impl Report {
                 }
             }
         }
+        if let Some(connections) = &self.connections {
+            let _ = writeln!(t, "connections {}", connections.words());
+        }
         if self.interrupted {
             let _ = writeln!(t, "interrupted after {:.1} s", self.seconds);
         }
@@ -305,6 +318,7 @@ impl Report {
                 "extents": format!("RFC 4737 section 4.2, [extent, packets]; {} stands for more than {DEPTH}", DEPTH + 1),
                 "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
                 "jitter_ns": "absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; interarrival jitter (RFC 3550 section 6.4.1)",
+                "pdv": "99.9th percentile of latency less the minimum (RFC 8219 section 7.3.1)",
                 "timeline": "spans of time; arrived: of the frames that were sent in the span; came: in the span, whenever they were sent",
                 "matrix": "frames from each port (rows) for each sink (columns): sent as they were made; arrived at it, without duplicates, whichever sink they were for",
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
@@ -325,6 +339,9 @@ impl Report {
             });
             merge(&mut value, rate_json(&rate));
             report["sent"] = value;
+        }
+        if let Some(connections) = &self.connections {
+            report["connections"] = connections.json();
         }
         let Some(seen) = &self.seen else { return report };
         let totals = &seen.totals;
@@ -363,7 +380,8 @@ impl Report {
         if l.count() > 0 {
             report["latency_ns"] = json!({"frames": l.count(), "min": l.min_ns(), "mean": l.mean_ns(), "stdev": l.stdev_ns(),
                 "p50": l.quantile_ns(0.5), "p90": l.quantile_ns(0.9), "p99": l.quantile_ns(0.99), "p99_9": l.quantile_ns(0.999),
-                "p99_99": l.quantile_ns(0.9999), "max": l.max_ns()});
+                "p99_99": l.quantile_ns(0.9999), "max": l.max_ns(),
+                "pdv": l.quantile_ns(0.999).saturating_sub(l.min_ns())});
             if output.histogram {
                 report["latency_ns"]["histogram"] = l.buckets().map(|(ns, n)| json!([ns, n])).collect();
             }
@@ -422,6 +440,7 @@ mod tests {
         seen.read(line).unwrap();
         Report {
             sent: Some(sent),
+            connections: None,
             seen: Some(seen),
             flows: "0 1 2 3 4 5 6\n".into(),
             expected: None,

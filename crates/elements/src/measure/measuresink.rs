@@ -6,7 +6,7 @@
 //! once for a batch; between machines it is only as accurate as the synchronization of their clocks.
 //!
 //! ## Synopsis
-//! `MeasureSink([CHECK, AWAKE, FLOWS, OUTPUTS, OUTPUT])`
+//! `MeasureSink([CHECK, AWAKE, FLOWS, OUTPUTS, OUTPUT, LEARN, STREAM])`
 //!
 //! ## Arguments
 //! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, corruption
@@ -20,6 +20,10 @@
 //!   `OUTPUTS` of MeasureSource, so that `paths` counts them. By keyword.
 //! - `OUTPUT` (*int*): which of these, from 0, this sink is at; frames for others count as `misrouted`. By
 //!   keyword.
+//! - `LEARN` (*int*, default 0, at most 1048576): of so many flows of one stream, from number 0 on, each
+//!   worker remembers with which addresses and ports the last frame arrived, so that frames can go back to
+//!   where it came from: through a device that translates, other ones than it was sent with. By keyword.
+//! - `STREAM` (*int*, 0 to 15, default 0): the stream of these flows. By keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -54,6 +58,9 @@
 //! - `paths` (read): with `OUTPUTS`: a line for each sender (`STREAM`) and output that its frames were for:
 //!   sender, output, and frames without duplicates.
 //! - `misrouted` (read): with `OUTPUT`: frames without duplicates that were for another output.
+//! - `learned` (read): how many flows of `LEARN` a worker knows, all workers together.
+//! - `answers` (read): their way back, for the handler `answers` of MeasureSource: a line `ether SOURCE
+//!   DESTINATION`, and a line `FLOW SOURCE DESTINATION SPORT DPORT` for each flow.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): sets everything to zero.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that runs with `AWAKE`.
@@ -64,7 +71,7 @@
 //!
 //! A worker uses 80 bytes for each flow, and 260 more for a flow with reordered or lost frames: 5 to
 //! 22 MB for the default, 84 to 360 MB for a million flows. Memory is limited by `FLOWS`, whatever others
-//! send.
+//! send. `LEARN` takes 40 bytes for each of its flows, of each worker, at the beginning.
 //!
 //! ## Example
 //! ```click
@@ -76,6 +83,7 @@
 
 use super::engine::report::{lines, summary};
 use crate::prelude::*;
+use measure::learned::Learned;
 use measure::order::DEPTH;
 use measure::sink::{DEFAULT_FLOWS, Sink};
 use measure::tag::{MAX_FLOWS, MAX_OUTPUTS, MAX_STREAMS};
@@ -126,6 +134,15 @@ impl Element for MeasureSink {
             (Some(n), _) => sink.count_paths(n),
             (None, _) => {}
         }
+        let learn = args.k::<u32>("LEARN")?.unwrap_or(0);
+        if learn > MAX_FLOWS {
+            return Err(args.error(format!("LEARN must be at most {MAX_FLOWS}: a stream has no more flows")));
+        }
+        let stream = args.k::<u8>("STREAM")?.unwrap_or(0);
+        if stream >= MAX_STREAMS {
+            return Err(args.error(format!("STREAM must be at most {}", MAX_STREAMS - 1)));
+        }
+        sink.learned = (learn > 0).then(|| Learned::new(stream, learn));
         Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake, output })
     }
 
@@ -172,6 +189,8 @@ impl Element for MeasureSink {
                 text
             })
         });
+        h.sum("learned", |e| e.sink.learned.as_ref().map_or(0, Learned::known) as u64);
+        h.list("answers", |e| e.sink.learned.as_ref().map_or_else(String::new, Learned::text));
         h.list("snapshot", |e| e.sink.snapshot() + "\n");
         h.task();
         h.write("reset", |e, _, _| {
@@ -202,6 +221,11 @@ impl Element for MeasureSink {
         std::mem::swap(&mut self.sink.reordering, &mut old.sink.reordering);
         self.sink.take_paths(&old.sink);
         self.sink.take_flows(&mut old.sink);
+        if let (Some(learned), Some(before)) = (&mut self.sink.learned, &mut old.sink.learned)
+            && learned.is_like(before)
+        {
+            std::mem::swap(learned, before);
+        }
         for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]
         {
             ours.set(theirs.get());
@@ -338,6 +362,48 @@ mod tests {
         // The first delayed frame comes after 199 arrivals, all but one of which are later frames.
         assert!(extents.lines().last().unwrap().starts_with("65 "), "{extents}");
         assert!(bench.read("n_reordered").starts_with("1 "));
+    }
+
+    #[test]
+    fn flows_are_answered_through_a_device_that_changes_them() {
+        let mirror = "-> Unqueue -> Strip(14) -> CheckIPHeader -> IPMirror -> EtherEncap(0x0800, 2:0:0:0:0:3, 2:0:0:0:0:4)";
+        let config = format!(
+            "a :: MeasureSource(max, FLOWS 40, LIMIT 40, RANDOM true, UNIQUE true, SPORT 1-20, DPORT 1-20)
+             {mirror} -> r :: MeasureSink(LEARN 40) -> Discard;
+             b :: MeasureSource(max, STREAM 1, ACTIVE false, LIMIT 0) {mirror} -> i :: MeasureSink(LEARN 40, STREAM 1) -> Discard;"
+        );
+        let mut bench = Bench::with_config(&config, 0, 0);
+        bench.turns(300);
+        assert_eq!(numbers(&mut bench, &["r.learned", "b.count", "i.learned"]), [40, 0, 0]);
+        let answers = bench.read("r.answers");
+        assert!(
+            answers.starts_with("ether 02:00:00:00:00:04 02:00:00:00:00:03\n0 198.18.0.1 198.19.0.1 "),
+            "{answers}"
+        );
+        bench.write("b.answers", &answers);
+        bench.turns(300);
+        assert_eq!(
+            numbers(&mut bench, &["b.count", "i.learned", "i.received", "i.damaged"]),
+            [40, 40, 40, 0]
+        );
+        assert_eq!(bench.read("b.done"), "true");
+        let flows = |text: &str| {
+            text.lines().filter(|line| !line.starts_with("ether")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(flows(&bench.read("i.answers")), flows(&bench.read("a.tuples")), "each as it was sent");
+        let different: std::collections::HashSet<_> =
+            flows(&answers).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+        assert_eq!(different.len(), 40);
+        // The same once more, by flows of the other version.
+        bench.write("b.answers", "3 2001:2::1 2001:2:0:1::1 5 6\n");
+        bench.turns(300);
+        assert_eq!(
+            (bench.read("b.tuples").as_str(), bench.read("b.count").as_str()),
+            ("3 2001:2::1 2001:2:0:1::1 5 6\n", "1")
+        );
+        assert!(bench.try_write("b.answers", "1 2 3").is_err());
+        assert!(Bench::error("MeasureSink(LEARN 1048577)").contains("at most 1048576"));
+        assert!(Bench::error("MeasureSink(LEARN 1, STREAM 16)").contains("at most 15"));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A frame's length is what software sees: without the frame check sequence, preamble and gap.
 //!
 //! ## Synopsis
-//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, SKEW, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, OUTPUTS, PARTS, SEED, CATCHUP, ACTIVE, STOP])`
+//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, UNIQUE, SKEW, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, OUTPUTS, PARTS, SEED, CATCHUP, ACTIVE, STOP])`
 //!
 //! ## Arguments
 //! `RATE` may be given by position; all others are by keyword.
@@ -28,6 +28,8 @@
 //! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024, as many
 //!   ports as there are flows, and the destination port is 9.
 //! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
+//! - `UNIQUE` (*bool*, default false): with `RANDOM`, no two flows have the same addresses and ports: all
+//!   combinations are taken in a pseudorandom order (RFC 4814, RFC 9693). In order they never have.
 //! - `SKEW` (*real number*, 0 to 10, default 0): flows are drawn by Zipf's law with this exponent, rather
 //!   than sent in turn: the k-th flow has a share of the frames in proportion to 1/k^SKEW. Each worker draws
 //!   among its own flows.
@@ -65,8 +67,12 @@
 //! - `flows` (read): the number of flows, or of frames in the capture.
 //! - `made_to` (read): with `OUTPUTS`, for each output its number, from 0, and the frames made for it, a line
 //!   for each worker and output with a part.
+//! - `tuples` (read): a line `FLOW SOURCE DESTINATION SPORT DPORT` for each flow; none for a capture.
 //! - `done` (read): whether `LIMIT` or `DURATION` is reached.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `answers` (write): other flows in place of its own, as the handler `answers` of MeasureSink has them. It
+//!   becomes active and sends one frame of each, whatever `LIMIT` and `FLOWS` are; several workers share
+//!   them. Link addresses are those of the last line `ether`, if there is one.
 //! - `snapshot` (read): counts and times of each worker on a line, for programs.
 //! - `reset` (write): starts again: the limit and the duration count from zero.
 //!
@@ -89,6 +95,7 @@ use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
+use measure::learned::Answers;
 use measure::rate::{Achieved, Rate};
 use measure::sizes::Sizes;
 use measure::tag;
@@ -103,6 +110,7 @@ const EARLY_NS: u64 = 60_000;
 /// The `MeasureSource` element.
 pub struct MeasureSource {
     frames: Frames,
+    answering: Box<Answering>,
     /// The next frame's length.
     len: usize,
     pacing: Pacing,
@@ -122,6 +130,14 @@ pub struct MeasureSource {
     /// Frames over time.
     timeline: Timeline,
     shared: Arc<Shared>,
+}
+
+/// What frames of other flows need.
+struct Answering {
+    contents: FrameContents,
+    /// The `SIZE` argument.
+    given: Option<Sizes>,
+    seed: u64,
 }
 
 /// State that the replicas share. If other workers pull after a hot swap, it is made anew: they make other
@@ -169,6 +185,11 @@ fn listed(name: &str, text: &str) -> Result<String, ArgError> {
     }
 }
 
+/// The sizes of frames if none are given.
+fn shortest(six: bool) -> Result<Sizes, measure::Bad> {
+    Sizes::parse(if six { "80" } else { "60" })
+}
+
 /// Reads `SRC` or `DST`: IPv6 addresses or IPv4 addresses.
 fn addresses(args: &mut Args<'_>, name: &'static str, six: bool, default: &str) -> Result<Set, ArgError> {
     let text = args.k::<String>(name)?.map_or(Ok(default.to_owned()), |text| listed(name, &text))?;
@@ -204,8 +225,8 @@ impl Element for MeasureSource {
         let asked =
             args.p::<String>("RATE")?.map_or(Ok(Rate::Unlimited), |t| named("RATE", Rate::parse(&t)))?;
         let six = args.k("IPV6")?.unwrap_or(false);
-        let sizes = args.k::<String>("SIZE")?.unwrap_or_else(|| if six { "80" } else { "60" }.to_owned());
-        let sizes = named("SIZE", Sizes::parse(&sizes))?;
+        let given = args.k::<String>("SIZE")?.map(|text| named("SIZE", Sizes::parse(&text))).transpose()?;
+        let sizes = given.clone().map_or_else(|| named("SIZE", shortest(six)), Ok)?;
         let limit = args.k::<i64>("LIMIT")?;
         let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
         let flows = args.k::<u32>("FLOWS")?;
@@ -218,6 +239,7 @@ impl Element for MeasureSource {
         let dst = addresses(args, "DST", six, default.1)?;
         let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
+        let unique = args.k("UNIQUE")?.unwrap_or(false);
         let skew =
             args.k::<String>("SKEW")?.map_or(Ok(0.0), |text| named("SKEW", measure::zipf::skew(&text)))?;
         let mac = |m: EtherAddr| wire::EtherAddr(m.0);
@@ -253,7 +275,7 @@ impl Element for MeasureSource {
             (sizes.bounds().0, sizes.bounds().1, sizes.mean()),
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
         );
-        let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
+        let spec = FlowSpec { src, dst, sport, dport, random, unique, seed, flows };
         let contents =
             FrameContents { src: src_eth, dst: dst_eth, ttl, stream, sizes, skew, run: shared.run, outputs };
         let mut frames = match pcap {
@@ -270,11 +292,13 @@ impl Element for MeasureSource {
             None => Frames::of_flows(&spec, &contents, six, share)?,
         };
         let len = frames.first_len();
+        let answering = Box::new(Answering { contents, given, seed });
         if limit != u64::MAX {
             limit = Rate::Packets(limit).share(share.0, share.1).per_s().unwrap_or(0);
         }
         Ok(Self {
             frames,
+            answering,
             len,
             pacing: Pacing::new(asked, share, catchup_ns, lengths, len),
             share: pulled,
@@ -309,11 +333,18 @@ impl Element for MeasureSource {
             let line = |(output, n): (usize, u64)| format!("{output} {n}\n");
             e.frames.made_to().into_iter().map(line).collect()
         });
+        h.list("tuples", |e| if e.share.is_some() { e.frames.tuples() } else { String::new() });
         h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
             e.active = crate::plumbing::engine::text::value(v, "active parameter must be boolean")?;
             cx.set_nonempty(e.active && !e.done);
+            Ok(())
+        });
+        h.write("answers", |e, text, cx| {
+            let answers = Answers::read(text).map_err(|bad| bad.to_string())?;
+            e.answer(&answers)?;
+            e.restart(cx);
             Ok(())
         });
         h.list("snapshot", |e| {
@@ -353,6 +384,7 @@ impl Element for MeasureSource {
         if Arc::ptr_eq(&self.shared, &old.shared) {
             std::mem::swap(&mut self.frames, &mut old.frames);
             (self.len, self.done, self.active) = (old.len, old.done, old.active);
+            (self.limit, self.duration_ns) = (old.limit, old.duration_ns);
             // Values that a handler has set are kept, with the pacing state that belongs to them.
             std::mem::swap(&mut self.pacing, &mut old.pacing);
         }
@@ -435,6 +467,21 @@ impl MeasureSource {
             }
         }
         cx.set_nonempty(false);
+    }
+    /// Takes a worker's part of these flows in place of its own.
+    fn answer(&mut self, answers: &Answers) -> Result<(), String> {
+        let six = answers.flows.first().is_some_and(|(_, tuple)| tuple.src.is_ipv6());
+        let Answering { contents, given, seed } = &*self.answering;
+        let mut contents = contents.clone();
+        if let Some((src, dst)) = answers.ether {
+            (contents.src, contents.dst) = (src, dst);
+        }
+        contents.sizes = given.clone().map_or_else(|| shortest(six), Ok).map_err(|bad| bad.to_string())?;
+        let frames = Frames::of_answers(answers, &contents, *seed, self.share)?;
+        (self.limit, self.duration_ns, self.active) = (frames.flows() as u64, 0, true);
+        self.frames = frames;
+        self.len = self.frames.first_len();
+        Ok(())
     }
     fn restart(&mut self, cx: &mut Cx<'_>) {
         if self.done && self.share.is_some() {

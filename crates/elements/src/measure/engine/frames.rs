@@ -3,8 +3,9 @@
 use super::outputs::{ByOutput, Chooser};
 use super::replay::Replay;
 use crate::prelude::*;
-use measure::flows::FlowSpec;
+use measure::flows::{FlowSpec, Tuple};
 use measure::frame::{Family, Flow, Stamp, Template};
+use measure::learned::{Answers, line};
 use measure::rate::Rate;
 use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
@@ -12,6 +13,7 @@ use measure::zipf::Zipf;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The contents of frames, apart from their flows.
+#[derive(Clone)]
 pub(in crate::measure) struct FrameContents {
     pub(in crate::measure) src: wire::EtherAddr,
     pub(in crate::measure) dst: wire::EtherAddr,
@@ -55,6 +57,28 @@ impl Frames {
             Self::V4(maker(spec, contents, share)?)
         })
     }
+    /// The frames of flows that are answered: the part of worker `share.0` of `share.1`; none: it sends none.
+    pub(in crate::measure) fn of_answers(
+        answers: &Answers,
+        contents: &FrameContents,
+        seed: u64,
+        share: Option<(usize, usize)>,
+    ) -> Result<Self, String> {
+        let mixed = || "there are flows of IPv4 and of IPv6: frames of one version are sent".to_owned();
+        let six = answers.flows.first().is_some_and(|(_, tuple)| tuple.src.is_ipv6());
+        let refused = |e: ArgError| e.to_string();
+        Ok(if six {
+            let all = answers.of_six().ok_or_else(mixed)?;
+            Self::V6(
+                of_flows(flows_of(&all, contents, share), Order::InTurn, contents, seed).map_err(refused)?,
+            )
+        } else {
+            let all = answers.of_four().ok_or_else(mixed)?;
+            Self::V4(
+                of_flows(flows_of(&all, contents, share), Order::InTurn, contents, seed).map_err(refused)?,
+            )
+        })
+    }
     /// The number of flows, or of frames in the capture.
     pub(in crate::measure) fn flows(&self) -> usize {
         match self {
@@ -85,6 +109,17 @@ impl Frames {
         match order {
             Order::ByOutput(chooser) => chooser.made().collect(),
             Order::InTurn | Order::Drawn(_) => Vec::new(),
+        }
+    }
+    /// A line for each flow: its number, addresses and ports.
+    pub(in crate::measure) fn tuples(&self) -> String {
+        fn lines<A: Family>(flows: &[Flow<A>]) -> String {
+            flows.iter().map(|flow| line(flow.number(), &flow.tuple())).collect()
+        }
+        match self {
+            Self::V4(maker) => lines(&maker.flows),
+            Self::V6(maker) => lines(&maker.flows),
+            Self::Replay(_) => String::new(),
         }
     }
     /// The length of the first frame.
@@ -135,13 +170,6 @@ fn maker<A: Family>(
     contents: &FrameContents,
     share: (usize, usize),
 ) -> Result<Box<FlowFrames<A>>, ArgError> {
-    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
-    let sizes = contents
-        .sizes
-        .clone()
-        .at_least(A::SHORTEST, version)
-        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
-    let longest = sizes.bounds().1;
     let seed = spec.seed.wrapping_add(share.0 as u64);
     // Each worker draws among its own flows.
     let draw = |count: u32| {
@@ -173,14 +201,40 @@ fn maker<A: Family>(
             order = Order::ByOutput(Box::new(Chooser::new(groups, spec.random, seed)?));
         }
     }
-    let template = Template::new(contents.src, contents.dst, contents.ttl, longest);
-    let sizes = sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    of_flows(flows.into(), order, contents, seed)
+}
+
+/// A worker's part of these flows, with the numbers that they have.
+fn flows_of<A: Family>(
+    all: &[(u32, Tuple<A>)],
+    contents: &FrameContents,
+    share: Option<(usize, usize)>,
+) -> Box<[Flow<A>]> {
+    let (place, of) = share.unwrap_or((all.len(), 1));
+    let part = all.iter().skip(place).step_by(of.max(1));
+    part.map(|(flow, tuple)| Flow::new(tuple, tag::identity(contents.run, contents.stream, *flow))).collect()
+}
+
+/// Frames of these flows in an order.
+fn of_flows<A: Family>(
+    flows: Box<[Flow<A>]>,
+    mut order: Order,
+    contents: &FrameContents,
+    seed: u64,
+) -> Result<Box<FlowFrames<A>>, ArgError> {
+    let version = if A::BITS == 32 { "IPv4" } else { "IPv6" };
+    let sizes = contents
+        .sizes
+        .clone()
+        .at_least(A::SHORTEST, version)
+        .map_err(|e| ArgError::new(format!("SIZE: {e}")))?;
+    let template = Template::new(contents.src, contents.dst, contents.ttl, sizes.bounds().1);
     let next = match &mut order {
         Order::InTurn => 0,
         Order::Drawn(draw) => draw.draw(),
         Order::ByOutput(chooser) => chooser.choose(),
     };
-    Ok(Box::new(FlowFrames { template, flows: flows.into(), next, order, sizes }))
+    Ok(Box::new(FlowFrames { template, flows, next, order, sizes: sizes.source(seed) }))
 }
 
 /// Makes frames, one after the other.

@@ -1,0 +1,120 @@
+//! Connections through a device that keeps state of them (RFC 9693): when all were set up, the Responder sends
+//! one frame of each back, and it is seen which arrive at the Initiator where they belong.
+
+use super::{Bench, MOST_WAITS};
+use measure::flows::Tuple;
+use measure::learned::Answers;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// What has become of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Connections {
+    pub(crate) asked: u64,
+    /// Whose frame has arrived at the Responder.
+    pub(crate) established: u64,
+    /// Of how many a frame was sent back.
+    pub(crate) sent: u64,
+    /// Of how many it has arrived at the Initiator, with the addresses and ports of this connection.
+    pub(crate) answered: u64,
+    /// Of how many it has arrived with others.
+    pub(crate) wrong: u64,
+    /// Frames that were sent back later than the rate asks for.
+    pub(crate) missed: u64,
+}
+
+impl Connections {
+    /// Those that are not there, or do not answer.
+    pub(crate) fn lost(&self) -> u64 {
+        self.asked.saturating_sub(self.answered)
+    }
+
+    pub(crate) fn words(&self) -> String {
+        let Self { asked, established, sent, answered, wrong, .. } = self;
+        if established < asked {
+            return format!("{established} of {asked} set up; none were answered, since some are not there");
+        }
+        let wrong = if *wrong > 0 {
+            format!(", {wrong} with the addresses or ports of another")
+        } else {
+            String::new()
+        };
+        format!("{established} of {asked} set up, {sent} answered, {answered} answers arrived{wrong}")
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({"asked": self.asked, "established": self.established, "answers_sent": self.sent,
+            "answered": self.answered, "wrong": self.wrong, "answers_missed": self.missed})
+    }
+
+    /// Counts the answers: which flows have arrived with which addresses and ports, of those that were used.
+    fn count(&mut self, used: &Answers, arrived: &Answers) {
+        let used: HashMap<u32, Tuple<IpAddr>> = used.flows.iter().copied().collect();
+        let of: HashMap<u32, bool> =
+            arrived.flows.iter().map(|(flow, tuple)| (*flow, used.get(flow) == Some(tuple))).collect();
+        self.answered = of.values().filter(|right| **right).count() as u64;
+        self.wrong = of.len() as u64 - self.answered;
+    }
+}
+
+impl Bench {
+    /// The second phase, when the first has ended. Returns whether it has come to its end too.
+    pub(super) fn answers(&mut self, asked: u32, wait: Duration) -> Result<(Connections, bool), String> {
+        let mut kept = Connections {
+            asked: asked.into(),
+            established: self.number("sink0.learned")?,
+            ..Connections::default()
+        };
+        if kept.established < kept.asked {
+            return Ok((kept, true));
+        }
+        let learned = self.read("sink0.answers")?;
+        self.write("gen1.answers", &learned)?;
+        let ended = self.watch(|bench| Ok(bench.read("gen1.done")?.trim() == "true"))?;
+        let (start, mut last, mut since) = (Instant::now(), 0, Instant::now());
+        while ended && start.elapsed() < wait.saturating_mul(MOST_WAITS) {
+            let (made, sent) = (self.number("gen1.count")?, self.number("to1.n_sent")?);
+            let (dropped, arrived) = (self.number("to1.dropped")?, self.number("sink1.learned")?);
+            if sent + arrived != last {
+                (last, since) = (sent + arrived, Instant::now());
+            }
+            if sent + dropped >= made && arrived >= sent || since.elapsed() >= wait {
+                break;
+            }
+            self.router.turn();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (kept.sent, kept.missed) = (self.number("to1.n_sent")?, self.number("gen1.missed")?);
+        let of = |text: String| Answers::read(&text).map_err(|bad| bad.to_string());
+        let used = of(self.read("gen0.tuples")?)?;
+        kept.count(&used, &of(self.read("sink1.answers")?)?);
+        Ok((kept, ended))
+    }
+
+    fn number(&mut self, handler: &str) -> Result<u64, String> {
+        let text = self.read(handler)?;
+        text.trim().parse().map_err(|_| format!("{handler}: '{text}' is no number"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answers_of_the_same_connection_count() {
+        let used =
+            Answers::read("0 10.0.0.1 10.0.0.2 1 9\n1 10.0.0.1 10.0.0.2 2 9\n2 10.0.0.1 10.0.0.2 3 9\n");
+        // The second has the port of the first; the third has not arrived.
+        let arrived = Answers::read("0 10.0.0.1 10.0.0.2 1 9\n1 10.0.0.1 10.0.0.2 1 9\n");
+        let mut kept = Connections { asked: 3, established: 3, sent: 3, ..Connections::default() };
+        kept.count(&used.unwrap(), &arrived.unwrap());
+        assert_eq!((kept.answered, kept.wrong, kept.lost()), (1, 1, 2));
+        assert!(kept.words().ends_with("1 answers arrived, 1 with the addresses or ports of another"));
+        let few = Connections { asked: 3, established: 2, ..Connections::default() };
+        assert!(few.words().starts_with("2 of 3 set up; none"));
+        assert_eq!(kept.json()["wrong"], 1);
+    }
+}
