@@ -93,7 +93,7 @@ impl Reader<'_> {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
             let settings = experiment.settings(&point);
-            let fault = fault_together(&settings, self.dir)
+            let fault = fault_together(&settings, !experiment.outputs.is_empty(), self.dir)
                 .or_else(|| sides::fault(experiment, &settings, self.dir).filter(|_| experiment.is_sent()));
             if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
             {
