@@ -1,6 +1,5 @@
 """Traffic matrices: which part of each input's frames goes to which output, and what comes out at the wrong one."""
 
-import json
 import subprocess
 from typing import Any
 
@@ -80,8 +79,8 @@ def frames_at_the_wrong_port_are_counted(lab: Lab) -> None:
     report = generate(space, *options, "--max-misrouted", "199", status=3)
     check("200 frames at the wrong port, 199 allowed" in report["failures"], report["failures"])
     text = subprocess.run(space.command(the_binary(), "gen", "-q", *options), capture_output=True, text=True, check=True).stdout
-    check("pa  900/800  700/800\n" in text and "200 frames came out where their destination does not belong: 100 from pa for pd at pc" in text,
-          text)
+    check("pa  900/800  700/800\n" in text, text)
+    check("200 frames came out where their destination does not belong: 100 from pa for pd at pc" in text, text)
 
 
 @case(Plain, seconds=60)
@@ -132,4 +131,4 @@ def experiments_vary_the_matrix_and_the_direction(lab: Lab) -> None:
         path.write_text(f'[traffic]\nto = ["pa", "pb"]\nsink = ["pc", "pd"]\n{wrong}\noutputs = ["10.1.0.1", "10.2.0.0/29"]\n')
         refused = subprocess.run(space.command(the_binary(), "bench", "run", path, "--plan"), capture_output=True, text=True, check=False)
         check(refused.returncode != 0 and f"e.toml{place}" in refused.stderr, f"{wrong}: {refused}")
-    equal(json.loads(json.dumps(report["outputs"])), ["10.1.0.1", "10.2.0.0/29"], "outputs in the report")
+    equal(report["outputs"], ["10.1.0.1", "10.2.0.0/29"], "outputs in the report")

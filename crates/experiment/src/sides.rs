@@ -2,10 +2,10 @@
 
 use crate::model::{Experiment, Settings};
 use crate::reader::Reader;
-use crate::traffic::listed;
+use crate::traffic::{listed, wanted};
 use measure::direction::{Direction, load};
 use measure::flows::{FlowSpec, Set, addresses, default_addresses, shared};
-use measure::matrix::{Matrix, Wanted};
+use measure::matrix::Matrix;
 use measure::tag::{MAX_OUTPUTS, MAX_STREAMS, Outputs};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,12 +38,6 @@ pub struct Wrong {
     pub at: String,
     /// How many.
     pub frames: u64,
-}
-
-/// The matrix that a value names; a file is found from `dir`.
-pub(crate) fn wanted(value: &str, dir: &Path) -> Result<Wanted, String> {
-    let read = |path: &str| std::fs::read_to_string(dir.join(path)).map_err(|e| launch::reason(&e));
-    Wanted::load(value, read).map_err(|bad| bad.0)
 }
 
 impl Experiment {
@@ -96,13 +90,6 @@ impl Reader<'_> {
         for bad in outputs.iter().filter_map(|text| crate::traffic::fault("dst", text, self.dir)) {
             self.wrong(value, format!("{name}: {bad}"), "addresses as those of `dst`");
         }
-        if raw.keys().any(|key| key.get_ref() == "dst") {
-            self.wrong(
-                key,
-                format!("there are {name} and dst"),
-                "each of `outputs` is the destination of its frames",
-            );
-        }
         if name != "outputs" && !raw.keys().any(|key| key.get_ref() == "outputs") {
             self.wrong(
                 key,
@@ -126,11 +113,23 @@ pub(crate) fn fault(experiment: &Experiment, settings: &Settings, dir: &Path) ->
     if senders.len() > usize::from(MAX_STREAMS) {
         return Some(format!("direction: {} ports would send, {MAX_STREAMS} can", senders.len()));
     }
+    let (macs, all) =
+        (settings.get("dst-mac").map_or(1, |list| list.split(',').count()), to.len() + sink.len());
+    if macs != 1 && macs != all && (direction.turns() || macs != to.len()) {
+        return Some(format!(
+            "dst-mac: {macs} addresses, for {} ports in `to` and {} in `sink`: one for all, or one for each",
+            to.len(),
+            sink.len()
+        ));
+    }
     if experiment.outputs.is_empty() {
         let useless = settings.get("matrix")?;
         return Some(format!(
             "matrix: '{useless}' needs `outputs` in [traffic]: the destination addresses behind each sink"
         ));
+    }
+    if settings.contains_key("dst") {
+        return Some("dst: `outputs` in [traffic] are the destinations already".to_owned());
     }
     if receivers.len() > MAX_OUTPUTS {
         return Some(format!("outputs: {} ports would receive, {MAX_OUTPUTS} can", receivers.len()));
@@ -259,7 +258,12 @@ mod tests {
                 "5: outputs: an IPv6 address without ipv6 = true",
             ),
             (BACK.to_owned(), "5: there are reverse-outputs and no outputs"),
-            (outputs("dst = \"10.1.0.1\"\n"), "5: there are outputs and dst"),
+            (outputs("dst = \"10.1.0.1\"\n"), "6: dst: `outputs` in [traffic] are"),
+            (outputs("[vary]\ndst = \"10.1.0.1\"\n"), "7: dst 10.1.0.1: dst: `outputs`"),
+            (
+                "dst-mac = \"2:0:0:0:0:1,2:0:0:0:0:2\"\ndirection = \"both\"\n".to_owned(),
+                "5: dst-mac: 2 addresses, for 2",
+            ),
             (outputs("matrix = \"hot-spot\"\n"), "6: matrix: the matrix 'hot-spot' is for 3"),
             (outputs("matrix = \"1 0 0; 0 1 0\"\n"), "6: matrix: a matrix of 2 rows and 3 columns"),
             (outputs("matrix = \"1 1; 0 1\"\n"), "6: matrix: row 1 adds up to 2"),
@@ -269,7 +273,7 @@ mod tests {
                 outputs("direction = \"both\"\n"),
                 "6: direction: frames to the ports in `to` need `reverse-outputs`",
             ),
-            (outputs("sport = 7\nflows = 70000\n"), "7: flows: to output 1: only 65536 different flows"),
+            (outputs("sport = 7\nflows = 140000\n"), "7: flows: to output 1: only 65536 different flows"),
             (
                 outputs("flows = 600000\nsrc = \"10.0.0.0/8\"\nmatrix = \"1 0; 0 1\"\n"),
                 "6: flows: 600000 to one output",

@@ -5,6 +5,7 @@ use measure::EtherAddr;
 use measure::direction::Direction;
 use measure::flows::{FlowSpec, Set, addresses, default_addresses};
 use measure::frame::Family;
+use measure::matrix::Wanted;
 use measure::sizes::Sizes;
 use measure::tag::MAX_FLOWS;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,6 +18,12 @@ pub(crate) fn listed(value: &str, dir: &Path) -> Result<String, String> {
         Some(path) => std::fs::read_to_string(dir.join(path))
             .map_err(|e| format!("{}: {}", dir.join(path).display(), launch::reason(&e))),
     }
+}
+
+/// The matrix that a value names; a file is found from `dir`.
+pub(crate) fn wanted(value: &str, dir: &Path) -> Result<Wanted, String> {
+    let read = |path: &str| std::fs::read_to_string(dir.join(path)).map_err(|e| launch::reason(&e));
+    Wanted::load(value, read).map_err(|bad| bad.0)
 }
 
 fn no_mac(value: &str) -> Option<String> {
@@ -43,7 +50,7 @@ pub(crate) fn fault(name: &str, value: &str, dir: &Path) -> Option<String> {
         "src-mac" => no_mac(value),
         // One for all ports, or one for each.
         "dst-mac" => value.split(',').find_map(no_mac),
-        "matrix" => crate::sides::wanted(value, dir).err(),
+        "matrix" => wanted(value, dir).err(),
         "direction" => Direction::parse(value).err().map(|bad| bad.0),
         "skew" => measure::zipf::skew(value).err().map(|bad| bad.0),
         "flows" => number(1, MAX_FLOWS.into()),
@@ -57,7 +64,9 @@ pub(crate) fn fault(name: &str, value: &str, dir: &Path) -> Option<String> {
 }
 
 /// What is wrong with settings together, each of which is right by itself.
-pub(crate) fn fault_together(settings: &Settings, dir: &Path) -> Option<String> {
+///
+/// With `outputs`, destinations and the flows to each are looked at elsewhere.
+pub(crate) fn fault_together(settings: &Settings, outputs: bool, dir: &Path) -> Option<String> {
     let of = |name: &str| settings.get(name).map(String::as_str);
     let six = of("ipv6") == Some("true");
     let (shortest, version, usual) = if six {
@@ -90,7 +99,7 @@ pub(crate) fn fault_together(settings: &Settings, dir: &Path) -> Option<String> 
             random: of("random") == Some("true"),
             unique: false,
             seed: 1,
-            flows: of("flows").and_then(|n| n.parse().ok()),
+            flows: of("flows").filter(|_| !outputs).and_then(|n| n.parse().ok()),
         };
         spec.count().map_err(|bad| named("flows", bad))
     };
@@ -135,7 +144,7 @@ mod tests {
         let together = |all: &[(&str, &str)]| {
             let settings =
                 all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            fault_together(&settings, Path::new("/")).unwrap_or_default()
+            fault_together(&settings, false, Path::new("/")).unwrap_or_default()
         };
         assert_eq!(together(&[]), "");
         assert_eq!(together(&[("ipv6", "true"), ("size", "80"), ("dst", "2001:db8::/64")]), "");

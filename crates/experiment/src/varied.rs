@@ -107,7 +107,7 @@ impl Reader<'_> {
                 }
             }
             let fault = fault
-                .or_else(|| fault_together(&settings, self.dir))
+                .or_else(|| fault_together(&settings, !experiment.outputs.is_empty(), self.dir))
                 .or_else(|| sides::fault(experiment, &settings, self.dir).filter(|_| experiment.is_sent()));
             if let Some(fault) = fault.filter(|fault| told.len() < MOST_FAULTS && told.insert(fault.clone()))
             {

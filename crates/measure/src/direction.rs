@@ -47,8 +47,8 @@ impl Direction {
         }
     }
 
-    /// The matrix from those that send to those that receive, in the order of [`Self::ends`], of sides with so
-    /// many ports. In each direction it is the wanted one; nothing goes from a side back to itself.
+    /// The matrix from those that send to those that receive, in the order of [`Self::ends`], of sides with
+    /// so many ports. In each direction it is the wanted one; nothing goes from a side back to itself.
     ///
     /// # Errors
     /// The matrix is for other numbers of ports, or more than the rate of a port would be sent there.

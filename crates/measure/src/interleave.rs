@@ -1,4 +1,5 @@
-//! Weighted round-robin: which of several outputs is next, so that each has its part of all frames at any time.
+//! Weighted round-robin: which of several outputs is next, so that each has its part of all frames at any
+//! time.
 //!
 //! After any number of frames in which each output's part is a whole number, each output has had exactly that
 //! many. In between, frames of an output are spread among those of the others, not sent one after the other.

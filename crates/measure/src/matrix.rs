@@ -54,8 +54,8 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// Reads a name, the numbers themselves (`0,1; 0.5,0.5`: rows separated by semicolons, numbers by commas or
-    /// spaces), or the name of a file.
+    /// Reads a name, the numbers themselves (`0,1; 0.5,0.5`: rows separated by semicolons, numbers by commas
+    /// or spaces), or the name of a file.
     ///
     /// # Errors
     /// They are numbers and no matrix.

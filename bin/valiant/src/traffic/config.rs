@@ -29,8 +29,6 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
         } else {
             (args.src.as_deref(), args.dst.as_deref())
         };
-        let (sport, dport) = (args.sport.as_deref(), args.dport.as_deref());
-        let (sport, dport) = if sender.reverse { (dport, sport) } else { (sport, dport) };
         match &args.pcap {
             Some(path) => word("PCAP", Some(quote(&path.display().to_string()))),
             None => {
@@ -44,8 +42,8 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
                 word("OUTPUTS", outputs.clone());
                 // Without any part nothing is sent.
                 word("PARTS", paths.parts(i).filter(|_| part > 0.0).map(|parts| quote(&parts)));
-                word("SPORT", sport.map(quote));
-                word("DPORT", dport.map(quote));
+                word("SPORT", args.sport.as_deref().map(quote));
+                word("DPORT", args.dport.as_deref().map(quote));
                 word("RANDOM", args.random.then(|| "true".to_owned()));
                 word("SKEW", args.skew.map(|skew| skew.to_string()));
                 word("IPV6", args.ipv6.then(|| "true".to_owned()));

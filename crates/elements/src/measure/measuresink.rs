@@ -428,7 +428,7 @@ mod tests {
             t :: MeasureSource(max, STREAM 1, LIMIT 90, OUTPUTS \"10.1.0.0/16; 10.2.0.0/16;10.3.0.1\")
                 -> Unqueue -> a;";
         let mut bench = Bench::with_config(config, 0, 0);
-        bench.turns(900);
+        bench.turns(1200);
         assert_eq!((bench.read("s.made_to"), bench.read("s.flows")), ("0 700\n1 300\n".into(), "10".into()));
         assert_eq!(bench.read("t.made_to"), "0 30\n1 30\n2 30\n");
         // What has come past the classifier is at another output than it was for.
@@ -456,7 +456,7 @@ mod tests {
                     PARTS \"0.75 0.25\"{random}) -> Unqueue -> e :: MeasureSink(OUTPUTS 2);"
             );
             let mut bench = Bench::workers(&config, 2, 0, 0);
-            bench.turns(300);
+            bench.turns(2500);
             let mut sums = [0u64; 2];
             for line in bench.read("e.paths").lines() {
                 let n: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();

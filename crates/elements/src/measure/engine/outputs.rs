@@ -38,8 +38,8 @@ impl ByOutput {
         Ok(Self { sets, parts })
     }
 
-    /// The outputs that are sent to: their numbers, flows of each, and parts. As many flows as `spec` says are
-    /// divided by the parts; each of so many workers needs one to each output.
+    /// The outputs that are sent to: their numbers, flows of each, and parts. As many flows as `spec` says
+    /// are divided by the parts; each of so many workers needs one to each output.
     pub(in crate::measure) fn specs(
         &self,
         spec: &FlowSpec,
