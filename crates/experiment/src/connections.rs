@@ -1,8 +1,9 @@
 //! Connections through a stateful device (RFC 9693), as text and as JSON.
 
+use crate::established::StepOf;
 use crate::layout::{quantile, table};
 use crate::model::Connections;
-use crate::trial::{StepOf, Trial};
+use crate::trial::Trial;
 use measure::connections::{Goal, Search};
 use measure::rate::short;
 use serde_json::{Value, json};
@@ -127,8 +128,8 @@ pub(crate) fn text(mut head: Vec<String>, rows: &[(Vec<String>, Vec<f64>, &Kept,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::established::Connected;
     use crate::model::Emptied;
-    use crate::trial::Connected;
 
     fn all(tear_downs: usize) -> Connections {
         let goal = Goal {

@@ -21,8 +21,8 @@
 //! 5. `local`, `meter`, `protocol`: a device on this machine, what a trial costs it, and what a bench and an
 //!    agent say to each other.
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
-//! 7. `device`, `trial`, `command`, `results`: the device wherever it is; one trial; a command whose figures
-//!    are read; the file of results.
+//! 7. `device`, `established`, `trial`, `command`, `results`: the device wherever it is; what has become of
+//!    connections in a trial; one trial; a command whose figures are read; the file of results.
 //! 8. `layout`, `calibration`, `costs`, `backtoback`, `connections`, `tables`: tables and medians; what is
 //!    taken off latencies; what trials have cost the device, the longest bursts without loss, and
 //!    connections, as text and as JSON; how a device's table of connections is emptied.
@@ -47,6 +47,7 @@ mod connections;
 mod cost;
 mod costs;
 mod device;
+mod established;
 mod expect;
 mod factors;
 mod figures;
@@ -87,6 +88,7 @@ mod varied;
 pub use agent::agent;
 pub use compare::Comparison;
 pub use cost::{Cost, ElementCost, Known, RouterCost};
+pub use established::{Connected, StepOf};
 pub use index::index;
 pub use machine::{machine, machine_with_name};
 pub use model::{Bursts, Connections, Device, Emptied, Experiment, Factor, Figure, Host, Measure, Point};
@@ -95,4 +97,4 @@ pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
 pub use sides::{Crossing, Wrong};
-pub use trial::{Burst, Connected, Jitter, Timeline, Trial};
+pub use trial::{Burst, Jitter, Timeline, Trial};

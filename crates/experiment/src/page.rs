@@ -257,6 +257,35 @@ impl Page<'_> {
         }
     }
 
+    /// Connections through the device.
+    fn connections(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&["connections", "established/s", "capacity", "torn down/s", "corrected"]));
+        let of = |row: &Row| {
+            let all = row.connections.as_ref()?;
+            let mut cells: Vec<String> =
+                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let capacity =
+                all.capacity.map(|of| format!("{:.0}{}", of.median, if of.at_most { "+" } else { "" }));
+            cells.extend([
+                all.number.to_string(),
+                rate(row.pps.median),
+                capacity.unwrap_or_else(|| "-".to_owned()),
+                rate(all.tear_down.map(|of| of.rate)),
+                rate(all.tear_down.and_then(|of| of.corrected_rate)),
+            ]);
+            Some(cells)
+        };
+        let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
+        if !rows.is_empty() {
+            let text = table(&head, &rows, names.len())
+                + "<p>RFC 9693. Corrected: without the time that the command needs with an empty table. +: as many as were tried.</p>\n";
+            self.section("connections", "Connections through the device", &text);
+        }
+    }
+
     /// What a packet costs by its size.
     fn by_size(&mut self) {
         let r = self.reading;
@@ -304,6 +333,7 @@ pub fn page(report: &Value) -> Result<String, String> {
     page.plots();
     page.paper();
     page.results();
+    page.connections();
     page.latency();
     page.by_size();
     page.section("conditions", "Conditions", &conditions(&reading));
@@ -406,6 +436,20 @@ mod tests {
         let http: Vec<_> =
             page.split("http").skip(1).filter(|rest| !rest.starts_with("://www.w3.org")).collect();
         assert!(http.is_empty(), "{http:?}");
+    }
+
+    #[test]
+    fn connections_have_a_table() {
+        let mut report = report();
+        assert!(!page(&report).unwrap().contains("id=\"connections\""));
+        report["results"][0]["connections"] = json!({"number": 2000, "trials": 9,
+            "capacity": {"median": 5000.0, "least": 5000.0, "most": 5000.0, "at_most": true},
+            "tear_down": {"rate": 117_000.0, "corrected_rate": null}});
+        let page = page(&report).unwrap();
+        well_formed(&page).unwrap();
+        for cell in ["<section id=\"connections\">", ">2000<", ">5000+<", ">117 k<"] {
+            assert!(page.contains(cell), "{cell}: {page}");
+        }
     }
 
     #[test]

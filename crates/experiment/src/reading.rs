@@ -81,6 +81,33 @@ pub(crate) struct CostOf {
     pub(crate) cycles_per_instruction: Option<f64>,
 }
 
+/// Connections through the device.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ConnectionsOf {
+    pub(crate) number: u64,
+    #[serde(default)]
+    pub(crate) capacity: Option<CapacityOf>,
+    #[serde(default)]
+    pub(crate) tear_down: Option<TearDownOf>,
+}
+
+/// How many the device keeps.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct CapacityOf {
+    pub(crate) median: f64,
+    /// It may keep more.
+    #[serde(default)]
+    pub(crate) at_most: bool,
+}
+
+/// How many are removed in a second.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct TearDownOf {
+    pub(crate) rate: f64,
+    #[serde(default)]
+    pub(crate) corrected_rate: Option<f64>,
+}
+
 /// A point with an allowed loss, or with a given rate.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Row {
@@ -101,6 +128,8 @@ pub(crate) struct Row {
     pub(crate) latency_ns: Vec<AtShare>,
     #[serde(default)]
     pub(crate) cost: Option<CostOf>,
+    #[serde(default)]
+    pub(crate) connections: Option<ConnectionsOf>,
     /// Figures of a command.
     #[serde(default)]
     pub(crate) figures: BTreeMap<String, Spread>,

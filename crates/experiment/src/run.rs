@@ -3,10 +3,11 @@
 use crate::calibration;
 use crate::command;
 use crate::device::Device;
+use crate::established::StepOf;
 use crate::model::{Emptied, Experiment, Measure, Point, Settings};
 use crate::results::Results;
 use crate::tables;
-use crate::trial::{Failed, StepOf, Traffic, Trial, count, make};
+use crate::trial::{Failed, Traffic, Trial, count, make};
 use measure::burst;
 use measure::connections::{self, Step};
 use measure::rate::short;
@@ -544,7 +545,8 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Bursts;
+    use crate::established::Connected;
+    use crate::model::{Bursts, Connections};
     use crate::trial::Burst;
     use measure::search::Method;
 
@@ -616,6 +618,50 @@ mod tests {
         let (ended, said, _) = lab.run("nothing ends it");
         assert_eq!(ended, Ended::Complete);
         assert!(said.iter().find(|text| text.contains("trial")).unwrap().starts_with("trial 3"), "{said:?}");
+    }
+
+    #[test]
+    fn trials_of_connections_go_on_where_they_were() {
+        let goal = connections::Goal {
+            connections: 100,
+            least: 10,
+            most: 10_000,
+            width: 0.1,
+            capacity: Some((1000, 0.5)),
+            tear_downs: 2,
+        };
+        let emptied = Emptied::Command("true".to_owned());
+        let measure = Measure::Connections(Connections { goal, answer: 0.25, emptied });
+        let (mut rest, mut trials) = (Rest::new(&measure, &[]).unwrap(), Vec::new());
+        while let Some(Next { traffic, share: None }) = rest.next(&trials) {
+            let Traffic { rate, seconds, connections: Some(wanted), answer, .. } = traffic else { panic!() };
+            assert_eq!((answer, seconds), ((rate / 4).max(1), wanted.connections as f64 / rate as f64));
+            let holds = rate <= 3000 && wanted.connections <= 300;
+            let answered = if holds { wanted.connections } else { 0 };
+            let connections = Connected {
+                step: wanted.step.into(),
+                asked: wanted.connections,
+                established: wanted.connections,
+                answered,
+                wrong: 0,
+                seconds,
+                emptied_s: None,
+                empty_s: None,
+            };
+            // The first of all has to be made again.
+            let disturbed = trials.is_empty();
+            let trial =
+                Trial { rate, seconds, connections: Some(connections), disturbed, ..Trial::default() };
+            rest.add(&trial);
+            trials.push(trial);
+            assert_eq!(Rest::new(&measure, &trials).unwrap().next(&trials), rest.next(&trials));
+            assert!(trials.len() < 70, "{trials:?}");
+        }
+        let Rest::Connections { search, .. } = rest else { panic!() };
+        assert!(search.rate().0.is_some_and(|rate| (2600..=3000).contains(&rate)), "{search:?}");
+        assert_eq!(search.capacity(), Some((300, Some(301))));
+        let strange = Trial { rate: 7, connections: trials[1].connections, ..Trial::default() };
+        assert!(Rest::new(&measure, &[strange]).is_err(), "nobody asked for it");
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(crate) fn none_kept(trials: &[Trial]) -> String {
     };
     let Some(all) = last.connections else { return "no connections".to_owned() };
     let rate = format!("{}pps, the lowest rate (`least`)", short(last.rate as f64));
-    if !last.at_rate() {
+    if all.established >= all.asked && all.answered >= all.asked {
         return format!("the generator does not send {rate}");
     }
     if all.established < all.asked {
@@ -127,4 +127,55 @@ pub(crate) fn found(search: &Search) -> String {
         format!("; {lower} to {} connections", upper.map_or("?".to_owned(), |upper| upper.to_string()))
     });
     format!(" (found until then: {} to {} connections a second{capacity})", rate(lower), rate(upper))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::established::{Connected, StepOf};
+
+    /// Runs a command that empties a table, and returns how long that took, or why it did not.
+    fn emptied(command: &str, stop: &dyn Fn() -> bool) -> Result<f64, Failed> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("e.toml");
+        std::fs::write(&file, "[traffic]\nto = \"a\"\nsink = \"b\"\n").unwrap();
+        let experiment = Experiment::load(&file).unwrap();
+        let settings = [("$WORD".to_owned(), "7".to_owned())].into_iter().collect();
+        let log = dir.path().join("log");
+        Table { experiment: &experiment, settings: &settings, log: &log, stop }.empty(command)
+    }
+
+    #[test]
+    fn a_command_empties_the_table_or_says_why_not() {
+        assert!(emptied("test -e e.toml && test $WORD = 7", &|| false).unwrap() > 0.0);
+        let Err(Failed::Because(reason)) = emptied("echo no table >&2; exit 3", &|| false) else { panic!() };
+        assert!(reason.contains("`empty` has failed (exit status 3): no table"), "{reason}");
+        assert!(matches!(emptied("sleep 100", &|| true), Err(Failed::Stopped)));
+    }
+
+    #[test]
+    fn the_reason_says_what_was_missing() {
+        let reason = |established, answered, wrong, missed| {
+            let connections = Some(Connected {
+                step: StepOf::Rate,
+                asked: 10,
+                established,
+                answered,
+                wrong,
+                seconds: 0.01,
+                emptied_s: None,
+                empty_s: None,
+            });
+            let trial = Trial { rate: 1000, seconds: 0.01, missed, connections, ..Trial::default() };
+            none_kept(&[trial.clone(), Trial { disturbed: true, ..trial }])
+        };
+        assert_eq!(
+            reason(9, 0, 0, 0),
+            "of 10 connections only 9 are set up at 1.00 kpps, the lowest rate (`least`)"
+        );
+        assert!(reason(10, 1, 8, 0).ends_with("(`least`) 1 answer, 8 with the addresses or ports of others"));
+        assert!(reason(10, 1, 8, 0).starts_with("the device does not keep connections: of 10 that"));
+        assert!(reason(10, 10, 0, 5).starts_with("the generator does not send 1.00 kpps"));
+        assert!(none_kept(&[]).starts_with("no trial"));
+    }
 }

@@ -1,5 +1,5 @@
-//! All numbers below a bound in a pseudorandom order, each once: a Feistel network over the next power of four,
-//! whose numbers that are too large are put through it again (Black and Rogaway, CT-RSA 2002).
+//! All numbers below a bound in a pseudorandom order, each once: a Feistel network over the next power of
+//! four, whose numbers that are too large are put through it again (Black and Rogaway, CT-RSA 2002).
 
 use crate::rng::Rng;
 

@@ -1,13 +1,11 @@
-//! Connections through a device that keeps state of them (RFC 9693): when all were set up, the Responder sends
-//! one frame of each back, and it is seen which arrive at the Initiator where they belong.
+//! Connections through a device that keeps state of them (RFC 9693): when all were set up, the Responder
+//! sends one frame of each back, and it is seen which arrive at the Initiator where they belong.
 
-use super::{Bench, MOST_WAITS};
 use measure::flows::Tuple;
 use measure::learned::Answers;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 /// What has become of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,52 +48,12 @@ impl Connections {
     }
 
     /// Counts the answers: which flows have arrived with which addresses and ports, of those that were used.
-    fn count(&mut self, used: &Answers, arrived: &Answers) {
+    pub(crate) fn count(&mut self, used: &Answers, arrived: &Answers) {
         let used: HashMap<u32, Tuple<IpAddr>> = used.flows.iter().copied().collect();
         let of: HashMap<u32, bool> =
             arrived.flows.iter().map(|(flow, tuple)| (*flow, used.get(flow) == Some(tuple))).collect();
         self.answered = of.values().filter(|right| **right).count() as u64;
         self.wrong = of.len() as u64 - self.answered;
-    }
-}
-
-impl Bench {
-    /// The second phase, when the first has ended. Returns whether it has come to its end too.
-    pub(super) fn answers(&mut self, asked: u32, wait: Duration) -> Result<(Connections, bool), String> {
-        let mut kept = Connections {
-            asked: asked.into(),
-            established: self.number("sink0.learned")?,
-            ..Connections::default()
-        };
-        if kept.established < kept.asked {
-            return Ok((kept, true));
-        }
-        let learned = self.read("sink0.answers")?;
-        self.write("gen1.answers", &learned)?;
-        let ended = self.watch(|bench| Ok(bench.read("gen1.done")?.trim() == "true"))?;
-        let (start, mut last, mut since) = (Instant::now(), 0, Instant::now());
-        while ended && start.elapsed() < wait.saturating_mul(MOST_WAITS) {
-            let (made, sent) = (self.number("gen1.count")?, self.number("to1.n_sent")?);
-            let (dropped, arrived) = (self.number("to1.dropped")?, self.number("sink1.learned")?);
-            if sent + arrived != last {
-                (last, since) = (sent + arrived, Instant::now());
-            }
-            if sent + dropped >= made && arrived >= sent || since.elapsed() >= wait {
-                break;
-            }
-            self.router.turn();
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        (kept.sent, kept.missed) = (self.number("to1.n_sent")?, self.number("gen1.missed")?);
-        let of = |text: String| Answers::read(&text).map_err(|bad| bad.to_string());
-        let used = of(self.read("gen0.tuples")?)?;
-        kept.count(&used, &of(self.read("sink1.answers")?)?);
-        Ok((kept, ended))
-    }
-
-    fn number(&mut self, handler: &str) -> Result<u64, String> {
-        let text = self.read(handler)?;
-        text.trim().parse().map_err(|_| format!("{handler}: '{text}' is no number"))
     }
 }
 

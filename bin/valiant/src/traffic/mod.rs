@@ -1,6 +1,7 @@
 //! `valiant gen` and `valiant sink`: a traffic generator and a receiver that measures. Both are
 //! configurations of `MeasureSource` and `MeasureSink` that run like any other.
 
+mod answers;
 pub(crate) mod args;
 mod config;
 mod connections;
