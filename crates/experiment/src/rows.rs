@@ -387,9 +387,27 @@ mod tests {
         let row = Row::new(&Point::default(), &measure, None, &[shown], 1.0);
         let json = row.json(&measure, 1.0);
         assert_eq!(json["rounds"][0]["latency_p50_ns"], Value::Null);
-        let at = json!({"share": 0.5, "rounds": [], "p50": null, "p99": null, "max": null});
+        let at = json!({"share": 0.5, "rounds": [], "p50": null, "p99": null, "p99_9": null, "pdv": null, "max": null});
         assert_eq!(json["latency_ns"], json!([at]));
         assert_eq!(json["calibration"][0]["exceeds_device"], json!(true));
+    }
+
+    #[test]
+    fn latency_is_told_as_rfc_8219_defines_it() {
+        let shown = [1e3, 2e3, 6e3].map(|p50| {
+            let latency_ns =
+                Some(Latency { min: 500.0, p50, p99_9: 2.0 * p50, max: 9e9, ..Latency::default() });
+            let trial = Trial { rate: 100, seconds: 1.0, arrived: 100, latency_ns, ..Trial::default() };
+            Shown { trials: vec![trial], ended: true, failed: None }
+        });
+        let measure = Measure::Rate { rate: 100, seconds: 1.0 };
+        let json = Row::new(&Point::default(), &measure, None, &shown, 1).json(&measure, 1);
+        let of = |figure: &str| &json["rfc8219"][figure];
+        assert_eq!(of("typical_latency_ns")["median"], json!(2e3));
+        assert_eq!(of("worst_case_latency_ns")["median"], json!(4e3));
+        assert_eq!(of("pdv_ns"), &json!({"median": 3500.0, "p1": 1540.0, "p99": 11_340.0}));
+        let none = Row::new(&Point::default(), &measure, None, &[], 1).json(&measure, 1);
+        assert_eq!(none["rfc8219"], Value::Null);
     }
 
     #[test]
