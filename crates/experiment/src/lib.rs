@@ -14,10 +14,10 @@
 //! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
-//! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `connected`, `figures`, `start`, `tested`, `file`: from
-//!    the text of a file to an experiment: what the generator can do, which side of the device sends what to
-//!    which, whether effects can be told apart, the points, what is measured, or read from what a command
-//!    prints, what is started as the device under test, what the file says of it, all of it.
+//! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `connected`, `figures`, `start`, `tested`, `file`:
+//!    from the text of a file to an experiment: what the generator can do, which side of the device sends
+//!    what to which, whether effects can be told apart, the points, what is measured, or read from what a
+//!    command prints, what is started as the device under test, what the file says of it, all of it.
 //! 5. `local`, `meter`, `protocol`: a device on this machine, what a trial costs it, and what a bench and an
 //!    agent say to each other.
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
