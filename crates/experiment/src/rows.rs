@@ -401,12 +401,12 @@ mod tests {
             Shown { trials: vec![trial], ended: true, failed: None }
         });
         let measure = Measure::Rate { rate: 100, seconds: 1.0 };
-        let json = Row::new(&Point::default(), &measure, None, &shown, 1).json(&measure, 1);
+        let json = Row::new(&Point::default(), &measure, None, &shown, 1.0).json(&measure, 1.0);
         let of = |figure: &str| &json["rfc8219"][figure];
         assert_eq!(of("typical_latency_ns")["median"], json!(2e3));
         assert_eq!(of("worst_case_latency_ns")["median"], json!(4e3));
         assert_eq!(of("pdv_ns"), &json!({"median": 3500.0, "p1": 1540.0, "p99": 11_340.0}));
-        let none = Row::new(&Point::default(), &measure, None, &[], 1).json(&measure, 1);
+        let none = Row::new(&Point::default(), &measure, None, &[], 1.0).json(&measure, 1.0);
         assert_eq!(none["rfc8219"], Value::Null);
     }
 
