@@ -38,7 +38,8 @@ fn a_frame_of_ipv6_that_arrives_as_ipv4_is_measured() {
     sink.learned = Some(Learned::new(0, 64));
     sink.arrive([four.as_slice()].into_iter(), 3500);
     assert_eq!((sink.totals.ours, sink.totals.damaged, sink.totals.received), (1, 0, 1));
-    assert_eq!(sink.latency.max_ns(), 2500);
+    // A histogram keeps three digits.
+    assert!(sink.latency.max_ns().abs_diff(2500) <= 5, "{} ns", sink.latency.max_ns());
     // The way back is that of the Responder's side.
     let answers = Answers::read(&sink.learned.unwrap().text()).unwrap();
     let (flow, back) = answers.of_four().unwrap()[0];
