@@ -408,7 +408,7 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
         all.push(option("connections", &wanted.connections.to_string()));
         all.push(option("answer", &format!("{}pps", traffic.answer)));
     }
-    // In a pseudorandom order (RFC 9693, section 4.2), unless the file says otherwise.
+    // In a pseudorandom order, as RFC 9693 asks for, unless the file says otherwise.
     let connected = matches!(experiment.measure, Measure::Connections(_));
     if connected && !settings.contains_key("random") {
         all.push("--random".into());
