@@ -101,6 +101,18 @@ def both_sides_send_at_the_same_time(lab: Lab) -> None:
     equal((report["sent"]["ports"], report["received"]["flows"]), (2, 6), "ports and flows")
 
 
+@case(Plain, seconds=60)
+def frames_that_return_to_their_own_side_are_at_the_wrong_port(lab: Lab) -> None:
+    space = laboratory(lab)
+    program = lab.dir / "back.click"
+    program.write_text("".join(f"FromDevice(in-{port}) -> ToDevice(in-{port});\n" for port in "ad"))
+    Router(lab, space, program)
+    options = ("--to", "pa", "--sink", "pd", "--direction", "both", "-r", "4k", "-n", "400", "--max-misrouted", "0")
+    report = generate(space, *options, status=3)
+    wrong = [{"from": port, "to": "the other side", "at": port, "frames": 200} for port in ("pd", "pa")]
+    equal((report["matrix"]["misrouted"], report["matrix"]["at_wrong_port"]), (400, wrong), "frames that came back")
+
+
 @case(Plain, seconds=90)
 def experiments_vary_the_matrix_and_the_direction(lab: Lab) -> None:
     space = laboratory(lab)

@@ -27,6 +27,9 @@ pub(crate) struct Spent {
 impl Spent {
     pub(crate) fn of(trial: &Trial) -> Option<Self> {
         let cost = trial.cost.clone()?;
+        // Of connections, only that is known of the time in which the answers were sent that it belongs to
+        // it.
+        let cost = if trial.connections.is_some() { Cost { router: None, ..cost } } else { cost };
         Some(Self { cost, packets: trial.sent, seconds: trial.seconds })
     }
 

@@ -18,6 +18,9 @@ pub struct Connected {
     pub answered: u64,
     /// How many answers have arrived as those of other connections.
     pub wrong: u64,
+    /// How many answers were sent later than the rate asks for, or not at all.
+    #[serde(default)]
+    pub answers_missed: u64,
     /// From the first frame of the Initiator to its last, in seconds.
     pub seconds: f64,
     /// How long the command needed that then removed all of them, in seconds.
@@ -61,6 +64,7 @@ impl Connected {
             established: number("established")?,
             answered: number("answered")?,
             wrong: number("wrong")?,
+            answers_missed: number("answers_missed")?,
             seconds: report.get("sent")?.get("seconds")?.as_f64()?,
             emptied_s: None,
             empty_s: None,

@@ -268,7 +268,7 @@ impl Page<'_> {
             let mut cells: Vec<String> =
                 names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
             let capacity =
-                all.capacity.map(|of| format!("{:.0}{}", of.median, if of.at_most { "+" } else { "" }));
+                all.capacity.map(|of| format!("{:.0}{}", of.median, if of.may_be_more { "+" } else { "" }));
             cells.extend([
                 all.number.to_string(),
                 rate(row.pps.median),
@@ -443,7 +443,7 @@ mod tests {
         let mut report = report();
         assert!(!page(&report).unwrap().contains("id=\"connections\""));
         report["results"][0]["connections"] = json!({"number": 2000, "trials": 9,
-            "capacity": {"median": 5000.0, "least": 5000.0, "most": 5000.0, "at_most": true},
+            "capacity": {"median": 5000.0, "least": 5000.0, "most": 5000.0, "may_be_more": true},
             "tear_down": {"rate": 117_000.0, "corrected_rate": null}});
         let page = page(&report).unwrap();
         well_formed(&page).unwrap();

@@ -97,7 +97,7 @@ pub(crate) struct CapacityOf {
     pub(crate) median: f64,
     /// It may keep more.
     #[serde(default)]
-    pub(crate) at_most: bool,
+    pub(crate) may_be_more: bool,
 }
 
 /// How many are removed in a second.

@@ -88,7 +88,9 @@ fn program_of(experiment: &Experiment) -> Option<String> {
     let programs = experiment.programs().iter().map(text).collect::<Option<Vec<_>>>();
     let programs =
         programs.map(|all| all.concat()).filter(|_| matches!(experiment.device, Device::Program(_)));
-    let files = experiment.host.as_ref().map_or(&[][..], |host| &host.files);
+    let mut files = experiment.host.as_ref().map_or_else(Vec::new, |host| host.files.clone());
+    // Matrices and lists of addresses that are in files of their own.
+    files.extend(experiment.files_of_traffic());
     if files.is_empty() {
         return programs;
     }

@@ -174,14 +174,15 @@ impl One<'_> {
             });
             let mut trial = Trial { share, ..made? };
             let repeats = trials.iter().rev().take_while(|trial| trial.disturbed).count();
-            let before = trials.iter().filter(|trial| trial.disturbed).count();
+            let step = |trial: &Trial| trial.connections.map(|all| all.step);
+            let before = trials.iter().filter(|other| other.disturbed && step(other) == step(&trial)).count();
             let waited = if trial.counted {
                 trial.part_waited() > LONG_PART
             } else {
                 let lost = trial.connections.map_or(trial.loss() > 0.0, |_| !trial.holds());
                 (lost || share.is_some()) && trial.waited > LONG_WAIT
             };
-            let searched = trial.connections.is_some_and(|all| all.step == StepOf::Rate);
+            let searched = trial.connections.is_some_and(|all| all.step == StepOf::Rate || !trial.holds());
             trial.disturbed = (waited || (trial.burst.is_some() || searched) && !trial.at_rate())
                 && repeats < if trial.counted { MOST_COUNTED_AGAIN } else { MOST_REPEATS }
                 && before < MOST_DISTURBED;
@@ -644,6 +645,7 @@ mod tests {
                 established: wanted.connections,
                 answered,
                 wrong: 0,
+                answers_missed: 0,
                 seconds,
                 emptied_s: None,
                 empty_s: None,
@@ -655,7 +657,7 @@ mod tests {
             rest.add(&trial);
             trials.push(trial);
             assert_eq!(Rest::new(&measure, &trials).unwrap().next(&trials), rest.next(&trials));
-            assert!(trials.len() < 70, "{trials:?}");
+            assert!(trials.len() < 90, "{trials:?}");
         }
         let Rest::Connections { search, .. } = rest else { panic!() };
         assert!(search.rate().0.is_some_and(|rate| (2600..=3000).contains(&rate)), "{search:?}");
@@ -686,7 +688,7 @@ mod tests {
             trials.push(trial);
             // Whoever goes on later makes the same.
             assert_eq!(Rest::new(&measure, &trials).unwrap().next(&trials), rest.next(&trials));
-            assert!(trials.len() < 70, "{trials:?}");
+            assert!(trials.len() < 90, "{trials:?}");
         }
         let good = trials.iter().filter(|trial| trial.counts() && trial.loss() == 0.0);
         let result = good.map(|trial| trial.rate).max().unwrap();

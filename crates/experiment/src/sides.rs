@@ -5,10 +5,10 @@ use crate::reader::Reader;
 use crate::traffic::{listed, wanted};
 use measure::direction::{Direction, load};
 use measure::flows::{FlowSpec, Set, addresses, default_addresses, shared};
-use measure::matrix::Matrix;
+use measure::matrix::{Matrix, Wanted};
 use measure::tag::{MAX_OUTPUTS, MAX_STREAMS, Outputs};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::{Spanned, Value};
 
@@ -49,6 +49,20 @@ impl Experiment {
     /// The ports that send and those that receive with these settings.
     pub(crate) fn ends_at(&self, settings: &Settings) -> (Vec<String>, Vec<String>) {
         self.direction_at(settings).ends(&self.to, &self.sink)
+    }
+
+    /// The files that say where frames go, and from where: matrices and lists of addresses.
+    pub(crate) fn files_of_traffic(&self) -> BTreeSet<String> {
+        let mut files = BTreeSet::new();
+        for settings in self.points().iter().map(|point| self.settings(point)) {
+            let of_point = ["src", "dst"].into_iter().filter_map(|name| settings.get(name));
+            let lists = of_point.chain(&self.outputs).chain(&self.reverse_outputs);
+            files.extend(lists.filter_map(|text| text.strip_prefix('@').map(str::to_owned)));
+            if let Some(Ok(Wanted::File(path))) = settings.get("matrix").map(|text| Wanted::parse(text)) {
+                files.insert(path);
+            }
+        }
+        files
     }
 
     /// How much all ports send together, in parts of the rate of one.

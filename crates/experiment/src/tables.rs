@@ -162,6 +162,7 @@ mod tests {
                 established,
                 answered,
                 wrong,
+                answers_missed: 0,
                 seconds: 0.01,
                 emptied_s: None,
                 empty_s: None,

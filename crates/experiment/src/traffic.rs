@@ -22,7 +22,7 @@ pub(crate) fn listed(value: &str, dir: &Path) -> Result<String, String> {
 
 /// The matrix that a value names; a file is found from `dir`.
 pub(crate) fn wanted(value: &str, dir: &Path) -> Result<Wanted, String> {
-    let read = |path: &str| std::fs::read_to_string(dir.join(path)).map_err(|e| launch::reason(&e));
+    let read = |path: &str| launch::read_text(&dir.join(path));
     Wanted::load(value, read).map_err(|bad| bad.0)
 }
 

@@ -293,6 +293,7 @@ impl Trial {
 
         let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
         let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
+        let misrouted = number("matrix", "misrouted").filter(|_| !calibration).unwrap_or(0);
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
         Some(Self {
             rate,
@@ -308,7 +309,8 @@ impl Trial {
             calibration,
             // All frames of a burst are sent, though some may be late.
             intended: if burst.is_some() { made } else { made + missed },
-            missed: missed.max(if late as f64 > LATE.0 * made as f64 { late } else { 0 }),
+            missed: missed.max(if late as f64 > LATE.0 * made as f64 { late } else { 0 })
+                + connections.map_or(0, |all| all.answers_missed),
             refused: number("sent", "dropped")?,
             port_full: report.get("sent")?.get("port_full_s")?.as_f64()?,
             sent: number("sent", "frames")?,
@@ -316,12 +318,13 @@ impl Trial {
             arrived: match connections {
                 None => number("received", "received")? + number("received", "untracked")?,
                 Some(all) => all.kept(),
-            },
+            }
+            .saturating_sub(misrouted),
             duplicates: number("received", "duplicates")?,
             damaged: number("received", "damaged")?,
             reordered: number("received", "reordered")?,
             // Ports that are joined to each other have no destinations.
-            misrouted: number("matrix", "misrouted").filter(|_| !calibration).unwrap_or(0),
+            misrouted,
             matrix: report
                 .get("matrix")
                 .filter(|_| !calibration)

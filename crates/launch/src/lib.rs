@@ -2,9 +2,10 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`, `contention`: progress of long
-//!    work; the rate limit of messages; a thread that prints; libraries that a configuration names; signals;
-//!    options of where and how workers run; the client of a control socket; threads that wait for a processor
+//! 1. `progress`, `limit`, `relay`, `library`, `signals`, `machine`, `client`, `contention`, `text`: progress
+//!    of long work; the rate limit of messages; a thread that prints; libraries that a configuration names;
+//!    signals; options of where and how workers run; the client of a control socket; threads that wait for a
+//!    processor; text files
 //! 2. `logging`: what is logged, and how
 //! 3. `report`, `output`, `failure`, `settings`: messages at start; standard output; why a command failed;
 //!    files in TOML, with the places of all errors
@@ -36,6 +37,7 @@ mod report;
 pub mod service;
 pub mod settings;
 mod signals;
+mod text;
 
 pub use background::Background;
 pub use client::Client;
@@ -48,3 +50,4 @@ pub use processors::{cpu_list, enter_measured, warn_of_crowding};
 pub use report::{describe_ports, report};
 pub use runtime::reason;
 pub use signals::StopSignals;
+pub use text::read_text;

@@ -55,8 +55,19 @@ pub struct Search {
     rate: (Option<u64>, Option<u64>),
     /// The largest number that holds, and the smallest that does not.
     capacity: (u64, Option<u64>),
+    /// How often the rate was halved because a number of connections did not hold at it.
+    halved: u32,
+    /// Whether the last trial for the capacity did not hold: it is made again at a lower rate.
+    in_doubt: bool,
     torn_down: usize,
+    /// Trials in which there were not as many connections to remove.
+    in_vain: usize,
 }
+
+/// How often the rate is halved for a number of connections that did not hold.
+const SLOWER: u32 = 2;
+/// So many trials for the tear-down rate may fail.
+const MOST_IN_VAIN: usize = 3;
 
 impl Search {
     /// One that has seen no trial.
@@ -64,7 +75,15 @@ impl Search {
     pub fn new(goal: Goal) -> Self {
         let least = goal.least.max(1);
         let goal = Goal { least, most: goal.most.max(least), connections: goal.connections.max(1), ..goal };
-        Self { capacity: (goal.connections, None), goal, rate: (None, None), torn_down: 0 }
+        Self {
+            capacity: (goal.connections, None),
+            goal,
+            rate: (None, None),
+            halved: 0,
+            in_doubt: false,
+            torn_down: 0,
+            in_vain: 0,
+        }
     }
 
     /// The next trial; none: the search is over.
@@ -78,15 +97,21 @@ impl Search {
         if let Some((most, part)) = self.goal.capacity
             && let Some(connections) = self.next_capacity(most)
         {
-            let rate = ((found as f64 * part) as u64).clamp(1, found);
-            return Some(Wanted { step: Step::Capacity, connections, rate });
+            let rate = self.safe(found, part) >> if self.in_doubt { SLOWER } else { 0 };
+            return Some(Wanted { step: Step::Capacity, connections, rate: rate.max(1) });
         }
-        if self.torn_down < self.goal.tear_downs {
+        if self.torn_down < self.goal.tear_downs && self.in_vain < MOST_IN_VAIN {
             let part = self.goal.capacity.map_or(SAFE, |(_, part)| part);
-            let rate = ((found as f64 * part) as u64).clamp(1, found);
+            let rate = self.safe(found, part);
             return Some(Wanted { step: Step::TearDown, connections, rate });
         }
         None
+    }
+
+    /// A part of the rate that was found. A trial of many connections is longer than those for the rate,
+    /// which buffers may have made look better: the rate is halved where that is seen.
+    fn safe(&self, found: u64, part: f64) -> u64 {
+        (((found as f64 * part) as u64) >> self.halved.min(63)).clamp(1, found)
     }
 
     fn next_rate(&self) -> Option<u64> {
@@ -122,9 +147,17 @@ impl Search {
         match (step, holds) {
             (Step::Rate, true) => self.rate.0 = Some(rate),
             (Step::Rate, false) => self.rate.1 = Some(rate),
-            (Step::Capacity, true) => self.capacity.0 = connections,
-            (Step::Capacity, false) => self.capacity.1 = Some(connections),
-            (Step::TearDown, _) => self.torn_down += 1,
+            (Step::Capacity, true) => {
+                self.capacity.0 = connections;
+                self.halved += if std::mem::take(&mut self.in_doubt) { SLOWER } else { 0 };
+            }
+            (Step::Capacity, false) if !self.in_doubt && rate > 1 => self.in_doubt = true,
+            (Step::Capacity, false) => {
+                self.capacity.1 = Some(connections);
+                self.in_doubt = false;
+            }
+            (Step::TearDown, true) => self.torn_down += 1,
+            (Step::TearDown, false) => self.in_vain += 1,
         }
     }
 
@@ -179,7 +212,8 @@ mod tests {
             );
             assert_eq!(search.capacity(), Some((table, Some(table + 1))));
             let safe = all.iter().filter(|one| one.step != Step::Rate);
-            assert!(safe.clone().all(|one| one.rate == lower / 2), "{all:?}");
+            let again = |one: &Wanted| one.step == Step::Capacity && one.rate == lower / 8;
+            assert!(safe.clone().all(|one| one.rate == lower / 2 || again(one)), "{all:?}");
             assert_eq!(safe.filter(|one| one.step == Step::TearDown && one.connections == 1000).count(), 2);
         }
     }
@@ -194,6 +228,31 @@ mod tests {
         assert_eq!(all.last().map(|one| one.rate), Some(100), "the lowest is tried");
         // A device that does not even keep as many as for the rate has no rate.
         assert_eq!(search(&goal(), u64::MAX, 999).0.rate().0, None);
+    }
+
+    #[test]
+    fn a_rate_that_only_short_trials_reach_is_no_limit_of_the_table() {
+        // Its buffer holds 2000 connections; it sets 2,000,000 a second up.
+        let (mut search, mut tried) = (Search::new(goal()), 0);
+        while let Some(Wanted { connections, rate, .. }) = search.next() {
+            let behind = connections as f64 * (1.0 - 2e6 / rate as f64);
+            search.add(behind <= 2000.0);
+            tried += 1;
+            assert!(tried < 300, "{search:?}");
+        }
+        assert_eq!(search.rate().0, Some(10_000_000), "1000 connections fit into the buffer");
+        assert_eq!(search.capacity(), Some((1_000_000, None)));
+    }
+
+    #[test]
+    fn connections_that_are_not_there_are_not_torn_down_for_ever() {
+        let mut search = Search::new(Goal { capacity: None, ..goal() });
+        let mut downs = 0;
+        while let Some(wanted) = search.next() {
+            downs += usize::from(wanted.step == Step::TearDown);
+            search.add(wanted.step != Step::TearDown);
+        }
+        assert_eq!(downs, MOST_IN_VAIN);
     }
 
     #[test]

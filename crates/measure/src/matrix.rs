@@ -64,6 +64,9 @@ impl Wanted {
         if let Some((_, named)) = NAMES.iter().find(|(name, _)| *name == text) {
             return Ok(Self::Named(*named));
         }
+        if text.is_empty() {
+            return bad(format!("it is empty; matrices with a name are {}", names()));
+        }
         let numbers = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | ';' | ' ' | '-' | '+' | 'e');
         if text.contains(|c: char| c.is_ascii_digit()) && text.chars().all(numbers) {
             return Matrix::of_rows(text.split(';'), "row", [',', ' ', ' ', ' ']).map(Self::Given);
@@ -439,11 +442,15 @@ mod tests {
         };
         assert_eq!(Wanted::parse("0.9,0.1; 0.5 0.5"), given(&[&[0.9, 0.1], &[0.5, 0.5]]));
         assert_eq!(Wanted::parse(" 1 0 0;"), given(&[&[1.0, 0.0, 0.0]]));
-        for file in ["m.csv", "2.csv", "unifrom", ""] {
+        for file in ["m.csv", "2.csv", "unifrom"] {
             assert_eq!(Wanted::parse(file), Ok(Wanted::File(file.to_owned())));
         }
-        for (text, part) in [("0,1;1", "row 2 has 1"), ("1,-1", "row 1, column 2"), ("1,1-1", "row 1: '1-1'")]
-        {
+        for (text, part) in [
+            (" ", "it is empty"),
+            ("0,1;1", "row 2 has 1"),
+            ("1,-1", "row 1, column 2"),
+            ("1,1-1", "row 1: '1-1'"),
+        ] {
             let message = Wanted::parse(text).unwrap_err().0;
             assert!(message.contains(part), "{text}: {message}");
         }

@@ -257,7 +257,10 @@ impl Search {
         if self.method == Method::Binary {
             return Some(self.most);
         }
-        if let Some(hint) = before.upper.filter(|hint| *hint > lower) {
+        // Other goals may have needed longer trials far below what this one has found with short ones.
+        if let Some(hint) =
+            before.lower.filter(|hint| *hint > lower).or(before.upper.filter(|hint| *hint > lower))
+        {
             return Some(hint);
         }
         let hits = self.loads(goal, Class::Lower).filter(|load| before.lower.is_none_or(|b| *load >= b));
@@ -437,6 +440,20 @@ mod tests {
         let bounds = done.outcome(&goal).bounds;
         // With trials of a second, 20,000 packets more.
         assert!((1_014_000..=1_020_000).contains(&bounds.lower.unwrap()), "{bounds:?}");
+    }
+
+    #[test]
+    fn a_goal_that_is_far_above_the_one_before_is_reached_soon() {
+        // A part that is always lost above a rate that is far below the limit.
+        let leaky = |load: u64, seconds: f64, number: usize| {
+            limited(10_000_000)(load, seconds, number).max(if load > 100_000 { 0.001 } else { 0.0 })
+        };
+        let goals = vec![mlr(0.0), mlr(0.005)];
+        let done = search(Search::new(Method::MlrSearch, goals.clone(), 1000, 14_880_000), leaky);
+        let lower = |goal: &Goal| done.outcome(goal).bounds.lower.unwrap();
+        assert!((99_500..=100_000).contains(&lower(&goals[0])), "{}", lower(&goals[0]));
+        assert!((10_000_000..=10_050_300).contains(&lower(&goals[1])), "{}", lower(&goals[1]));
+        assert!(done.trials().len() < 100, "{}", done.trials().len());
     }
 
     #[test]

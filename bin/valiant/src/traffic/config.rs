@@ -76,7 +76,11 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
     let made = args.flows.map(|n| n.saturating_mul(paths.senders.len() as u32));
     let most = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
     let outputs = paths.outputs.len();
-    let more = |i: usize| (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}"));
+    let more = |i: usize| match paths.first_side {
+        // All are for one output: whose frames come is what counts.
+        Some(_) => Some("OUTPUTS 1".to_owned()),
+        None => (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}")),
+    };
     text += &listeners(&paths.receivers, &args.limits, args.limits.track_flows.or(most), more);
     (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() })
 }

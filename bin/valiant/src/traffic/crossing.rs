@@ -4,6 +4,9 @@ use super::paths::Paths;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
+/// Where frames belong of which only the side is known.
+const OTHER_SIDE: &str = "the other side";
+
 /// Frames from each port that sends to each one that receives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Crossing {
@@ -21,7 +24,8 @@ pub(crate) struct Crossing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Wrong {
     from: usize,
-    to: usize,
+    /// None: any port of the other side.
+    to: Option<usize>,
     at: usize,
     frames: u64,
 }
@@ -39,6 +43,11 @@ impl Crossing {
         }
     }
 
+    /// The same, where it is not known how many frames are for which port.
+    pub(crate) fn of_sides(paths: &Paths) -> Self {
+        Self { sent: Vec::new(), ..Self::new(paths) }
+    }
+
     /// Adds the lines of a source's `made_to`.
     pub(crate) fn add_sent(&mut self, from: usize, lines: &str) {
         for (to, frames) in lines.lines().filter_map(|line| numbers(line).map(|[to, frames]| (to, frames))) {
@@ -51,14 +60,30 @@ impl Crossing {
         for [from, to, frames] in lines.lines().filter_map(numbers) {
             let (from, to) = (from as usize, to as usize);
             add(&mut self.arrived, from, at, frames);
-            if to == at {
-                continue;
+            if to != at {
+                self.add_wrong(Wrong { from, to: Some(to), at, frames });
             }
-            let same = |one: &&mut Wrong| (one.from, one.to, one.at) == (from, to, at);
-            match self.wrong.iter_mut().find(same) {
-                Some(one) => one.frames += frames,
-                None => self.wrong.push(Wrong { from, to, at, frames }),
+        }
+    }
+
+    /// Adds the lines of a sink's `paths` where nothing but the side is known of where frames belong: those
+    /// that arrive on the side that they came from. Ports that receive are in the other order of sides.
+    pub(crate) fn add_returned(&mut self, at: usize, first_side: usize, lines: &str) {
+        let second_side = self.from.len().saturating_sub(first_side);
+        for [from, _, frames] in lines.lines().filter_map(numbers) {
+            let from = from as usize;
+            add(&mut self.arrived, from, at, frames);
+            if (from < first_side) != (at < second_side) {
+                self.add_wrong(Wrong { from, to: None, at, frames });
             }
+        }
+    }
+
+    fn add_wrong(&mut self, wrong: Wrong) {
+        let same = |one: &&mut Wrong| (one.from, one.to, one.at) == (wrong.from, wrong.to, wrong.at);
+        match self.wrong.iter_mut().find(same) {
+            Some(one) => one.frames += wrong.frames,
+            None => self.wrong.push(wrong),
         }
     }
 
@@ -84,7 +109,10 @@ impl Crossing {
         let widths: Vec<usize> = (0..=self.to.len()).map(|column| width(column).unwrap_or(0)).collect();
         let mut text =
             "matrix      arrived/sent: a line for each port to send to, a column for each sink\n".to_owned();
-        for row in &rows {
+        if self.sent.is_empty() {
+            text.clear();
+        }
+        for row in rows.iter().filter(|_| !self.sent.is_empty()) {
             let cells: Vec<String> =
                 row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
             // Writing to a string does not fail.
@@ -92,8 +120,8 @@ impl Crossing {
         }
         if !self.wrong.is_empty() {
             let each = |one: &Wrong| {
-                let (from, to, at) =
-                    (name(&self.from, one.from), name(&self.to, one.to), name(&self.to, one.at));
+                let (from, at) = (name(&self.from, one.from), name(&self.to, one.at));
+                let to = one.to.map_or_else(|| OTHER_SIDE.to_owned(), |to| name(&self.to, to));
                 format!("{} from {from} for {to} at {at}", one.frames)
             };
             let all: Vec<String> = self.wrong.iter().map(each).collect();
@@ -109,7 +137,7 @@ impl Crossing {
 
     /// As JSON.
     pub(crate) fn json(&self) -> Value {
-        let wrong = |one: &Wrong| json!({"from": self.from.get(one.from), "to": self.to.get(one.to), "at": self.to.get(one.at), "frames": one.frames});
+        let wrong = |one: &Wrong| json!({"from": self.from.get(one.from), "to": one.to.map_or(Some(OTHER_SIDE), |to| self.to.get(to).map(String::as_str)), "at": self.to.get(one.at), "frames": one.frames});
         json!({"from": self.from, "to": self.to, "sent": self.sent, "arrived": self.arrived,
             "misrouted": self.misrouted(), "at_wrong_port": self.wrong.iter().map(wrong).collect::<Vec<_>>()})
     }
@@ -152,5 +180,26 @@ mod tests {
         let text = crossing.text();
         assert!(text.contains("a  67/60  3/10\n"), "{text}");
         assert!(text.contains("wrong port  7 frames") && text.contains("7 from a for d at c"), "{text}");
+    }
+
+    #[test]
+    fn what_returns_to_its_own_side_is_at_the_wrong_port() {
+        // a and b are on the first side, c on the second: those that receive are c, a, b.
+        let names = |all: [&str; 3]| all.map(str::to_owned).to_vec();
+        let mut crossing = Crossing {
+            from: names(["a", "b", "c"]),
+            to: names(["c", "a", "b"]),
+            arrived: vec![vec![0; 3]; 3],
+            ..Crossing::default()
+        };
+        crossing.add_returned(0, 2, "0 0 5\n1 0 6\n");
+        crossing.add_returned(1, 2, "2 0 7\n1 0 4\n");
+        assert_eq!(crossing.misrouted(), 4);
+        crossing.add_returned(0, 2, "2 0 1\n");
+        assert_eq!(
+            crossing.json()["at_wrong_port"][1],
+            json!({"from": "c", "to": "the other side", "at": "c", "frames": 1})
+        );
+        assert!(crossing.text().starts_with("wrong port  5 frames"), "{}", crossing.text());
     }
 }

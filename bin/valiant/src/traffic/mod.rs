@@ -63,7 +63,8 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ));
         return ExitCode::from(2);
     }
-    if args.connections.is_some() && (shape.sources, shape.sinks) != (1, 1) {
+    let two = (shape.sources, shape.sinks) == (1, 1) && paths.senders[0].port != paths.receivers[0];
+    if args.connections.is_some() && !two {
         error("error: --connections are set up from one port (--to) to one other (--sink)");
         return ExitCode::from(2);
     }
@@ -75,12 +76,13 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
                 bench.write(&format!("gen{i}.active"), "false")?;
             }
         }
-        let waited = bench.kept_waiting();
+        let mut waited = bench.kept_waiting();
         bench.drain(args.wait)?;
         let (mut ended, mut kept) = (ended, None);
         if let Some(asked) = args.connections.filter(|_| ended) {
             let answered = bench.answers(asked, args.wait)?;
             (kept, ended) = (Some(answered.0), answered.1);
+            waited = bench.kept_waiting();
         }
         let report = Report {
             sent: Some(bench.sent((args.rate, paths.load()), args.pcap.is_some(), waited)?),
@@ -458,6 +460,13 @@ impl Bench {
 
     /// What went from which port to which, if the outputs are known.
     fn crossing(&mut self, paths: &Paths) -> Result<Option<Crossing>, String> {
+        if let Some(first) = paths.first_side {
+            let mut crossing = Crossing::of_sides(paths);
+            for i in 0..self.shape.sinks {
+                crossing.add_returned(i, first, &self.read(&format!("sink{i}.paths"))?);
+            }
+            return Ok(Some(crossing).filter(|crossing| crossing.misrouted() > 0));
+        }
         if paths.outputs.is_empty() {
             return Ok(None);
         }

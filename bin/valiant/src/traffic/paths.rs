@@ -25,6 +25,9 @@ pub(crate) struct Paths {
     pub(crate) outputs: Vec<String>,
     /// The parts of the senders' rate for each port that receives, if its addresses are known.
     pub(crate) matrix: Option<Matrix>,
+    /// Ports of both sides send, and nothing but the side is known of where their frames belong: so many
+    /// ports are on the first one.
+    pub(crate) first_side: Option<usize>,
 }
 
 impl Paths {
@@ -63,7 +66,8 @@ impl Paths {
                         .to_owned(),
                 );
             }
-            return Ok(Self { senders, receivers, outputs, matrix: None });
+            let first_side = (direction == Direction::Both && args.pcap.is_none()).then_some(to.len());
+            return Ok(Self { senders, receivers, outputs, matrix: None, first_side });
         }
         if receivers.len() > MAX_OUTPUTS {
             return Err(format!(
@@ -71,7 +75,7 @@ impl Paths {
                 receivers.len()
             ));
         }
-        let read = |path: &str| std::fs::read_to_string(path).map_err(|e| launch::reason(&e));
+        let read = |path: &str| launch::read_text(std::path::Path::new(path));
         let text = args.matrix.as_deref().unwrap_or("uniform");
         let matrix = Wanted::load(text, read)
             .and_then(|wanted| direction.matrix(&wanted, to.len(), sinks, args.seed))
@@ -85,7 +89,7 @@ impl Paths {
                 matrix.from(row)
             ));
         }
-        Ok(Self { senders, receivers, outputs, matrix: Some(matrix) })
+        Ok(Self { senders, receivers, outputs, matrix: Some(matrix), first_side: None })
     }
 
     /// The part of the rate that a port sends.
