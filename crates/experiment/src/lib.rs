@@ -11,7 +11,8 @@
 //!    files have them; what generator and sink do without the device; the JSON of a report, read again;
 //!    tables of pages; what a trial costs the device; the messages of a process, in files and until they are
 //!    sent; directories and processes that end with this one; the machine.
-//! 2. `known`, `reader`: what is varied, for the parts of a file that speak of it; values with their errors.
+//! 2. `known`, `reader`, `quantity`: what is varied, for the parts of a file that speak of it; values with
+//!    their errors; results of which something can be expected.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
 //! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `connected`, `figures`, `start`, `tested`, `file`:
@@ -23,9 +24,10 @@
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
 //! 7. `device`, `established`, `trial`, `command`, `results`: the device wherever it is; what has become of
 //!    connections in a trial; one trial; a command whose figures are read; the file of results.
-//! 8. `layout`, `calibration`, `costs`, `backtoback`, `connections`, `tables`: tables and medians; what is
-//!    taken off latencies; what trials have cost the device, the longest bursts without loss, and
-//!    connections, as text and as JSON; how a device's table of connections is emptied.
+//! 8. `layout`, `calibration`, `costs`, `backtoback`, `connections`, `tables`, `judged`: tables and medians;
+//!    what is taken off latencies; what trials have cost the device, the longest bursts without loss, and
+//!    connections, as text and as JSON; how a device's table of connections is emptied; what came of what was
+//!    expected.
 //! 9. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
 //!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
 //! 10. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
@@ -54,6 +56,7 @@ mod figures;
 mod file;
 mod html;
 mod index;
+mod judged;
 mod known;
 mod layout;
 mod local;
@@ -67,6 +70,7 @@ mod paper;
 mod place;
 mod plots;
 mod protocol;
+mod quantity;
 mod reader;
 mod reading;
 mod remote;

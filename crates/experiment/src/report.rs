@@ -4,7 +4,7 @@ use crate::alone::{self, Alone};
 use crate::backtoback;
 use crate::connections;
 use crate::costs;
-use crate::expect;
+use crate::judged;
 use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Figure, Measure, Point};
 use crate::paper;
@@ -64,7 +64,7 @@ impl<'a> Report<'a> {
             by_size: Vec::new(),
         };
         if let Ok(reading) = Reading::new(&report.json()) {
-            report.outcomes = expect::outcomes(&experiment.expect, &reading);
+            report.outcomes = judged::outcomes(&experiment.expect, &reading);
             report.by_size = reading.results.iter().map(|row| reading.by_size(row)).collect();
             report.efficiency = reading.results.iter().map(|row| reading.efficiency(row)).collect();
         }
@@ -218,7 +218,7 @@ impl<'a> Report<'a> {
         text += &self.machines_text();
         text += &self.calibration_text();
         text += &self.experiment.paper.as_ref().map(paper::text).unwrap_or_default();
-        text += &expect::text(&self.outcomes);
+        text += &judged::text(&self.outcomes);
         if !rates {
             return text;
         }
@@ -282,8 +282,7 @@ impl<'a> Report<'a> {
 
     /// Latency at the result in the terms of RFC 8219: a line for each point.
     fn rfc8219_text(&self) -> String {
-        let connections = matches!(self.experiment.measure, Measure::Connections(_));
-        self.rows.iter().filter(|_| !connections).fold(String::new(), |mut text, row| {
+        self.rows.iter().fold(String::new(), |mut text, row| {
             if let Some(figures) = row.rfc8219() {
                 let [typical, worst, pdv] = figures.map(|[median, ..]| median / 1e3);
                 let _ = writeln!(
@@ -298,8 +297,7 @@ impl<'a> Report<'a> {
 
     /// Jitter at the result: a line for each point.
     fn jitter_text(&self) -> String {
-        let connections = matches!(self.experiment.measure, Measure::Connections(_));
-        self.rows.iter().filter(|_| !connections).fold(String::new(), |mut text, row| {
+        self.rows.iter().fold(String::new(), |mut text, row| {
             let of = |figure: fn(&Jitter) -> f64| -> Vec<f64> {
                 row.of_rounds.iter().filter_map(|one| one.jitter_ns.as_ref()).map(figure).collect()
             };

@@ -301,8 +301,11 @@ impl Row {
     }
 
     /// Typical latency, worst-case latency and PDV: the median of the rounds, and their 1st and 99th
-    /// percentile (RFC 8219, sections 7.2 and 7.3.1).
+    /// percentile (RFC 8219, sections 7.2 and 7.3.1). Frames that set connections up say nothing of these.
     pub(crate) fn rfc8219(&self) -> Option<[[f64; 3]; 3]> {
+        if self.connections.is_some() {
+            return None;
+        }
         let of = |figure: fn(&OfRound) -> Option<f64>| {
             let all: Vec<f64> = self.of_rounds.iter().filter_map(figure).collect();
             (!all.is_empty()).then(|| [0.5, 0.01, 0.99].map(|share| quantile(&all, share)))

@@ -65,6 +65,13 @@ impl Direction {
                 Matrix::new(&rows.chain(others).collect::<Vec<_>>())?
             }
         };
+        let tiny = |part: &f64| *part > 0.0 && *part < LEAST;
+        for input in 0..matrix.inputs() {
+            if let Some(output) = matrix.parts(input).iter().position(tiny) {
+                let (row, column) = (input + 1, output + 1);
+                return bad(format!("row {row}, column {column}: a part is 0, or {LEAST} at least"));
+            }
+        }
         let over = (0..matrix.inputs()).find(|input| matrix.from(*input) > 1.0 + 1e-6);
         match over {
             Some(input) => bad(format!(
@@ -77,6 +84,9 @@ impl Direction {
         }
     }
 }
+
+/// The least part of a rate that is sent somewhere.
+const LEAST: f64 = 1e-6;
 
 /// How much all inputs send together, in parts of the rate of one.
 #[must_use]
@@ -118,6 +128,7 @@ mod tests {
             (Direction::Both, "0 0 1; 1 0 0", "2 rows and 3 columns"),
             (Direction::Forward, "0.5 0.6 0; 1 0 0", "row 1 adds up to 1.1"),
             (Direction::Forward, "0 0 0; 0 0 0", "nothing would be sent"),
+            (Direction::Forward, "0 1e-9 1; 1 0 0", "row 1, column 2: a part is 0, or 0.000001 at least"),
         ] {
             let message = parts(direction, text, 2, 3).unwrap_err();
             assert!(message.contains(part), "{text}: {message}");

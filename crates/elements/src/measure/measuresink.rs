@@ -56,7 +56,7 @@
 //! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered,
 //!   sequences.
 //! - `paths` (read): with `OUTPUTS`: a line for each sender (`STREAM`) and output that its frames were for:
-//!   sender, output, and frames without duplicates.
+//!   sender, output, and frames without duplicates. It begins at 0 after a hot swap that changes `OUTPUTS`.
 //! - `misrouted` (read): with `OUTPUT`: frames without duplicates that were for another output.
 //! - `learned` (read): how many flows of `LEARN` a worker knows, all workers together.
 //! - `answers` (read): their way back, for the handler `answers` of MeasureSource: a line `ether SOURCE
