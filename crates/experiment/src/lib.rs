@@ -28,8 +28,9 @@
 //!    what is taken off latencies; what trials have cost the device, the longest bursts without loss, and
 //!    connections, as text and as JSON; how a device's table of connections is emptied; what came of what was
 //!    expected.
-//! 9. `rows`, `report`, `plots`, `beside`, `conditions`: the results at a point; all of them as a table, as
-//!    JSON, as CSV; as plots; beside those of a paper; the machine and what numbers count.
+//! 9. `rest`, `rows`, `report`, `plots`, `beside`, `conditions`: which trial is next; the results at a point;
+//!    all of them as a table, as JSON, as CSV; as plots; beside those of a paper; the machine and what
+//!    numbers count.
 //! 10. `run`, `compare`, `page`: the whole of it; what two reports have in common; a report as HTML.
 //! 11. `index`: a page that leads to others.
 #![forbid(unsafe_code)]
@@ -75,6 +76,7 @@ mod reader;
 mod reading;
 mod remote;
 mod report;
+mod rest;
 mod results;
 mod rows;
 mod run;
