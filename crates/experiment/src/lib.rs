@@ -22,8 +22,9 @@
 //! 5. `local`, `meter`, `protocol`: a device on this machine, what a trial costs it, and what a bench and an
 //!    agent say to each other.
 //! 6. `agent`, `connection`, `remote`: the two ends of a connection to another host, and a device there.
-//! 7. `device`, `established`, `trial`, `command`, `results`: the device wherever it is; what has become of
-//!    connections in a trial; one trial; a command whose figures are read; the file of results.
+//! 7. `device`, `established`, `trial`, `made`, `command`, `results`: the device wherever it is; what has
+//!    become of connections in a trial; what came of one trial, and how it is made; a command whose figures
+//!    are read; the file of results.
 //! 8. `layout`, `calibration`, `costs`, `backtoback`, `connections`, `tables`, `judged`: tables and medians;
 //!    what is taken off latencies; what trials have cost the device, the longest bursts without loss, and
 //!    connections, as text and as JSON; how a device's table of connections is emptied; what came of what was
@@ -63,6 +64,7 @@ mod layout;
 mod local;
 mod log;
 mod machine;
+mod made;
 mod measured;
 mod meter;
 mod model;
