@@ -61,8 +61,9 @@ pub(crate) struct GenArgs {
     /// The same as --outputs for each port to send to, which receives with --direction reverse or both.
     #[arg(long, value_name = "ADDRESSES", requires = "outputs")]
     pub(crate) reverse_outputs: Vec<String>,
-    /// Fail (exit status 3) if more than this many frames come out at another sink than --outputs says.
-    #[arg(long, value_name = "N", requires = "outputs")]
+    /// Fail (exit status 3) if more than this many frames come out at another sink than --outputs says, or
+    /// with --direction both on the side that they left.
+    #[arg(long, value_name = "N")]
     pub(crate) max_misrouted: Option<u64>,
     /// Rate: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits on the wire: with 24 bytes a
     /// frame for preamble, FCS and gap), max.

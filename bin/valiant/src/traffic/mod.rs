@@ -64,6 +64,12 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         return ExitCode::from(2);
     }
     let two = (shape.sources, shape.sinks) == (1, 1) && paths.senders[0].port != paths.receivers[0];
+    if args.max_misrouted.is_some() && paths.outputs.is_empty() && paths.first_side.is_none() {
+        error(
+            "error: --max-misrouted: only --outputs says where frames belong (or --direction both, on which side)",
+        );
+        return ExitCode::from(2);
+    }
     if args.connections.is_some() && !two {
         error("error: --connections are set up from one port (--to) to one other (--sink)");
         return ExitCode::from(2);
