@@ -180,5 +180,12 @@ mod tests {
         let errors = read(&format!("{PORTS}sport = \"1-100\"\nflows = 50\n{connections}capacity = 101\n"))
             .unwrap_err();
         assert!(errors[0].contains("only 100 different flows"), "{errors:?}");
+        for (line, part) in [
+            ("direction = \"both\"", "direction: connections are set up in one direction"),
+            ("outputs = \"10.0.0.1\"", "outputs: connections are set up to one port"),
+        ] {
+            let errors = read(&format!("{PORTS}{line}\n{connections}")).unwrap_err();
+            assert!(errors.iter().any(|error| error.contains(part)), "{line}: {errors:?}");
+        }
     }
 }

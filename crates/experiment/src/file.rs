@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::reading::Varied;
 use crate::tested::RawDevice;
 use crate::values::{time, word};
-use crate::varied::{MayVary, Places, TRAFFIC, factors_of};
+use crate::varied::{KeyPlaces, MayVary, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, at, is_name};
 use serde::Deserialize;
@@ -77,10 +77,10 @@ struct RawCalibrate {
 
 impl RawFile {
     /// Where the keys of traffic are.
-    fn places(&self) -> Places {
+    fn places(&self) -> KeyPlaces {
         let held = self.traffic.iter().flat_map(|table| table.get_ref().keys());
         let keys = held.chain(self.vary.keys()).chain(self.point.iter().flat_map(BTreeMap::keys));
-        let mut places = Places::new();
+        let mut places = KeyPlaces::new();
         for key in keys {
             places.entry(key.get_ref().clone()).or_insert_with(|| at(key));
         }

@@ -403,7 +403,7 @@ impl<'a> Report<'a> {
             "rounds": self.experiment.rounds, "warnings": self.experiment.warnings, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
-                "misrouted": "frames that came out where their destination does not belong; they have arrived",
+                "misrouted": "frames that came out where their destination does not belong; they count as lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
             "to": self.experiment.to, "sink": self.experiment.sink, "outputs": self.experiment.outputs, "reverse_outputs": self.experiment.reverse_outputs, "counted": self.experiment.counted,
             "figures": self.experiment.figures.iter().map(|figure| &figure.name).collect::<Vec<_>>(), "file": self.experiment.text,

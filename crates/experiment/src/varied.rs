@@ -6,6 +6,7 @@ use crate::sides;
 use crate::traffic::{fault, fault_together};
 use lang::Diagnostic;
 use launch::settings;
+use measure::direction::Direction;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Spanned, Value};
 
@@ -72,7 +73,7 @@ pub(crate) struct MayVary<'a> {
 }
 
 /// Where a file has the keys of its traffic, held or varied.
-pub(crate) type Places = BTreeMap<String, lang::Span>;
+pub(crate) type KeyPlaces = BTreeMap<String, lang::Span>;
 
 impl Reader<'_> {
     /// Whether the generator accepts each of these values.
@@ -89,7 +90,7 @@ impl Reader<'_> {
     }
 
     /// Whether the generator accepts the values of each point together.
-    pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment, places: &Places) {
+    pub(crate) fn points_can_be_sent(&mut self, experiment: &Experiment, places: &KeyPlaces) {
         let mut told = BTreeSet::new();
         for point in experiment.points() {
             let mut settings = experiment.settings(&point);
@@ -100,11 +101,13 @@ impl Reader<'_> {
                     fault = Some(format!("capacity = {most} is less than flows = {}", goal.connections));
                 }
                 settings.insert("flows".to_owned(), most.max(goal.connections).to_string());
-                let sides = experiment.ends_at(&settings);
-                if (sides.0.len(), sides.1.len()) != (1, 1) || !experiment.outputs.is_empty() {
-                    let one = "connections are set up from one port to one other, without `outputs`";
-                    fault = fault.or_else(|| Some(one.to_owned()));
-                }
+                let useless = if experiment.direction_at(&settings) == Direction::Both {
+                    Some("direction: connections are set up in one direction, forward or reverse")
+                } else {
+                    let outputs = "outputs: connections are set up to one port, with `dst`";
+                    (!experiment.outputs.is_empty()).then_some(outputs)
+                };
+                fault = fault.or(useless.map(str::to_owned));
             }
             let fault = fault
                 .or_else(|| fault_together(&settings, !experiment.outputs.is_empty(), self.dir))

@@ -1,8 +1,8 @@
 //! Code that the measuring elements share. The calculations are in the crate `measure`.
 //!
 //! Read first: `report.rs`, how results are written; then `frames.rs`, where the frames of a source come from
-//! (`replay.rs`: a capture file; `outputs.rs`: which go to
-//! which output of a device), and `pacing.rs`, how many of them are due.
+//! (`replay.rs`: a capture file; `outputs.rs`: which go to which output of a device), and `pacing.rs`, how
+//! many of them are due.
 
 pub(super) mod frames;
 pub(super) mod outputs;
