@@ -83,6 +83,16 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def thread_seconds(pid: int) -> dict[str, float]:
+    """The same for each of its threads, by number and name."""
+    used = {}
+    for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
+        head, _, rest = stat.read_text().rpartition(")")
+        fields = rest.split()
+        used[head.replace("(", "")] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
 def cores() -> list[int]:
     """The cores this process may use."""
     return sorted(os.sched_getaffinity(0))

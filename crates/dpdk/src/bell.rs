@@ -65,7 +65,12 @@ impl Bell {
         let ready = unsafe {
             libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null())
         };
-        self.get_up();
+        let undisturbed = self.asleep.swap(false, Ordering::AcqRel);
+        // Whoever rang before the last sleep ended may have written only after it: that ends this sleep, and
+        // must not end the next ones too.
+        if !undisturbed || polled[0].revents != 0 {
+            self.forget_rings();
+        }
         if ready > 0 {
             // An interface that was switched off leaves an error behind, which would end every sleep.
             polled[1..].iter().filter(|p| p.revents & libc::POLLERR != 0).for_each(|p| clear_error(p.fd));
@@ -88,11 +93,16 @@ impl Bell {
     /// Declares that the thread does not sleep.
     pub fn get_up(&self) {
         if !self.asleep.swap(false, Ordering::AcqRel) {
-            let mut count = [0u8; 8];
             // Whoever rang may not have written yet; then the next sleep is short, which does no harm.
-            // SAFETY: eight writable bytes.
-            unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+            self.forget_rings();
         }
+    }
+
+    /// Takes what was written when the bell was rung.
+    fn forget_rings(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: eight writable bytes.
+        unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 }
 
@@ -152,9 +162,29 @@ mod tests {
         bell.lie_down();
         bell.ring();
         bell.sleep([], LONG);
-        let mut count = [0u8; 8];
-        // SAFETY: eight writable bytes.
-        let read = unsafe { libc::read(bell.event.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
-        assert!(read < 0, "the counter has been read");
+        assert!(!readable(&bell), "the counter has been read");
+    }
+
+    #[test]
+    fn a_ring_that_writes_after_the_sleep_ends_one_more_sleep_only() {
+        let bell = Bell::new().unwrap();
+        bell.lie_down();
+        // Another thread is in the middle of `ring` while this one gets up for another reason.
+        assert!(bell.asleep.swap(false, Ordering::AcqRel));
+        bell.get_up();
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight readable bytes.
+        unsafe { libc::write(bell.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        assert!(readable(&bell));
+        bell.lie_down();
+        assert!(!bell.sleep([], LONG), "ended by the bell");
+        assert!(!readable(&bell), "the next sleep would end at once, and all that follow until the bell is rung");
+    }
+
+    /// Whether the bell would end a sleep.
+    fn readable(bell: &Bell) -> bool {
+        let mut poll = libc::pollfd { fd: bell.event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
     }
 }
