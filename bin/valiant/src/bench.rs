@@ -416,15 +416,19 @@ fn plan(experiment: &Experiment, json: bool) -> String {
     let points: Vec<String> = experiment.points().iter().map(ToString::to_string).collect();
     let seconds = experiment.estimate();
     if json {
-        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "points": points, "seconds": seconds, "warnings": experiment.warnings});
+        let plan = serde_json::json!({"experiment": experiment.name, "rounds": experiment.rounds, "most_rounds": experiment.most_rounds(), "points": points, "seconds": seconds, "warnings": experiment.warnings});
         return format!("{plan:#}\n");
     }
     let mut text = format!(
-        "{}: {}, {} of each{}; about {}\n",
+        "{}: {}, {} of each{}{}; about {}\n",
         experiment.name,
         if points.len() == 1 { "one point".to_owned() } else { format!("{} points", points.len()) },
         if experiment.rounds == 1 { "one round".to_owned() } else { format!("{} rounds", experiment.rounds) },
         if experiment.rounds > 1 { ", one point after another in each round" } else { "" },
+        match experiment.most_rounds() - experiment.rounds {
+            0 => String::new(),
+            more => format!(" (where they differ too much, up to {more} more)"),
+        },
         about(seconds)
     );
     points.iter().filter(|point| !point.is_empty()).for_each(|point| text += &format!("  {point}\n"));

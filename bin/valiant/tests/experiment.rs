@@ -104,6 +104,48 @@ fn results_that_cannot_be_kept_are_an_error() {
 }
 
 #[test]
+fn points_whose_rounds_differ_too_much_are_measured_again_and_marked() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("e.toml");
+    // Each run of the command takes the next number of its point. The second of `settles` is off, the
+    // fourth brings the quartiles together; `restless` never settles.
+    let numbers = [("steady", "10 10 10 50 50"), ("settles", "10 13 10 10 50"), ("restless", "10 50 90 10 90")];
+    for (name, numbers) in numbers {
+        std::fs::write(dir.path().join(name), numbers.replace(' ', "\n")).unwrap();
+    }
+    let command = r#"echo run >>"$WHAT.runs"; sed -n "$(wc -l <"$WHAT.runs")s/.*/{\"x\": &}/p" "$WHAT""#;
+    let experiment = |more: &str| {
+        format!(
+            "[experiment]\nrounds = 3\n{more}[device]\ncommand = '{command}'\n[figures]\nx = \"x\"\n\
+             [vary]\n\"$WHAT\" = [\"steady\", \"settles\", \"restless\"]\n"
+        )
+    };
+    std::fs::write(&file, experiment("")).unwrap();
+    let runs = |name: &str| {
+        std::fs::read_to_string(dir.path().join(format!("{name}.runs"))).unwrap().lines().count()
+    };
+    let done = bench(&[file.to_str().unwrap(), "--json", "--quiet"]);
+    let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(["steady", "settles", "restless"].map(runs), [3, 4, 5], "{report}");
+    let of = |row: usize, key: &str| report["results"][row][key].clone();
+    assert_eq!([0, 1, 2].map(|row| of(row, "spread_too_wide").as_bool()), [Some(false), Some(false), Some(true)]);
+    assert_eq!(of(0, "spread").as_f64(), Some(0.0));
+    assert_eq!(of(2, "rounds").as_array().unwrap().len(), 5);
+    // What is complete is not measured again.
+    let table = text(&bench(&[file.to_str().unwrap(), "--quiet"]).stdout);
+    assert_eq!(["steady", "settles", "restless"].map(runs), [3, 4, 5], "{table}");
+    assert!(table.contains("2 of 3 results were measured more often") && table.contains("160.0 % !"), "{table}");
+    // Another limit is another experiment.
+    std::fs::write(&file, experiment("spread = 0.99\n")).unwrap();
+    let done = bench(&[file.to_str().unwrap(), "--restart", "--quiet"]);
+    assert!(done.status.success(), "{done:?}");
+    let few = experiment("spread = 2\n").replace("rounds = 3", "rounds = 2");
+    std::fs::write(&file, few).unwrap();
+    let told = text(&bench(&[file.to_str().unwrap(), "--plan"]).stderr);
+    assert!(told.contains("e.toml:3:10") && told.contains("spread = 2"), "{told}");
+}
+
+#[test]
 fn the_experiments_of_papers_have_no_mistakes() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let names = |end: &str| {

@@ -41,9 +41,13 @@ impl Spent {
         self.cost.counted.get().map(|counted| of(counted) as f64 / self.packets.max(1) as f64)
     }
 
+    pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
+        self.router(|router| router.cycles_per_packet(self.packets))
+    }
+
     fn figure(&self, name: &str) -> Option<f64> {
         match name {
-            "cycles_per_packet" => self.router(|router| router.cycles_per_packet(self.packets)),
+            "cycles_per_packet" => self.cycles_per_packet(),
             "load" => self.router(|router| router.load(self.seconds)),
             "batch" => self.router(RouterCost::batch),
             "imbalance" => self.cost.router.as_ref().and_then(RouterCost::imbalance),

@@ -5,12 +5,12 @@ use crate::factors::warnings;
 use crate::figures::RawFigures;
 use crate::known::Known;
 use crate::measured::RawMeasure;
-use crate::model::{Cable, Device, Experiment, Factor, Measure, Settings};
+use crate::model::{Cable, Device, Experiment, FEWEST_ROUNDS, Factor, Measure, SPREAD, Settings};
 use crate::paper::{self, RawPaper};
 use crate::reader::Reader;
 use crate::reading::Varied;
 use crate::tested::RawDevice;
-use crate::values::{time, word};
+use crate::values::{part, time, word};
 use crate::varied::{KeyPlaces, MayVary, TRAFFIC, factors_of};
 use lang::{Diagnostic, Diagnostics, Source};
 use launch::settings::{self, at, is_name};
@@ -59,6 +59,7 @@ struct RawFile {
 struct RawExperiment {
     name: Option<Spanned<String>>,
     rounds: Option<Spanned<i64>>,
+    spread: Option<Spanned<Value>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -135,6 +136,12 @@ impl Reader<'_> {
             }
             good.unwrap_or(1)
         });
+        let wide = "a part such as 0.1 or \"10%\", less than 1";
+        let spread = self.value("spread", raw.experiment.spread.as_ref(), part, wide);
+        if let Some(place) = raw.experiment.spread.as_ref().filter(|_| rounds < FEWEST_ROUNDS) {
+            let help = format!("rounds = {FEWEST_ROUNDS}");
+            self.wrong(place, format!("with fewer than {FEWEST_ROUNDS} rounds there is no spread"), &help);
+        }
         let mut held = Settings::new();
         let device = self.device(&raw.device, &mut held);
         let host = self.host(&raw.device, &device);
@@ -238,6 +245,7 @@ impl Reader<'_> {
             text: source.text.clone(),
             dir: PathBuf::new(),
             rounds,
+            spread: spread.unwrap_or(SPREAD),
             device,
             host,
             ready: Duration::from_secs_f64(ready.unwrap_or(usual)),

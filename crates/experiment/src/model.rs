@@ -181,6 +181,8 @@ pub struct Experiment {
     pub dir: PathBuf,
     /// How often each point is measured.
     pub rounds: u32,
+    /// The spread of the rounds above which a point is measured again.
+    pub(crate) spread: f64,
     /// The device under test.
     pub device: Device,
     /// The host of the device, if that is not this one.
@@ -330,8 +332,18 @@ impl Experiment {
         };
         (each + calibrated) * self.points().len() as f64 * f64::from(self.rounds)
     }
+
+    /// How often a point is measured where its spread is too wide: half as often again.
+    #[must_use]
+    pub fn most_rounds(&self) -> u32 {
+        self.rounds + if self.rounds < FEWEST_ROUNDS { 0 } else { self.rounds.div_ceil(2) }
+    }
 }
 
+/// With fewer rounds their spread is not known.
+pub(crate) const FEWEST_ROUNDS: u32 = 3;
+/// The spread that is too wide if the file does not say it: the distance of the quartiles over the median.
+pub(crate) const SPREAD: f64 = 0.1;
 /// Connections of a trial if the file does not say how many.
 pub(crate) const CONNECTIONS: u64 = 10_000;
 /// Seconds that a trial takes beside its traffic.

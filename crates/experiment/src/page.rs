@@ -141,11 +141,12 @@ impl Page<'_> {
     fn figures(&mut self) {
         let r = self.reading;
         let factors: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let head: Vec<String> = factors.iter().copied().chain(&r.figures).cloned().collect();
+        let mut head: Vec<String> = factors.iter().copied().chain(&r.figures).cloned().collect();
+        head.push("spread".to_owned());
         let cells = |row: &Row| {
             let point = factors.iter().map(|name| row.value(name).unwrap_or("-").to_owned());
             let number = |name: &String| or_dash(row.figures.get(name).and_then(|all| all.median), figure);
-            point.chain(r.figures.iter().map(number)).collect::<Vec<_>>()
+            point.chain(r.figures.iter().map(number)).chain([row.spread_text()]).collect::<Vec<_>>()
         };
         let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();
         let text = table(&head, &rows, factors.len()) + &self.failed();
@@ -165,6 +166,7 @@ impl Page<'_> {
             "pps",
             "least",
             "most",
+            "spread",
             "Gb/s L2",
             "Gb/s L1",
             "latency 50 %, us",
@@ -202,6 +204,7 @@ impl Page<'_> {
                 rate(row.pps.median),
                 rate(row.pps.least),
                 rate(row.pps.most),
+                row.spread_text(),
                 gbps(row.l2_gbps),
                 gbps(row.l1_gbps),
                 us(p50),

@@ -133,6 +133,11 @@ pub(crate) struct Row {
     /// Figures of a command.
     #[serde(default)]
     pub(crate) figures: BTreeMap<String, Spread>,
+    /// The distance of the quartiles of the rounds over the median.
+    #[serde(default)]
+    pub(crate) spread: Option<f64>,
+    #[serde(default)]
+    pub(crate) spread_too_wide: Option<bool>,
     #[serde(default)]
     pub(crate) rounds: Vec<Round>,
     #[serde(default)]
@@ -302,6 +307,13 @@ impl Row {
     /// Mean bytes of a frame, without frame check sequence.
     pub(crate) fn frame_bytes(&self) -> Option<f64> {
         median(self.rounds.iter().filter_map(|round| round.frame_bytes))
+    }
+
+    /// How far its rounds are from each other, and whether that is too far.
+    pub(crate) fn spread_text(&self) -> String {
+        let Some(spread) = self.spread else { return "-".to_owned() };
+        let mark = if self.spread_too_wide == Some(true) { ", too wide" } else { "" };
+        format!("{:.1} %{mark}", spread * 100.0)
     }
 
     /// What it has cost the device, as far as that is known.

@@ -9,11 +9,11 @@ use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Figure, Measure, Point};
 use crate::paper;
 use crate::reading::{BySize, FORM, Reading, SIZES, Verdict};
-use crate::results::{Results, Shown};
+use crate::results::Results;
 use crate::rows::{OfRound, Row, latency_median};
 use crate::sides::Wrong;
 use crate::trial::{Jitter, Latency, Limit, Timeline};
-use crate::values::figure as number_text;
+use crate::values::{figure as number_text, percent};
 use measure::rate::{OVERHEAD, short};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -41,17 +41,7 @@ impl<'a> Report<'a> {
     pub fn new(experiment: &'a Experiment, results: &Results) -> Self {
         let mut rows = Vec::new();
         for point in experiment.points() {
-            let measure = experiment.measure_at(&point);
-            let load = experiment.load_at(&experiment.settings(&point));
-            let shown: Vec<Shown> = (1..=experiment.rounds).map(|round| results.of(&point, round)).collect();
-            match &measure {
-                Measure::Search { goals, .. } => {
-                    rows.extend(
-                        goals.iter().map(|goal| Row::new(&point, &measure, Some(goal), &shown, load)),
-                    );
-                }
-                _ => rows.push(Row::new(&point, &measure, None, &shown, load)),
-            }
+            rows.extend(Row::all(experiment, &point, results, experiment.most_rounds()));
         }
         let mut report = Self {
             experiment,
@@ -91,6 +81,8 @@ impl<'a> Report<'a> {
         let misrouted = |row: &Row| row.of_rounds.iter().map(|one| one.misrouted).sum::<u64>();
         let wrong = self.rows.iter().any(|row| misrouted(row) > 0);
         head.extend(wrong.then(|| "wrong port".to_owned()));
+        let spreads = self.has_spreads();
+        head.extend(spreads.then(|| "spread".to_owned()));
         let mut rows = vec![head];
         for row in &self.rows {
             let mut cells: Vec<String> = row.point.0.iter().map(|(_, value)| value.clone()).collect();
@@ -123,6 +115,7 @@ impl<'a> Report<'a> {
                 cells.push(row.limit().map_or("none", Limit::word).to_owned());
                 cells.extend(wrong.then(|| misrouted(row).to_string()));
             }
+            cells.extend(spreads.then(|| self.spread_text(row)));
             rows.push(cells);
         }
         table(&rows, words)
@@ -132,7 +125,10 @@ impl<'a> Report<'a> {
     fn figures_text(&self) -> String {
         let figures = &self.experiment.figures;
         let names = self.experiment.factors.iter().map(|factor| &factor.name);
-        let head = names.chain(figures.iter().map(|figure| &figure.name)).cloned().collect();
+        let mut head: Vec<String> =
+            names.chain(figures.iter().map(|figure| &figure.name)).cloned().collect();
+        let spreads = self.has_spreads();
+        head.extend(spreads.then(|| "spread".to_owned()));
         let mut rows: Vec<Vec<String>> = vec![head];
         for row in &self.rows {
             let cell = |figure: &Figure| match row.figure(&figure.name) {
@@ -144,9 +140,44 @@ impl<'a> Report<'a> {
                 }
             };
             let point = row.point.0.iter().map(|(_, value)| value.clone());
-            rows.push(point.chain(figures.iter().map(cell)).collect());
+            let spread = spreads.then(|| self.spread_text(row));
+            rows.push(point.chain(figures.iter().map(cell)).chain(spread).collect());
         }
         table(&rows, self.experiment.factors.len())
+    }
+
+    /// Whether rounds are enough for a spread anywhere.
+    fn has_spreads(&self) -> bool {
+        self.rows.iter().any(|row| row.spread().is_some())
+    }
+
+    fn spread_text(&self, row: &Row) -> String {
+        row.spread().map_or_else(
+            || "-".to_owned(),
+            |spread| {
+                let mark = if spread > self.experiment.spread { " !" } else { "" };
+                format!("{:.1} %{mark}", spread * 100.0)
+            },
+        )
+    }
+
+    /// What the marks of spreads mean, if there are any.
+    fn spreads_text(&self) -> String {
+        let wide = |row: &&Row| row.spread().is_some_and(|spread| spread > self.experiment.spread);
+        let again =
+            self.rows.iter().filter(|row| row.of_rounds.len() > self.experiment.rounds as usize).count();
+        let mut text = String::new();
+        if again > 0 {
+            text += &format!(
+                "{again} of {} results were measured more often, as their spread was too wide.\n",
+                self.rows.len()
+            );
+        }
+        if self.rows.iter().any(|row| wide(&row)) {
+            let limit = percent(self.experiment.spread);
+            text += &format!("!: the rounds differ too much: the distance of their quartiles is more than {limit} of the median.\n");
+        }
+        text
     }
 
     /// As a table.
@@ -163,6 +194,7 @@ impl<'a> Report<'a> {
         } else {
             self.figures_text()
         };
+        text += &self.spreads_text();
         // Writing to a string does not fail.
         for (row, efficiency) in self.rows.iter().zip(&self.efficiency) {
             if let Some(efficiency) = efficiency {
@@ -389,6 +421,7 @@ impl<'a> Report<'a> {
                 let measure = self.experiment.measure_at(&row.point);
                 let load = self.experiment.load_at(&self.experiment.settings(&row.point));
                 let mut json = row.json(&measure, load);
+                json["spread_too_wide"] = json!(row.spread().map(|spread| spread > self.experiment.spread));
                 json["cycles_by_size"] = json!(self.by_size.get(number).copied().flatten());
                 json["scaling_efficiency"] = json!(self.efficiency.get(number).copied().flatten());
                 json
@@ -400,7 +433,7 @@ impl<'a> Report<'a> {
         json!({
             "format": FORM, "experiment": self.experiment.name, "version": self.version, "machine": self.machine,
             "device_machines": self.devices,
-            "rounds": self.experiment.rounds, "warnings": self.experiment.warnings, "factors": factors,
+            "rounds": self.experiment.rounds, "spread": self.experiment.spread, "warnings": self.experiment.warnings, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
                 "misrouted": "frames that came out where their destination does not belong; they count as lost",

@@ -7,14 +7,14 @@ use crate::connections::{self, Kept};
 use crate::costs::{self, Spent};
 use crate::established::StepOf;
 use crate::layout::quantile;
-use crate::model::{Connections, Measure, Point};
-use crate::results::Shown;
+use crate::model::{Connections, Experiment, FEWEST_ROUNDS, Measure, Point};
+use crate::results::{Results, Shown};
 use crate::sides::Crossing;
 use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A goal, or the given rate, at a point.
 #[derive(Debug)]
@@ -151,6 +151,25 @@ fn establishment(all: &Connections, trials: &[Trial]) -> Option<OfRound> {
 }
 
 impl Row {
+    /// The rows of a point: what its first rounds have shown, with those that were made because of its
+    /// spread.
+    pub(crate) fn all(experiment: &Experiment, point: &Point, results: &Results, rounds: u32) -> Vec<Self> {
+        let measure = experiment.measure_at(point);
+        let load = experiment.load_at(&experiment.settings(point));
+        let again = |round: &u32| *round > experiment.rounds;
+        let shown: Vec<Shown> = (1..=rounds)
+            .map(|round| (round, results.of(point, round)))
+            .filter(|(round, shown)| !again(round) || *shown != Shown::default())
+            .map(|(_, shown)| shown)
+            .collect();
+        match &measure {
+            Measure::Search { goals, .. } => {
+                goals.iter().map(|goal| Self::new(point, &measure, Some(goal), &shown, load)).collect()
+            }
+            _ => vec![Self::new(point, &measure, None, &shown, load)],
+        }
+    }
+
     pub(crate) fn new(
         point: &Point,
         measure: &Measure,
@@ -251,6 +270,30 @@ impl Row {
         limits.iter().copied().max_by_key(count)
     }
 
+    /// How far its rounds are from each other: the distance of the quartiles over the median, of what has the
+    /// widest: the rate, the cycles of a packet, the figures of a command. None: there are too few rounds.
+    pub(crate) fn spread(&self) -> Option<f64> {
+        let figures = self.of_rounds.iter().flat_map(|one| one.figures.keys()).collect::<BTreeSet<_>>();
+        let of_figures =
+            figures.into_iter().map(|name| self.known(|one| one.figures.get(name).copied())).collect();
+        let all: Vec<Vec<f64>> = if self.of_rounds.iter().any(|one| !one.figures.is_empty()) {
+            of_figures
+        } else {
+            let cycles = |one: &OfRound| one.spent.as_ref().and_then(Spent::cycles_per_packet);
+            vec![self.known(|one| Some(one.pps)), self.known(cycles)]
+        };
+        let spreads = all.iter().filter(|values| values.len() >= FEWEST_ROUNDS as usize).map(|values| {
+            let [low, median, high] = [0.25, 0.5, 0.75].map(|share| quantile(values, share));
+            (high - low) / median.abs()
+        });
+        spreads.filter(|spread| spread.is_finite()).reduce(f64::max)
+    }
+
+    /// What is known of the rounds.
+    fn known(&self, of: impl Fn(&OfRound) -> Option<f64>) -> Vec<f64> {
+        self.of_rounds.iter().filter_map(of).collect()
+    }
+
     /// What stands before a message about it.
     pub(crate) fn prefix(&self) -> String {
         self.prefix_at(&self.point)
@@ -281,8 +324,7 @@ impl Row {
 
     /// A figure of a command: the least of the rounds, the median, the most.
     pub(crate) fn figure(&self, name: &str) -> Option<[f64; 3]> {
-        let values: Vec<f64> =
-            self.of_rounds.iter().filter_map(|one| one.figures.get(name).copied()).collect();
+        let values = self.known(|one| one.figures.get(name).copied());
         (!values.is_empty()).then(|| [0.0, 0.5, 1.0].map(|share| quantile(&values, share)))
     }
 
@@ -295,7 +337,7 @@ impl Row {
         };
         let figures: serde_json::Map<_, _> = names.filter_map(of).collect();
         json!({
-            "point": self.point_json(), "figures": figures, "rounds_open": self.open, "failed": self.failed,
+            "point": self.point_json(), "figures": figures, "spread": self.spread(), "rounds_open": self.open, "failed": self.failed,
             "rounds": self.of_rounds.iter().map(|one| json!({"figures": one.figures, "traffic_seconds": one.seconds})).collect::<Vec<_>>(),
         })
     }
@@ -353,7 +395,7 @@ impl Row {
             "point": self.point_json(),
             "loss_allowed": self.loss, "offered_pps": offered,
             "pps": {"median": number(quantile(&pps, 0.5)), "least": number(quantile(&pps, 0.0)), "most": number(quantile(&pps, 1.0))},
-            "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)),
+            "l2_gbps": number(self.gbps(0)), "l1_gbps": number(self.gbps(OVERHEAD)), "spread": self.spread(),
             "limit": self.limit(), "latency_ns": self.latency_json(), "rfc8219": self.rfc8219_json(), "rounds": rounds, "cost": costs::summary(&self.spent()), "back_to_back": self.bursts.as_ref().map(BackToBack::json), "connections": self.connections.as_ref().map(Kept::json), "rounds_open": self.open, "trials_disturbed": self.disturbed, "failed": self.failed, "calibration": self.alone,
         })
     }

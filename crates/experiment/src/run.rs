@@ -8,6 +8,7 @@ use crate::made::{count, make};
 use crate::model::{Emptied, Experiment, Measure, Point, Settings};
 use crate::rest::{Next, Rest};
 use crate::results::Results;
+use crate::rows::Row;
 use crate::tables;
 use crate::trial::{Failed, Traffic, Trial};
 use measure::connections::Step;
@@ -67,44 +68,88 @@ pub fn run(
     tell: &mut Tell<'_>,
 ) -> Result<Ended, String> {
     let points = experiment.points();
-    let all = points.len() * experiment.rounds as usize;
-    let mut ended = Ended::Complete;
+    let mut whole = Whole { experiment, options, stop, ended: Ended::Complete };
+    let planned = points.len() * experiment.rounds as usize;
     for round in 1..=experiment.rounds {
         for (number, point) in points.iter().enumerate() {
-            let shown = results.of(point, round);
-            // What has failed before may be mended.
-            if !shown.ended || shown.failed.is_some() {
-                let done = (round as usize - 1) * points.len() + number;
-                let mut tell = |part: f64, text: &str| {
-                    let of = if experiment.rounds > 1 { format!("round {round}, ") } else { String::new() };
-                    tell((done as f64 + part) / all as f64, &format!("{of}{}{text}", point.prefix()));
-                };
-                let one = One { experiment, options, point, round, stop };
-                match one.run(results, &mut tell) {
-                    Ok(()) => results.end(point, round, None)?,
-                    // What fails because it was interrupted has not failed.
-                    Err(Stop::Failed(Failed::Because(_)) | Stop::NotBegun(_)) if stop() => {
-                        return Ok(Ended::Stopped);
-                    }
-                    Err(Stop::Failed(Failed::Because(reason))) => {
-                        tell(1.0, &format!("failed: {reason}"));
-                        results.end(point, round, Some(reason))?;
-                    }
-                    // The next run goes on after the trials that are kept.
-                    Err(Stop::NotBegun(reason)) => {
-                        tell(1.0, &format!("failed: {reason}"));
-                        results.cannot_go_on(point, round, reason);
-                    }
-                    Err(Stop::Failed(Failed::Stopped)) => return Ok(Ended::Stopped),
-                    Err(Stop::Results(message)) => return Err(message),
-                }
-            }
-            if results.of(point, round).failed.is_some() {
-                ended = Ended::Failed;
+            let done = (round as usize - 1) * points.len() + number;
+            let mut tell = |part: f64, text: &str| {
+                let of = if experiment.rounds > 1 { format!("round {round}, ") } else { String::new() };
+                tell((done as f64 + part) / planned as f64, &format!("{of}{text}"));
+            };
+            if !whole.point(point, round, results, &mut tell)? {
+                return Ok(Ended::Stopped);
             }
         }
     }
-    Ok(ended)
+    for round in experiment.rounds + 1..=experiment.most_rounds() {
+        let wide: Vec<&Point> =
+            points.iter().filter(|point| is_wide(experiment, point, results, round - 1)).collect();
+        for (number, point) in wide.iter().enumerate() {
+            let mut tell = |part: f64, text: &str| {
+                let all = (planned + wide.len()) as f64;
+                let text = format!("round {round}, as the others differ too much, {text}");
+                tell(((planned + number) as f64 + part) / all, &text);
+            };
+            if !whole.point(point, round, results, &mut tell)? {
+                return Ok(Ended::Stopped);
+            }
+        }
+    }
+    Ok(whole.ended)
+}
+
+/// Whether the first rounds of a point differ too much.
+fn is_wide(experiment: &Experiment, point: &Point, results: &Results, rounds: u32) -> bool {
+    let rows = Row::all(experiment, point, results, rounds);
+    rows.iter().any(|row| row.failed.is_empty() && row.spread().is_some_and(|one| one > experiment.spread))
+}
+
+/// An experiment on its way.
+struct Whole<'a> {
+    experiment: &'a Experiment,
+    options: &'a Options,
+    stop: &'a dyn Fn() -> bool,
+    ended: Ended,
+}
+
+impl Whole<'_> {
+    /// Measures a point in a round, unless that has been done. Returns whether to go on.
+    fn point(
+        &mut self,
+        point: &Point,
+        round: u32,
+        results: &mut Results,
+        tell: &mut Tell<'_>,
+    ) -> Result<bool, String> {
+        let shown = results.of(point, round);
+        // What has failed before may be mended.
+        if !shown.ended || shown.failed.is_some() {
+            let mut tell = |part: f64, text: &str| tell(part, &format!("{}{text}", point.prefix()));
+            let (experiment, options, stop) = (self.experiment, self.options, self.stop);
+            let one = One { experiment, options, point, round, stop };
+            match one.run(results, &mut tell) {
+                Ok(()) => results.end(point, round, None)?,
+                // What fails because it was interrupted has not failed.
+                Err(Stop::Failed(Failed::Because(_)) | Stop::NotBegun(_)) if stop() => return Ok(false),
+                Err(Stop::Failed(Failed::Because(reason))) => {
+                    tell(1.0, &format!("failed: {reason}"));
+                    results.end(point, round, Some(reason))?;
+                }
+                // The next run goes on after the trials that are kept.
+                Err(Stop::NotBegun(reason)) => {
+                    tell(1.0, &format!("failed: {reason}"));
+                    results.cannot_go_on(point, round, reason);
+                }
+                Err(Stop::Failed(Failed::Stopped)) => return Ok(false),
+                Err(Stop::Results(message)) => return Err(message),
+            }
+        }
+        if results.of(point, round).failed.is_some() {
+            self.ended = Ended::Failed;
+        }
+        Ok(true)
+    }
 }
 
 enum Stop {

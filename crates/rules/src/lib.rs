@@ -1,0 +1,25 @@
+//! Rules for packets, in the syntax of testpmd's flow commands, and a classifier for many of them.
+//!
+//! **What it is.** A [`Rule`] has a match, a priority, a group and actions, with the semantics of DPDK's
+//! rte_flow. Rules are read from text and printed as text ([`syntax`]), a packet's headers become a [`Key`]
+//! ([`headers`]), and a table finds the rule of a key: [`Reference`] looks at one rule after the other, and
+//! says what is right.
+//!
+//! **What it must not know.** Elements, ports, DPDK, clocks: a packet is a slice of bytes.
+//!
+//! # Layers
+//!
+//! 1. `key`: the fields that rules match on.
+//! 2. `rule`: a rule.
+//! 3. `syntax`, `headers`, `reference`: rules as text; the fields of a packet; the plain table.
+#![forbid(unsafe_code)]
+
+pub mod headers;
+mod key;
+mod reference;
+mod rule;
+pub mod syntax;
+
+pub use key::{Field, Key, Layer, WORDS};
+pub use reference::Reference;
+pub use rule::{Action, Pattern, Range, Rule};
