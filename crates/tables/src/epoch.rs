@@ -19,17 +19,20 @@ const IDLE: u64 = u64::MAX;
 type Slot = Arc<Padded<AtomicU64>>;
 
 /// The writer's side: the epoch and every reader's slot.
+#[derive(Debug)]
 pub struct Epochs {
     now: AtomicU64,
     slots: Mutex<Vec<Slot>>,
 }
 
 /// A reader's side; used by one thread at a time.
+#[derive(Debug)]
 pub struct EpochReader {
     slot: Slot,
 }
 
 /// While this exists, nothing that was stamped after it was made is reused.
+#[derive(Debug)]
 pub struct Entered<'a>(&'a AtomicU64);
 
 impl Drop for Entered<'_> {

@@ -6,6 +6,7 @@
 //! - [`ring`]: bounded lock-free rings between threads.
 //! - [`ExactMap`]: a bounded hash table whose entries age.
 //! - [`toeplitz`]: the hash of receive-side scaling.
+//! - [`epoch`]: when memory that readers may still use can be used again.
 //!
 //! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
 //! except in four small modules: `mem` (zeroed pages from the kernel), `gather` and `search` (wide
@@ -16,10 +17,6 @@
 //! that.
 #![deny(unsafe_code)]
 
-#[cfg(not(loom))]
-mod epoch;
-/// Public for the tests alone.
-#[cfg(loom)]
 pub mod epoch;
 pub mod exact;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]

@@ -1,0 +1,206 @@
+//! The table beside the plain one: whatever rules come and go, it finds the same.
+
+use proptest::prelude::*;
+use rules::{Action, Change, Fate, Field, Hit, Key, Pattern, Range, Reference, Refused, Rule, Table};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Few fields and few values, so that rules overlap.
+const FIELDS: [Field; 5] = [Field::DstPort, Field::SrcLow, Field::EthType, Field::Layers, Field::Meta];
+
+fn key() -> impl Strategy<Value = Key> {
+    prop::array::uniform5(0u64..12).prop_map(|values| {
+        let mut key = Key::default();
+        FIELDS.iter().zip(values).for_each(|(field, value)| key.set(*field, value));
+        key
+    })
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let masks = prop_oneof![Just(0u64), Just(u64::MAX), Just(3), Just(12)];
+    let range = prop::option::weighted(0.3, (0u64..12, 0u64..12));
+    let actions = prop_oneof![
+        (0u16..4).prop_map(|queue| vec![Action::Queue(queue)]),
+        (0u32..9).prop_map(|mark| vec![Action::Mark(mark), Action::Drop]),
+        (0u32..9).prop_map(|data| vec![Action::SetMeta { data, mask: 7 }, Action::Jump(7)]),
+    ];
+    let values = prop::array::uniform5((masks, 0u64..12));
+    (values, range, 0u32..2, 0u32..4, actions).prop_map(|(values, range, group, priority, actions)| {
+        let mut pattern = Pattern::default();
+        for (field, (mask, value)) in FIELDS.iter().zip(values) {
+            if !(*field == Field::DstPort && range.is_some()) {
+                pattern.demand(*field, value, mask);
+            }
+        }
+        let ends = range.map(|(a, b)| Range { field: Field::DstPort, first: a.min(b), last: a.max(b) });
+        pattern.ranges.extend(ends);
+        Rule { group, priority, pattern, actions }
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Rules that are added, and how many of the oldest go.
+    Change(Vec<Rule>, usize),
+    /// What is found.
+    Find(Vec<Key>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (prop::collection::vec(rule(), 0..20), 0usize..20)
+            .prop_map(|(rules, gone)| Step::Change(rules, gone)),
+        prop::collection::vec(key(), 1..70).prop_map(Step::Find),
+    ]
+}
+
+/// What an action list is expected to look like to who looks it up.
+fn same(actions: &[Action], hit: &Hit, view: &rules::View<'_>) -> bool {
+    let verdict = hit.verdict();
+    match verdict.fate {
+        Fate::Listed => view.list(&verdict) == actions,
+        Fate::Queue(queue) => actions == [Action::Queue(queue)],
+        Fate::Drop => verdict.mark.is_some_and(|mark| actions == [Action::Mark(mark), Action::Drop]),
+        Fate::None | Fate::Jump(_) => false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_same_is_found_as_by_looking_at_each_rule(steps in prop::collection::vec(step(), 1..40), seed: u64) {
+        let (table, mut plain) = (Table::new(seed), Reference::default());
+        // The numbers of the plain table, by those of this one.
+        let mut numbers: HashMap<u64, u64> = HashMap::new();
+        let mut there: Vec<u64> = Vec::new();
+        let (mut reader, mut late) = (table.reader(), table.reader());
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Change(rules, gone) => {
+                    let gone: Vec<u64> = there.drain(..(*gone).min(there.len())).collect();
+                    let removed = gone.iter().map(|number| Change::Remove(*number));
+                    let added = rules.iter().cloned().map(Change::Add);
+                    let new = table.change(removed.chain(added)).unwrap();
+                    gone.iter().for_each(|number| assert!(plain.remove(numbers[number])));
+                    for (number, rule) in new.iter().zip(rules) {
+                        numbers.insert(*number, plain.add(rule.clone()));
+                    }
+                    there.extend(new);
+                    prop_assert_eq!(table.len(), there.len());
+                }
+                Step::Find(keys) => {
+                    // Another reader looks only now and then.
+                    let reader = if at % 5 == 0 { &mut late } else { &mut reader };
+                    let view = reader.now();
+                    let mut hits = vec![Hit::NOTHING; keys.len()];
+                    for group in 0..3 {
+                        view.find_many(group, keys, &mut hits);
+                        for (key, hit) in keys.iter().zip(&hits) {
+                            let right = plain.find(group, key);
+                            prop_assert_eq!(hit.number().map(|number| numbers[&number]), right.map(|(n, _)| n));
+                            prop_assert!(right.is_none_or(|(_, rule)| same(&rule.actions, hit, &view)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn to_queue(group: u32, priority: u32, port: u64, action: Action) -> Rule {
+    let mut rule = Rule { group, priority, actions: vec![action], ..Rule::default() };
+    rule.pattern.demand(Field::DstPort, port, u64::MAX);
+    rule
+}
+
+#[test]
+fn a_batch_with_an_error_changes_nothing() {
+    let table = Table::new(1);
+    let rule = to_queue(0, 0, 53, Action::Queue(1));
+    let first = table.change([Change::Add(rule.clone())]).unwrap()[0];
+    let refused = table.change([Change::Remove(first), Change::Add(rule.clone()), Change::Remove(77)]);
+    assert_eq!(refused, Err(Refused::NoSuchRule(77)));
+    assert_eq!(table.change([Change::Remove(first), Change::Remove(first)]), Err(Refused::NoSuchRule(first)));
+    let mut wide = rule.clone();
+    let range = |field, last| Range { field, first: 1, last };
+    wide.pattern = Pattern::default();
+    wide.pattern.ranges =
+        vec![range(Field::SrcPort, 65534), range(Field::DstPort, 65534), range(Field::Ttl, 254)];
+    assert_eq!(table.change([Change::Remove(first), Change::Add(wide)]), Err(Refused::TooManyPrefixes(1)));
+    let mut key = Key::default();
+    key.set(Field::DstPort, 53);
+    let mut reader = table.reader();
+    assert_eq!((reader.now().find(0, &key).number(), table.len()), (Some(first), 1));
+}
+
+#[test]
+fn a_view_stays_as_it_was_and_memory_is_used_again() {
+    let table = Table::new(2);
+    let mut key = Key::default();
+    key.set(Field::DstPort, 5);
+    let rule = |queue| Change::Add(to_queue(0, 0, 5, Action::Queue(queue)));
+    let mut last = table.change([rule(0)]).unwrap()[0];
+    let (mut old, mut new) = (table.reader(), table.reader());
+    let before = old.now();
+    for queue in 1..1000u16 {
+        last = table.change([Change::Remove(last), rule(queue % 4)]).unwrap()[0];
+        assert_eq!(new.now().find(0, &key).verdict().fate, Fate::Queue(queue % 4));
+        assert_eq!(before.find(0, &key).verdict().fate, Fate::Queue(0), "after {queue} changes");
+    }
+    assert_eq!(table.len(), 1);
+}
+
+/// Each batch exchanges all rules of two groups. Whoever looks sees those of one batch, in both groups.
+#[test]
+fn no_packet_sees_a_part_of_a_batch() {
+    let table = Table::new(3);
+    const PORTS: u64 = 50;
+    let batch = |queue: u16| -> Vec<Change> {
+        let second = |port| Change::Add(to_queue(1, u32::from(queue), port, Action::Queue(queue)));
+        let first = |port| Change::Add(to_queue(0, 7, port, Action::Mark(u32::from(queue))));
+        (0..PORTS).flat_map(|port| [first(port), second(port)]).collect()
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut numbers = table.change(batch(0)).unwrap();
+        let looks: Vec<_> = (0..2)
+            .map(|_| {
+                let (mut reader, done) = (table.reader(), &done);
+                scope.spawn(move || {
+                    let keys: Vec<Key> = (0..PORTS)
+                        .map(|port| {
+                            let mut key = Key::default();
+                            key.set(Field::DstPort, port);
+                            key
+                        })
+                        .collect();
+                    let (mut first, mut second) =
+                        (vec![Hit::NOTHING; keys.len()], vec![Hit::NOTHING; keys.len()]);
+                    let (mut looks, mut seen) = (0u64, std::collections::BTreeSet::new());
+                    while !done.load(Relaxed) || looks < 10 {
+                        let view = reader.now();
+                        view.find_many(0, &keys, &mut first);
+                        view.find_many(1, &keys, &mut second);
+                        let batch = first[0].verdict().mark.expect("there is always a rule");
+                        for (mark, queue) in first.iter().zip(&second) {
+                            assert_eq!(mark.verdict().mark, Some(batch));
+                            assert_eq!(queue.verdict().fate, Fate::Queue(batch as u16));
+                        }
+                        looks += 1;
+                        seen.insert(batch);
+                    }
+                    seen.len()
+                })
+            })
+            .collect();
+        for number in 1..2000u16 {
+            let removed = numbers.iter().map(|number| Change::Remove(*number));
+            numbers = table.change(removed.chain(batch(number))).unwrap();
+        }
+        done.store(true, Relaxed);
+        for look in looks {
+            assert!(look.join().unwrap() >= 1);
+        }
+    });
+    assert_eq!(table.len(), 2 * PORTS as usize);
+}
