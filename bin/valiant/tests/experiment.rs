@@ -137,8 +137,10 @@ fn points_whose_rounds_differ_too_much_are_measured_again_and_marked() {
     assert!(table.contains("2 of 3 results were measured more often") && table.contains("160.0 % !"), "{table}");
     // Another limit is another experiment.
     std::fs::write(&file, experiment("spread = 0.99\n")).unwrap();
+    numbers.iter().for_each(|(name, _)| std::fs::remove_file(dir.path().join(format!("{name}.runs"))).unwrap());
     let done = bench(&[file.to_str().unwrap(), "--restart", "--quiet"]);
     assert!(done.status.success(), "{done:?}");
+    assert_eq!(["steady", "settles", "restless"].map(runs), [3, 3, 3]);
     let few = experiment("spread = 2\n").replace("rounds = 3", "rounds = 2");
     std::fs::write(&file, few).unwrap();
     let told = text(&bench(&[file.to_str().unwrap(), "--plan"]).stderr);
