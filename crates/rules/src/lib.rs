@@ -13,10 +13,11 @@
 //! 2. `rule`: a rule.
 //! 3. `syntax`, `headers`, `reference`, `verdict`, `expand`: rules as text; the fields of a packet; the plain
 //!    table; what a rule does, in two words; ranges as prefixes.
-//! 4. `tuple`: the rules that look at the same bits.
+//! 4. `tuple`, `counters`: the rules that look at the same bits; what rules have counted.
 //! 5. `table`: all of them, in versions.
 #![forbid(unsafe_code)]
 
+mod counters;
 mod expand;
 pub mod headers;
 mod key;

@@ -11,11 +11,12 @@
 //!   larger hash tables make a new *structure*, which readers find behind the one that they have.
 //! - **Memory is used again** when no reader can have found what was in it before ([`tables::epoch`]).
 
+use crate::counters::Counters;
 use crate::expand::expand;
 use crate::key::Key;
 use crate::rule::{Action, Rule};
 use crate::tuple::{Entry, Found, Tuple};
-use crate::verdict::{Fate, Verdict};
+use crate::verdict::{COUNTERS, Fate, Verdict};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -32,6 +33,8 @@ pub enum Refused {
     NoSuchRule(u64),
     /// The ranges of the rule at this place of the batch make up too many prefixes.
     TooManyPrefixes(usize),
+    /// There are no more counters.
+    TooManyCounters,
 }
 
 /// A change of a batch.
@@ -87,6 +90,7 @@ impl Drop for Structure {
 struct Shared {
     version: AtomicU64,
     epochs: Epochs,
+    counters: Counters,
 }
 
 /// A tuple, for the writer.
@@ -105,19 +109,36 @@ struct Own {
 /// An entry of a tuple.
 type Place = (usize, u32);
 
+/// A rule, for the writer.
+#[derive(Debug)]
+struct Held {
+    places: Vec<Place>,
+    counter: Option<u32>,
+}
+
+/// What a removed rule leaves.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Entry(Place),
+    Counter(u32),
+}
+
 /// The writer's side.
 #[derive(Debug, Default)]
 struct Control {
     tuples: Vec<Own>,
     by_mask: HashMap<(u32, Key), usize>,
-    rules: HashMap<u64, Vec<Place>>,
+    rules: HashMap<u64, Held>,
     next: u64,
     /// Lists of actions, how many entries name each, and where each is.
     lists: Vec<(Arc<[Action]>, usize)>,
     by_list: HashMap<Arc<[Action]>, u32>,
     free_lists: Vec<u32>,
-    /// Entries that no longer count, and those that no slot leads to either, by the stamp of that.
-    ended: VecDeque<(u64, Place)>,
+    /// Counters that are used again, and the first that never was.
+    free_counters: Vec<u32>,
+    fresh_counter: u32,
+    /// What removed rules have left, and entries that no slot leads to either, by the stamp of that.
+    ended: VecDeque<(u64, Left)>,
     unlinked: VecDeque<(u64, Place)>,
     structure: Arc<Structure>,
     /// The structure is no longer that of `tuples` and `lists`.
@@ -144,6 +165,7 @@ pub struct Reader {
 #[derive(Debug)]
 pub struct View<'a> {
     structure: &'a Structure,
+    counters: &'a Counters,
     version: u64,
     _entered: Entered<'a>,
 }
@@ -196,17 +218,30 @@ impl Table {
         if let Some(twice) = removed.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Refused::NoSuchRule(twice[0]));
         }
+        let counted = added.iter().filter(|(rule, _)| rule.actions.contains(&Action::Count)).count();
+        if counted > control.free_counters.len() + (COUNTERS - control.fresh_counter) as usize {
+            return Err(Refused::TooManyCounters);
+        }
         // Only this thread changes it.
         let version = self.shared.version.load(Acquire) + 1;
         control.reclaim(&self.shared.epochs);
-        let numbers = added.into_iter().map(|(rule, parts)| control.add(&rule, parts, version)).collect();
+        let counters = &self.shared.counters;
+        let numbers =
+            added.into_iter().map(|(rule, parts)| control.add(&rule, parts, version, counters)).collect();
         let ended = control.end(&removed, version);
         control.publish();
         self.shared.version.store(version, Release);
         let stamp = self.shared.epochs.stamp();
-        control.ended.extend(ended.into_iter().map(|place| (stamp, place)));
+        control.ended.extend(ended.into_iter().map(|left| (stamp, left)));
         control.reclaim(&self.shared.epochs);
         Ok(numbers)
+    }
+
+    /// How many packets a rule has counted. None: it is not there, or does not count.
+    #[must_use]
+    pub fn counted(&self, number: u64) -> Option<u64> {
+        let counter = self.control().rules.get(&number)?.counter?;
+        Some(self.shared.counters.read(counter))
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, Control> {
@@ -216,12 +251,19 @@ impl Table {
 
 impl Control {
     /// Writes a rule, which counts from a version on. Returns its number.
-    fn add(&mut self, rule: &Rule, parts: Vec<(Key, Key)>, version: u64) -> u64 {
+    fn add(&mut self, rule: &Rule, parts: Vec<(Key, Key)>, version: u64, counters: &Counters) -> u64 {
         let number = self.next;
         self.next += 1;
+        let counter = rule.actions.contains(&Action::Count).then(|| {
+            self.free_counters.pop().unwrap_or_else(|| {
+                self.fresh_counter += 1;
+                self.fresh_counter - 1
+            })
+        });
+        counter.into_iter().for_each(|counter| counters.begin(counter));
         let mut places = Vec::with_capacity(parts.len());
         for (value, mask) in parts {
-            let verdict = Verdict::of(&rule.actions, || self.list(&rule.actions));
+            let verdict = Verdict::of(&rule.actions, counter, || self.list(&rule.actions));
             let (verdict, mark) = verdict.words();
             let found = Found { priority: rule.priority, number, verdict, mark };
             let at = self.tuple(rule.group, &mask);
@@ -229,7 +271,7 @@ impl Control {
             self.tuples[at].tuple.put(entry, &Entry { value, found, born: version });
             places.push((at, entry));
         }
-        self.rules.insert(number, places);
+        self.rules.insert(number, Held { places, counter });
         number
     }
 
@@ -291,12 +333,15 @@ impl Control {
         })
     }
 
-    /// These rules count until a version. Returns their entries.
-    fn end(&mut self, rules: &[u64], version: u64) -> Vec<Place> {
-        let places: Vec<Place> =
-            rules.iter().filter_map(|number| self.rules.remove(number)).flatten().collect();
-        places.iter().for_each(|(at, entry)| self.tuples[*at].tuple.end(*entry, version));
-        places
+    /// These rules count until a version. Returns what they leave.
+    fn end(&mut self, rules: &[u64], version: u64) -> Vec<Left> {
+        let mut left = Vec::with_capacity(rules.len());
+        for Held { places, counter } in rules.iter().filter_map(|number| self.rules.remove(number)) {
+            places.iter().for_each(|(at, entry)| self.tuples[*at].tuple.end(*entry, version));
+            left.extend(places.into_iter().map(Left::Entry));
+            left.extend(counter.map(Left::Counter));
+        }
+        left
     }
 
     /// Makes what is no longer used free, as far as no reader can be at it.
@@ -311,7 +356,14 @@ impl Control {
         }
         let mut unlinked = Vec::new();
         while self.ended.front().is_some_and(|(stamp, _)| *stamp < oldest) {
-            let Some((_, (at, entry))) = self.ended.pop_front() else { break };
+            let (at, entry) = match self.ended.pop_front() {
+                Some((_, Left::Entry(place))) => place,
+                Some((_, Left::Counter(counter))) => {
+                    self.free_counters.push(counter);
+                    continue;
+                }
+                None => break,
+            };
             let own = &mut self.tuples[at];
             own.tuple.unlink(entry);
             own.linked -= 1;
@@ -357,7 +409,7 @@ impl Reader {
             let next = Arc::clone(next);
             self.structure = next;
         }
-        View { structure: &self.structure, version, _entered: entered }
+        View { structure: &self.structure, counters: &self.shared.counters, version, _entered: entered }
     }
 }
 
@@ -384,6 +436,11 @@ impl View<'_> {
         let mut hit = [Hit::NOTHING];
         self.find_many(group, std::slice::from_ref(key), &mut hit);
         hit[0]
+    }
+
+    /// Counts packets of a rule that counts.
+    pub fn count(&self, verdict: &Verdict, packets: u64) {
+        verdict.counter.into_iter().for_each(|counter| self.counters.add(counter, packets));
     }
 
     /// The actions of a rule that has more than fit into a [`Verdict`].

@@ -24,19 +24,25 @@ pub struct Verdict {
     pub fate: Fate,
     /// Its mark.
     pub mark: Option<u32>,
-    /// Whether it is counted.
-    pub count: bool,
+    /// The number of its counter, if it is counted.
+    pub counter: Option<u32>,
     /// The number of the list of actions, if the fate is [`Fate::Listed`].
     pub list: u32,
 }
 
-const COUNT: u64 = 1 << 62;
-const MARK: u64 = 1 << 63;
+/// Where the bits of the first word are: what the fate names, which fate, the number of the counter, and
+/// whether there is a counter and a mark.
+const FATE: u32 = 32;
+const COUNTER: u32 = 35;
+const COUNTED: u64 = 1 << 62;
+const MARKED: u64 = 1 << 63;
+/// The most counters.
+pub(crate) const COUNTERS: u32 = 1 << (62 - COUNTER);
 
 impl Verdict {
-    /// What these actions come to; the number of their list if they do not fit: `list` gives it.
-    pub(crate) fn of(actions: &[Action], list: impl FnOnce() -> u32) -> Self {
-        let mut verdict = Self { fate: Fate::None, mark: None, count: false, list: 0 };
+    /// What these actions come to; if they do not fit, `list` gives the number of their list.
+    pub(crate) fn of(actions: &[Action], counter: Option<u32>, list: impl FnOnce() -> u32) -> Self {
+        let mut verdict = Self { fate: Fate::None, mark: None, counter, list: 0 };
         for action in actions {
             match action {
                 Action::Queue(queue) => verdict.fate = Fate::Queue(*queue),
@@ -44,15 +50,8 @@ impl Verdict {
                 Action::Jump(group) => verdict.fate = Fate::Jump(*group),
                 Action::PassThrough => verdict.fate = Fate::None,
                 Action::Mark(mark) => verdict.mark = Some(*mark),
-                Action::Count => verdict.count = true,
-                _ => {
-                    return Self {
-                        fate: Fate::Listed,
-                        mark: None,
-                        count: actions.contains(&Action::Count),
-                        list: list(),
-                    };
-                }
+                Action::Count => {}
+                _ => return Self { fate: Fate::Listed, mark: None, counter, list: list() },
             }
         }
         verdict
@@ -67,13 +66,14 @@ impl Verdict {
             Fate::Jump(group) => (3, group),
             Fate::Listed => (4, self.list),
         };
-        let flags = if self.count { COUNT } else { 0 } | if self.mark.is_some() { MARK } else { 0 };
-        (flags | kind << 32 | u64::from(what), self.mark.unwrap_or(0))
+        let counter = self.counter.map_or(0, |number| COUNTED | u64::from(number) << COUNTER);
+        let marked = if self.mark.is_some() { MARKED } else { 0 };
+        (marked | counter | kind << FATE | u64::from(what), self.mark.unwrap_or(0))
     }
 
     pub(crate) fn from_words(word: u64, mark: u32) -> Self {
         let what = word as u32;
-        let fate = match word >> 32 & 7 {
+        let fate = match word >> FATE & 7 {
             1 => Fate::Queue(what as u16),
             2 => Fate::Drop,
             3 => Fate::Jump(what),
@@ -81,7 +81,13 @@ impl Verdict {
             _ => Fate::None,
         };
         let list = if fate == Fate::Listed { what } else { 0 };
-        Self { fate, mark: (word & MARK != 0).then_some(mark), count: word & COUNT != 0, list }
+        let counter = (word >> COUNTER) as u32 & (COUNTERS - 1);
+        Self {
+            fate,
+            mark: (word & MARKED != 0).then_some(mark),
+            counter: (word & COUNTED != 0).then_some(counter),
+            list,
+        }
     }
 }
 
@@ -91,17 +97,17 @@ mod tests {
 
     #[test]
     fn words_hold_the_whole_verdict() {
-        let of = |actions: &[Action]| Verdict::of(actions, || 77);
+        let of = |actions: &[Action], counter| Verdict::of(actions, counter, || 77);
         let all = [
-            of(&[]),
-            of(&[Action::Queue(u16::MAX), Action::Mark(u32::MAX), Action::Count]),
-            of(&[Action::Mark(0), Action::Drop]),
-            of(&[Action::Jump(u32::MAX)]),
-            of(&[Action::Count, Action::PassThrough]),
-            of(&[Action::Count, Action::VlanPop, Action::Queue(1)]),
+            of(&[], None),
+            of(&[Action::Queue(u16::MAX), Action::Mark(u32::MAX), Action::Count], Some(COUNTERS - 1)),
+            of(&[Action::Mark(0), Action::Drop], None),
+            of(&[Action::Jump(u32::MAX)], Some(1)),
+            of(&[Action::Count, Action::PassThrough], Some(0)),
+            of(&[Action::Count, Action::VlanPop, Action::Queue(1)], Some(5)),
         ];
         assert_eq!(all[1].mark, Some(u32::MAX));
-        assert_eq!((all[5].fate, all[5].list, all[5].count), (Fate::Listed, 77, true));
+        assert_eq!((all[5].fate, all[5].list, all[5].counter), (Fate::Listed, 77, Some(5)));
         for verdict in all {
             let (word, mark) = verdict.words();
             assert_eq!(Verdict::from_words(word, mark), verdict);

@@ -150,6 +150,38 @@ fn a_view_stays_as_it_was_and_memory_is_used_again() {
     assert_eq!(table.len(), 1);
 }
 
+#[test]
+fn rules_count_for_themselves_alone() {
+    let table = Table::new(4);
+    let rule = |port| {
+        let mut rule = to_queue(0, 0, port, Action::Count);
+        rule.actions.push(Action::Queue(0));
+        Change::Add(rule)
+    };
+    let numbers = table.change((0..3000).map(rule)).unwrap();
+    let silent = table.change([Change::Add(to_queue(0, 1, 5, Action::Drop))]).unwrap()[0];
+    let count = |port: u64, packets| {
+        let mut key = Key::default();
+        key.set(Field::DstPort, port);
+        let mut reader = table.reader();
+        let view = reader.now();
+        view.count(&view.find(0, &key).verdict(), packets);
+    };
+    count(7, 5);
+    count(2999, 1);
+    count(7, 2);
+    let of = |number: u64| table.counted(number);
+    assert_eq!([7, 2999, 8].map(|port| of(numbers[port])), [Some(7), Some(1), Some(0)]);
+    assert_eq!((of(silent), of(77_777)), (None, None));
+    table.change([Change::Remove(numbers[7])]).unwrap();
+    table.change([]).unwrap();
+    // The counter is used again, from 0 on.
+    let next = table.change([rule(4000), rule(4001)]).unwrap();
+    assert_eq!((of(numbers[7]), of(next[0]), of(next[1])), (None, Some(0), Some(0)));
+    count(4000, 3);
+    assert_eq!((of(next[0]), of(next[1]), of(numbers[2999])), (Some(3), Some(0), Some(1)));
+}
+
 /// Each batch exchanges all rules of two groups. Whoever looks sees those of one batch, in both groups.
 #[test]
 fn no_packet_sees_a_part_of_a_batch() {
