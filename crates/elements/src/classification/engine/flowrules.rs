@@ -1,0 +1,199 @@
+//! The rules that the replicas of a FlowClassifier share, and how they are changed.
+
+use locks::IgnorePoison;
+use rules::{Action, Change, Reader, Refused, Rule, Table, syntax};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, OnceLock};
+
+/// The most errors that are told of one text.
+const MOST_ERRORS: usize = 20;
+/// What stands before a rule that is given without it.
+const COMMAND: &str = "flow create 0 ";
+
+/// The rules, once the first replica has filled them in.
+#[derive(Default)]
+pub(crate) struct Shared(OnceLock<Rules>);
+
+impl Shared {
+    pub(crate) fn get(&self) -> Option<&Rules> {
+        self.0.get()
+    }
+    pub(crate) fn fill(&self, rules: Rules) -> &Rules {
+        self.0.get_or_init(|| rules)
+    }
+    /// For a handler.
+    pub(crate) fn rules(&self) -> Result<&Rules, String> {
+        self.get().ok_or_else(|| "no rules".to_owned())
+    }
+}
+
+/// A table of rules with their texts.
+pub(crate) struct Rules {
+    table: Table,
+    held: Mutex<BTreeMap<u64, Rule>>,
+    outputs: usize,
+}
+
+/// A rule of a text, with its line.
+pub(crate) type Lined = (usize, Rule);
+
+impl Rules {
+    /// None yet, for so many outputs.
+    pub(crate) fn new(outputs: usize) -> Result<Self, String> {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|e| format!("no random number: {e}"))?;
+        let table = Table::new(u64::from_ne_bytes(seed));
+        Ok(Self { table, held: Mutex::default(), outputs })
+    }
+
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.table.reader()
+    }
+
+    /// The rules of a text with commands, one on each line.
+    ///
+    /// # Errors
+    /// All that is wrong, with places.
+    pub(crate) fn read(&self, name: &str, text: &str) -> Result<Vec<Lined>, Vec<String>> {
+        let (placed, diags) = syntax::parse(&lang::Source::new(name, text));
+        let mut wrong: Vec<String> = Vec::new();
+        for diag in diags.iter().filter(|diag| diag.severity == lang::Severity::Error) {
+            let place = diag.span.map_or_else(String::new, |span| {
+                let at = diags.sources().locate(span);
+                format!("{name}:{}:{}: ", at.line, at.column)
+            });
+            let help = diag.help.first().map_or_else(String::new, |help| format!(" ({help})"));
+            wrong.push(format!("{place}{}{help}", diag.message));
+        }
+        for one in &placed {
+            wrong.extend(self.unsupported(&one.rule).map(|why| format!("{name}:{}: {why}", one.line)));
+        }
+        if wrong.is_empty() {
+            return Ok(placed.into_iter().map(|one| (one.line, one.rule)).collect());
+        }
+        let more = wrong.len().saturating_sub(MOST_ERRORS);
+        wrong.truncate(MOST_ERRORS);
+        if more > 0 {
+            wrong.push(format!("and {more} more errors"));
+        }
+        Err(wrong)
+    }
+
+    /// Why this element cannot do what a rule says.
+    fn unsupported(&self, rule: &Rule) -> Option<String> {
+        let outputs = self.outputs;
+        let no_queue = |queue: &u16| {
+            let no = usize::from(*queue) >= outputs;
+            no.then(|| format!("there is no queue {queue}: the element has {outputs} outputs"))
+        };
+        rule.actions.iter().find_map(|action| match action {
+            Action::Queue(queue) => no_queue(queue),
+            Action::Rss(queues) => queues.iter().find_map(no_queue),
+            Action::SetTag { index, .. } if *index != 0 => Some(format!("there is no tag {index}, only tag 0")),
+            Action::VlanPop | Action::VlanPush(_) | Action::VlanSetId(_) | Action::VlanSetPriority(_) => {
+                Some("tags are not changed here: use VLANEncap and VLANDecap behind it".to_owned())
+            }
+            Action::Meter(_) => Some("there are no meters here: use Meter behind it".to_owned()),
+            Action::PassThrough => Some("passthru is not supported".to_owned()),
+            _ => None,
+        })
+    }
+
+    /// Removes and adds rules, all at once or none.
+    ///
+    /// # Errors
+    /// Why nothing was changed.
+    pub(crate) fn change(&self, removed: &[u64], added: Vec<Lined>) -> Result<(), String> {
+        let mut held = self.held.lock().ignore_poison();
+        let changes = removed.iter().map(|number| Change::Remove(*number));
+        let adds = added.iter().map(|(_, rule)| Change::Add(rule.clone()));
+        let numbers = self.table.change(changes.chain(adds)).map_err(|refused| match refused {
+            Refused::NoSuchRule(number) => format!("there is no rule {number}"),
+            Refused::TooManyPrefixes(at) => {
+                let line = added.get(at - removed.len()).map_or(0, |(line, _)| *line);
+                format!("line {line}: the ranges of this rule make up too many prefixes")
+            }
+            Refused::TooManyCounters => "there are too many rules that count".to_owned(),
+        })?;
+        removed.iter().for_each(|number| drop(held.remove(number)));
+        held.extend(numbers.into_iter().zip(added.into_iter().map(|(_, rule)| rule)));
+        Ok(())
+    }
+
+    /// The handler `add`.
+    pub(crate) fn add(&self, text: &str) -> Result<(), String> {
+        self.change(&[], self.commands(text)?)
+    }
+
+    /// The handler `remove`.
+    pub(crate) fn remove(&self, text: &str) -> Result<(), String> {
+        let numbers = text.split_whitespace().map(number).collect::<Result<Vec<_>, _>>()?;
+        if numbers.is_empty() {
+            return Err("which rule? its number is the first word of its line in 'rules'".to_owned());
+        }
+        self.change(&numbers, Vec::new())
+    }
+
+    /// The handler `update`: a number, and the rule that takes its place.
+    pub(crate) fn update(&self, text: &str) -> Result<(), String> {
+        let (first, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+        let added = self.commands(rest)?;
+        if added.len() != 1 {
+            return Err("should be 'NUMBER RULE'".to_owned());
+        }
+        self.change(&[number(first)?], added)
+    }
+
+    /// The handler `load`: these rules in place of all.
+    pub(crate) fn load(&self, text: &str) -> Result<(), String> {
+        let added = self.commands(text)?;
+        let numbers: Vec<u64> = self.held.lock().ignore_poison().keys().copied().collect();
+        self.change(&numbers, added)
+    }
+
+    /// The rules of a handler's text.
+    fn commands(&self, text: &str) -> Result<Vec<Lined>, String> {
+        let whole: String = text.lines().map(|line| whole(line) + "\n").collect();
+        self.read("rule", &whole).map_err(|wrong| wrong.join("\n"))
+    }
+
+    /// The handler `rules`.
+    pub(crate) fn text(&self) -> String {
+        let held = self.held.lock().ignore_poison();
+        held.iter().fold(String::new(), |mut text, (number, rule)| {
+            let _ = writeln!(text, "{number} {}", syntax::print(rule, 0));
+            text
+        })
+    }
+
+    /// The handler `counts`.
+    pub(crate) fn counts(&self) -> String {
+        let held = self.held.lock().ignore_poison();
+        let counted = |number: &u64| Some((*number, self.table.counted(*number)?));
+        held.keys().filter_map(counted).fold(String::new(), |mut text, (number, packets)| {
+            let _ = writeln!(text, "{number} {packets}");
+            text
+        })
+    }
+
+    /// How many rules there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+}
+
+/// A rule as a command: `flow create 0` may be left out.
+pub(crate) fn whole(line: &str) -> String {
+    let line = line.trim();
+    let bare = ["pattern", "ingress", "group", "priority"].iter().any(|word| line.starts_with(word));
+    if bare { format!("{COMMAND}{line}") } else { line.to_owned() }
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("'{word}' is no number of a rule"))
+}

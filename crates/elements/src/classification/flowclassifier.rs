@@ -1,0 +1,426 @@
+//! # FlowClassifier
+//! Sorts packets by flow rules in the syntax of testpmd, very many of which may come and go while packets
+//! flow.
+//!
+//! ## Synopsis
+//! `FlowClassifier([RULE1, ..., RULEn, FILE, MISS])`
+//!
+//! ## Arguments
+//! - `RULE` (*text*, any number): a rule as testpmd's `flow create` takes it, from `pattern`, `group` or
+//!   `priority` on, such as `priority 1 pattern eth / ipv4 dst is 10.0.0.1 / udp / end actions queue index 3
+//!   / end`.
+//! - `FILE` (*filename*, keyword): a file with more rules, a `flow create PORT ...` on each line. The port is
+//!   not looked at.
+//! - `MISS` (*integer*, keyword): the output of packets about which no rule decides. Default is the last one.
+//!
+//! The semantics are those of DPDK's rte_flow. A packet begins in group 0. Of the rules of its group that
+//! match it, the one with the lowest priority number decides, and of several the one that was added first. An
+//! `eth / ipv4` matches untagged IPv4 alone, `eth / vlan / ipv4` IPv4 with one tag; `eth` matches everything.
+//!
+//! Actions: `queue index N` sends to output N, `rss queues ... end` to one of several outputs by the flow's
+//! Toeplitz hash, `drop` drops, `jump group N` lets a later group decide, `count` counts, `mark id N` sets
+//! the aggregate annotation, `set_meta` and `set_tag` (index 0) set what later groups can match. Of a rule
+//! without one of the first four, and in a group where nothing matches, `MISS` is the output.
+//!
+//! ## Ports
+//! One push input, any number of push outputs. Packets begin with their Ethernet header.
+//!
+//! ## Handlers
+//! - `rules` (read): every rule on a line: its number, and the rule.
+//! - `count` (read): how many there are.
+//! - `counts` (read): for each rule that counts a line: its number, and its packets.
+//! - `add` (write): adds rules, one on each line.
+//! - `remove` (write): removes rules with these numbers.
+//! - `update` (write): `NUMBER RULE`: the rule takes the place of that with this number.
+//! - `load` (write): these rules take the place of all.
+//!
+//! All changes of one write are made at once, or none: no packet meets some of them without the others, or
+//! neither the old nor the new rule.
+//!
+//! ## Threads
+//! All workers share one table, which they read without a lock, a whole batch at once. Handlers change it
+//! without interrupting them. A hot swap to the same configuration string keeps the rules; with another one
+//! the rules are those of the new string.
+//!
+//! ## Example
+//! ```click
+//! c :: FlowClassifier(pattern eth / ipv4 / udp dst is 53 / end actions count / queue index 1 / end,
+//!                     pattern eth / arp_eth_ipv4 / end actions drop / end);
+//! InfiniteSource(LIMIT 3, STOP true) -> c;
+//! c [0] -> Discard; c [1] -> Discard; c [2] -> Discard;
+//! ```
+//!
+//! ## See also
+//! Classifier, IPClassifier
+
+use super::engine::flowrules::{Lined, Rules, Shared, whole};
+use crate::prelude::*;
+use crate::splitter::Splitter;
+use lang::args::Filename;
+use nix::fcntl::OFlag;
+use rules::{Action, Fate, Field, Hit, Key, Layer, Reader, Verdict, View};
+use runtime::MAX_BATCH;
+use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
+
+const RULE_SAYS: DropReason = DropReason::new("a rule says so");
+/// The output of a packet that is dropped.
+const DROP: usize = usize::MAX;
+
+/// The `FlowClassifier` element.
+pub struct FlowClassifier {
+    reader: Reader,
+    miss: usize,
+    splitter: Splitter,
+    hash: Toeplitz,
+    /// Of the current batch: fields, groups, and outputs of all packets; those about which nothing is decided
+    /// yet, with their fields, and what is found for them.
+    keys: Vec<Key>,
+    groups: Vec<u32>,
+    outputs: Vec<usize>,
+    open: Vec<usize>,
+    these: Vec<usize>,
+    their_keys: Vec<Key>,
+    hits: Vec<Hit>,
+}
+
+fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgError> {
+    let file = args.k::<Filename>("FILE")?;
+    file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
+    let rules = Rules::new(cx.n_outputs()).map_err(|e| args.error(e))?;
+    let mut all: Vec<Lined> = Vec::new();
+    let mut first = None;
+    for arg in args.rest_args() {
+        let text = lang::unquote(&arg.text);
+        match rules.read("rule", &whole(&text)) {
+            Ok(read) => all.extend(read),
+            Err(wrong) => wrong.into_iter().for_each(|message| {
+                let message = message.trim_start_matches("rule:1:").to_owned();
+                let error = args.error_at(&arg, format!("in the rule at {message}"));
+                first.get_or_insert(error);
+            }),
+        }
+    }
+    if let Some(Filename(path)) = file {
+        let text = cx.hub().open(&path, OFlag::O_RDONLY).and_then(std::io::read_to_string);
+        let text = text.map_err(|e| args.error(format!("{path}: {e}")))?;
+        match rules.read(&path, &text) {
+            Ok(read) => all.extend(read),
+            Err(wrong) => wrong.into_iter().for_each(|message| {
+                let error = args.error(message);
+                first.get_or_insert(error);
+            }),
+        }
+    }
+    match first {
+        Some(error) => Err(error),
+        None => rules.change(&[], all).map_err(|e| args.error(e)).map(|()| rules),
+    }
+}
+
+impl Element for FlowClassifier {
+    const CLASS: &'static str = "FlowClassifier";
+    const PORTS: &'static str = "1/1-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::AGGREGATE;
+    const DROPS: &'static [DropCase] = &[RULE_SAYS.when("the action of its rule is `drop`")];
+    const MANUAL: &'static str = manual!("classification/flowclassifier");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let outputs = cx.n_outputs();
+        let miss = args.k::<u32>("MISS")?.map_or(outputs - 1, |miss| miss as usize);
+        if miss >= outputs {
+            return Err(args.error_here("MISS is no output", format!("0 to {}", outputs - 1)));
+        }
+        let shared = cx.shared(Shared::default);
+        let rules = match shared.get() {
+            Some(rules) if rules.outputs() == outputs => {
+                // It comes from another worker's replica, or from a configuration with the same string.
+                args.ignore_rest();
+                rules
+            }
+            Some(_) => return Err(args.error("the number of outputs has changed")),
+            None => {
+                let rules = arguments(args, cx)?;
+                shared.fill(rules)
+            }
+        };
+        Ok(Self {
+            reader: rules.reader(),
+            miss,
+            splitter: Splitter::new(outputs),
+            hash: Toeplitz::new(&MICROSOFT_KEY),
+            keys: Vec::with_capacity(MAX_BATCH),
+            groups: Vec::with_capacity(MAX_BATCH),
+            outputs: Vec::with_capacity(MAX_BATCH),
+            open: Vec::with_capacity(MAX_BATCH),
+            these: Vec::with_capacity(MAX_BATCH),
+            their_keys: Vec::with_capacity(MAX_BATCH),
+            hits: Vec::with_capacity(MAX_BATCH),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Shared>("rules", |s, _| Ok(s.rules()?.text()));
+        h.shared_read::<Shared>("count", |s, _| Ok(s.rules()?.len().to_string()));
+        h.shared_read::<Shared>("counts", |s, _| Ok(s.rules()?.counts()));
+        h.shared_write::<Shared>("add", |s, text| s.rules()?.add(text));
+        h.shared_write::<Shared>("remove", |s, text| s.rules()?.remove(text));
+        h.shared_write::<Shared>("update", |s, text| s.rules()?.update(text));
+        h.shared_write::<Shared>("load", |s, text| s.rules()?.load(text));
+    }
+}
+
+/// What a rule, or its absence, means for a packet.
+enum Decision {
+    Output(usize),
+    Jump(u32),
+}
+
+/// Counts packets in a row that the same rule has counted.
+struct Counting<'v, 'r> {
+    view: &'v View<'r>,
+    verdict: Option<Verdict>,
+    packets: u64,
+}
+
+impl Counting<'_, '_> {
+    fn add(&mut self, verdict: &Verdict) {
+        if self.verdict.is_some_and(|last| last.counter == verdict.counter) {
+            self.packets += 1;
+            return;
+        }
+        self.end();
+        (self.verdict, self.packets) = (Some(*verdict), 1);
+    }
+    fn end(&mut self) {
+        self.verdict.iter().for_each(|verdict| self.view.count(verdict, self.packets));
+    }
+}
+
+/// Performs the actions of a rule with more than a [`Verdict`] holds.
+fn perform(list: &[Action], key: &mut Key, packet: &mut Packet, hash: &Toeplitz) -> Fate {
+    let mut fate = Fate::None;
+    for action in list {
+        match action {
+            Action::Queue(queue) => fate = Fate::Queue(*queue),
+            Action::Rss(queues) => {
+                let hash = flow_hash(hash, key) as usize;
+                fate = queues.get(hash % queues.len().max(1)).map_or(Fate::None, |queue| Fate::Queue(*queue));
+            }
+            Action::Drop => fate = Fate::Drop,
+            Action::Jump(group) => fate = Fate::Jump(*group),
+            Action::Mark(mark) => set_mark(*mark, key, packet),
+            Action::SetMeta { data, mask } => set(key, Field::Meta, *data, *mask),
+            Action::SetTag { data, mask, .. } => set(key, Field::Tag, *data, *mask),
+            // Counted already, or refused when the rule came.
+            _ => {}
+        }
+    }
+    fate
+}
+
+fn set_mark(mark: u32, key: &mut Key, packet: &mut Packet) {
+    packet.set_aggregate(mark);
+    key.set(Field::Mark, mark.into());
+}
+
+fn set(key: &mut Key, field: Field, data: u32, mask: u32) {
+    let before = key.get(field) as u32;
+    key.set(field, (before & !mask | data & mask).into());
+}
+
+/// The hash of a packet's addresses and ports; ports that it does not have are 0.
+fn flow_hash(hash: &Toeplitz, key: &Key) -> u32 {
+    let ports = (key.get(Field::SrcPort) as u16, key.get(Field::DstPort) as u16);
+    if key.get(Field::Layers) & Layer::Ipv6.bit() == 0 {
+        let (src, dst) = (key.get(Field::SrcLow) as u32, key.get(Field::DstLow) as u32);
+        return hash.ipv4_ports(src, dst, ports.0, ports.1);
+    }
+    let address = |high, low| {
+        (u128::from(key.get(high)) << 64 | u128::from(key.get(low))).to_be_bytes()
+    };
+    let (src, dst) = (address(Field::SrcHigh, Field::SrcLow), address(Field::DstHigh, Field::DstLow));
+    hash.ipv6_ports(src, dst, ports.0, ports.1)
+}
+
+impl FlowClassifier {
+    /// Chooses an output for each packet.
+    fn decide(&mut self, batch: &mut Batch) {
+        self.keys.clear();
+        self.keys.extend(batch.iter().map(|packet| rules::headers::read(packet.data())));
+        let many = self.keys.len();
+        self.groups.clear();
+        self.groups.resize(many, 0);
+        self.outputs.clear();
+        self.outputs.resize(many, self.miss);
+        self.open.clear();
+        self.open.extend(0..many);
+        let view = self.reader.now();
+        let mut counting = Counting { view: &view, verdict: None, packets: 0 };
+        // A jump leads to a later group, so the least group comes once.
+        while let Some(group) = self.open.iter().filter_map(|at| self.groups.get(*at)).min().copied() {
+            self.these.clear();
+            let groups = &self.groups;
+            self.these.extend(self.open.extract_if(.., |at| groups.get(*at) == Some(&group)));
+            self.their_keys.clear();
+            self.their_keys.extend(self.these.iter().filter_map(|at| self.keys.get(*at)));
+            self.hits.clear();
+            self.hits.resize(self.these.len(), Hit::NOTHING);
+            view.find_many(group, &self.their_keys, &mut self.hits);
+            for (at, hit) in self.these.iter().zip(&self.hits) {
+                let (Some(key), Some(packet)) = (self.keys.get_mut(*at), batch.get_mut(*at)) else { continue };
+                let decision = match hit.number() {
+                    None => Decision::Output(self.miss),
+                    Some(_) => {
+                        let verdict = hit.verdict();
+                        if verdict.counter.is_some() {
+                            counting.add(&verdict);
+                        }
+                        verdict.mark.into_iter().for_each(|mark| set_mark(mark, key, packet));
+                        let fate = match verdict.fate {
+                            Fate::Listed => perform(view.list(&verdict), key, packet, &self.hash),
+                            fate => fate,
+                        };
+                        match fate {
+                            Fate::Queue(queue) => Decision::Output(queue.into()),
+                            Fate::Drop => Decision::Output(DROP),
+                            Fate::Jump(later) if later > group => Decision::Jump(later),
+                            Fate::None | Fate::Listed | Fate::Jump(_) => Decision::Output(self.miss),
+                        }
+                    }
+                };
+                match decision {
+                    Decision::Output(output) => self.outputs.iter_mut().skip(*at).take(1).for_each(|o| *o = output),
+                    Decision::Jump(later) => {
+                        self.groups.iter_mut().skip(*at).take(1).for_each(|g| *g = later);
+                        self.open.push(*at);
+                    }
+                }
+            }
+        }
+        counting.end();
+    }
+}
+
+impl Vector for FlowClassifier {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.decide(&mut batch);
+        // Usually all packets of a batch have the same output; then the batch is not split.
+        if let Some((&first, rest)) = self.outputs.split_first()
+            && first != DROP
+            && rest.iter().all(|output| *output == first)
+        {
+            return cx.output_batch(first, batch);
+        }
+        self.splitter.split(
+            batch,
+            self.outputs.iter().copied(),
+            cx,
+            |_, packet, cx| cx.drop(packet, RULE_SAYS),
+            |output, batch, _, cx| cx.output_batch(output, batch),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    /// An Ethernet frame of UDP over IPv4 to this host and port.
+    fn udp(host: u8, port: u16) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 9, 10, 0, 0, host]);
+        frame.extend([0, 7]);
+        frame.extend(port.to_be_bytes());
+        frame.extend([0, 8, 0, 0]);
+        frame
+    }
+
+    fn output(bench: &mut Bench, frame: &[u8]) -> Option<usize> {
+        bench.push(0, frame).first().map(|out| out.0)
+    }
+
+    const DNS: &str = "pattern eth / ipv4 / udp dst is 53 / end actions count / queue index 1 / end";
+
+    #[test]
+    fn rules_choose_outputs() {
+        let drop = "priority 1 pattern eth / ipv4 dst is 10.0.0.66 / end actions mark id 9 / drop / end";
+        let mut bench = Bench::with_ports(&format!("FlowClassifier({DNS}, {drop})"), 1, 3);
+        assert_eq!(output(&mut bench, &udp(1, 53)), Some(1));
+        assert_eq!(output(&mut bench, &udp(1, 54)), Some(2));
+        assert_eq!(output(&mut bench, &udp(66, 53)), Some(1));
+        assert_eq!(output(&mut bench, &udp(66, 54)), None);
+        assert_eq!(output(&mut bench, &[0; 10]), Some(2));
+        assert_eq!(bench.drops(), [("a rule says so".to_owned(), 1)]);
+        assert_eq!(bench.read("counts"), "0 2\n");
+    }
+
+    #[test]
+    fn groups_marks_and_metadata() {
+        let rules = [
+            "pattern eth / ipv4 / end actions set_meta data 5 mask 0xf / mark id 7 / jump group 2 / end",
+            "group 2 pattern meta data is 5 / eth / ipv4 / udp dst is 53 / end actions queue index 0 / end",
+            "group 2 pattern mark id is 7 / eth / ipv4 dst is 10.0.0.2 / end actions mark id 8 / end",
+        ];
+        let mut bench = Bench::with_ports(&format!("FlowClassifier({}, MISS 1)", rules.join(", ")), 1, 3);
+        let all: Vec<_> = [udp(1, 53), udp(2, 5), udp(3, 5)].map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
+        let got: Vec<_> = bench.send_batch(0, all.into()).iter().map(|(o, p)| (*o, p.aggregate())).collect();
+        assert_eq!(got.iter().filter(|(o, _)| *o == 0).collect::<Vec<_>>(), [&(0, 7)]);
+        assert_eq!(got.iter().filter(|(o, _)| *o == 1).collect::<Vec<_>>(), [&(1, 8), &(1, 7)]);
+    }
+
+    #[test]
+    fn rss_keeps_flows_together_and_uses_all_queues() {
+        let rule = "pattern eth / ipv4 / end actions rss queues 0 2 end / end";
+        let mut bench = Bench::with_ports(&format!("FlowClassifier({rule})"), 1, 3);
+        let first: Vec<_> = (0..64).map(|port| output(&mut bench, &udp(1, port))).collect();
+        let again: Vec<_> = (0..64).map(|port| output(&mut bench, &udp(1, port))).collect();
+        assert_eq!(first, again);
+        let of = |queue| first.iter().filter(|to| **to == Some(queue)).count();
+        assert!(of(0) > 8 && of(2) > 8 && of(1) == 0, "{first:?}");
+    }
+
+    #[test]
+    fn handlers_change_all_or_nothing() {
+        let mut bench = Bench::with_ports(&format!("FlowClassifier({DNS})"), 1, 3);
+        let ntp = DNS.replace("53", "123");
+        bench.write("add", &format!("flow create 0 {ntp}\n{}\n", ntp.replace("123", "124")));
+        assert_eq!((bench.read("count").as_str(), output(&mut bench, &udp(1, 124))), ("3", Some(1)));
+        let rules = bench.read("rules");
+        assert!(rules.starts_with("0 flow create 0 "), "{rules}");
+        bench.write("update", &format!("1 {}", ntp.replace("index 1", "index 0")));
+        assert_eq!(output(&mut bench, &udp(1, 123)), Some(0));
+        for (handler, wrong) in [
+            ("add", format!("{ntp}\n{}", ntp.replace("index 1", "index 3"))),
+            ("add", format!("{ntp}\npattern eth / bread / end actions drop / end")),
+            ("remove", "0 1".to_owned()),
+            ("remove", String::new()),
+            ("update", format!("77 {ntp}")),
+            ("load", "pattern eth / end actions of_pop_vlan / queue index 0 / end".to_owned()),
+        ] {
+            assert!(bench.try_write(handler, &wrong).is_err(), "{handler} {wrong}");
+            assert_eq!(bench.read("count"), "3", "{handler} {wrong}");
+        }
+        bench.write("remove", "0 2");
+        assert_eq!((output(&mut bench, &udp(1, 53)), output(&mut bench, &udp(1, 124))), (Some(2), Some(2)));
+        // What a text of the handler `rules` says can be loaded.
+        let rules: String = rules.lines().map(|line| line.split_once(' ').unwrap().1.to_owned() + "\n").collect();
+        bench.write("load", &rules);
+        assert_eq!((bench.read("count").as_str(), output(&mut bench, &udp(1, 124))), ("3", Some(1)));
+    }
+
+    #[test]
+    fn all_errors_of_a_file_are_told_with_their_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules");
+        let line = format!("flow create 0 {DNS}\n");
+        std::fs::write(&path, format!("{line}flow create 0 pattern eth / bread / end actions drop / end\n\n{}", line.replace("index 1", "index 9"))).unwrap();
+        let error = Bench::error(&format!("FlowClassifier(FILE {})", path.display()));
+        assert!(error.contains("rules:2:29: ") && error.contains("rules:4: there is no queue 9"), "{error}");
+        std::fs::write(&path, &line).unwrap();
+        let mut bench = Bench::with_ports(&format!("FlowClassifier(FILE {})", path.display()), 1, 2);
+        assert_eq!(output(&mut bench, &udp(1, 53)), Some(1));
+    }
+}
