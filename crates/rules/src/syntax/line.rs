@@ -70,6 +70,8 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, usize)> +
 /// The words of one line, read from left to right.
 pub(super) struct Line<'a, 'm> {
     text: &'a str,
+    /// The next word, and where the one after it may begin.
+    ahead: Option<Word<'a>>,
     at: usize,
     end: usize,
     messages: &'m mut Messages,
@@ -79,7 +81,9 @@ pub(super) struct Line<'a, 'm> {
 impl<'a, 'm> Line<'a, 'm> {
     /// The words of `text[start..end]`.
     pub fn new(text: &'a str, start: usize, end: usize, messages: &'m mut Messages) -> Self {
-        Self { text, at: start, end, messages, wrong: false }
+        let mut line = Self { text, ahead: None, at: start, end, messages, wrong: false };
+        line.next();
+        line
     }
 
     /// Whether there was an error.
@@ -90,33 +94,33 @@ impl<'a, 'm> Line<'a, 'm> {
     /// Leaves out testpmd's prompt.
     pub fn skip_prompt(&mut self) {
         const PROMPT: &str = "testpmd>";
-        if let Some(word) = self.peek()
-            && word.text.starts_with(PROMPT)
-        {
+        if let Some(word) = self.peek().filter(|word| word.text.starts_with(PROMPT)) {
             self.at = word.start + PROMPT.len();
+            self.next();
         }
     }
 
     /// The next word, which stays the next one.
     pub fn peek(&self) -> Option<Word<'a>> {
-        let bytes = &self.text.as_bytes()[..self.end];
-        let start = self.at + bytes[self.at..].iter().position(|b| !b.is_ascii_whitespace())?;
-        let length = bytes[start..].iter().position(u8::is_ascii_whitespace).unwrap_or(self.end - start);
-        Some(Word { text: &self.text[start..start + length], start })
+        self.ahead
     }
 
     /// The next word.
     pub fn next(&mut self) -> Option<Word<'a>> {
-        let word = self.peek();
-        self.at = word.map_or(self.end, |word| word.start + word.text.len());
-        word
+        let bytes = &self.text.as_bytes()[self.at..self.end];
+        let before = bytes.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(bytes.len());
+        let rest = &bytes[before..];
+        let length = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let start = self.at + before;
+        self.at = start + length;
+        let word = Word { text: &self.text[start..self.at], start };
+        std::mem::replace(&mut self.ahead, (length != 0).then_some(word))
     }
 
     /// The next word if it is none of those that end an item.
     pub fn next_inside(&mut self) -> Option<Word<'a>> {
-        let word = self.peek().filter(|word| !word.is_end())?;
-        self.at = word.start + word.text.len();
-        Some(word)
+        self.ahead.filter(|word| !word.is_end())?;
+        self.next()
     }
 
     /// Leaves out all words before one of these.

@@ -85,6 +85,10 @@ impl Stack {
         if let Err(error) = self.place(item, word) {
             line.error(|| *error);
         }
+        if line.peek().is_some_and(|word| word.text == "/") {
+            line.slash();
+            return;
+        }
         let given = read_fields(item, line);
         if !given.is_empty() {
             self.compare(item, word, &given, line);
@@ -94,10 +98,12 @@ impl Stack {
     /// Whether an item may stand here. It is the last one then, also if it may not.
     fn place(&mut self, item: &'static Item, word: Word<'_>) -> Result<(), Box<Diagnostic>> {
         if item.is_anywhere() {
-            let again = self.anywhere.contains(&item.name);
+            if self.anywhere.contains(&item.name) {
+                let message = format!("{} is there twice", item.name);
+                return Err(Box::new(Diagnostic::error(word.span(), message)));
+            }
             self.anywhere.push(item.name);
-            let message = || format!("{} is there twice", item.name);
-            return if again { Err(Box::new(Diagnostic::error(word.span(), message()))) } else { Ok(()) };
+            return Ok(());
         }
         let error = self.order(item, word).map(Box::new);
         let second_tag = item.layer == Some(Layer::Vlan) && self.layers & Layer::Vlan.bit() != 0;

@@ -279,3 +279,12 @@ fn a_file_of_mistakes_has_a_short_report() {
     let (rules, diags) = parse(&Source::new("rules", text));
     assert_eq!((rules.len(), diags.len()), (0, 200));
 }
+
+#[test]
+fn a_long_line_takes_no_longer_than_many_short_ones() {
+    for words in ["/ ", "mark id is 1 / ", "ipv4 src is 10.0.0.1 src last 10.0.0.2 / ", "eth x ", "    "] {
+        let items = words.repeat(100_000);
+        let (rules, diags) = parse(&Source::new("rules", format!("flow create 0 pattern {items}")));
+        assert!(rules.is_empty() && diags.has_errors(), "{words}");
+    }
+}
