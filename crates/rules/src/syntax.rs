@@ -42,7 +42,9 @@
 //! # Actions
 //!
 //! In the order in which they are carried out; at most one decides where the packet goes (`queue`, `rss`,
-//! `drop`, `jump`, `passthru`). `jump` leads to a higher group, so that no packet goes round.
+//! `drop`, `jump`, `passthru`). `jump` leads to a higher group, so that no packet goes round. `set_meta` and
+//! `set_tag` set all bits if there is no mask. `rss` names its queues; other types, functions and keys of its
+//! hash are not supported.
 
 mod actions;
 mod fields;
