@@ -63,10 +63,12 @@ pub enum Field {
     IcmpType,
     /// See there.
     IcmpCode,
+    /// The session of PPPoE.
+    PppoeSession,
     /// The number of a session or a tunnel (32 bits): the SPI of ESP and AH, the VNI of VXLAN and GENEVE, the
-    /// TEID of GTP-U, the session of PPPoE and of L2TPv3, the key of GRE.
+    /// TEID of GTP-U, the session of L2TPv3, the key of GRE.
     Session,
-    /// GRE's protocol type; PPPoE's code.
+    /// GRE's protocol type.
     SessionType,
     /// What earlier rules have set: MARK, META and TAG 0.
     Mark,
@@ -153,8 +155,8 @@ impl Field {
             Self::Tos => (7, 40, 8),
             Self::Ttl => (7, 48, 8),
             Self::TcpFlags => (7, 56, 8),
-            Self::Layers => (8, 0, 32),
-            Self::Fragment => (8, 32, 16),
+            Self::Layers => (8, 0, 28),
+            Self::FlowLabel => (8, 28, 20),
             Self::IcmpType => (8, 48, 8),
             Self::IcmpCode => (8, 56, 8),
             Self::MplsLabel => (9, 0, 20),
@@ -165,7 +167,8 @@ impl Field {
             Self::Mark => (10, 0, 32),
             Self::Meta => (10, 32, 32),
             Self::Tag => (11, 0, 32),
-            Self::FlowLabel => (11, 32, 20),
+            Self::Fragment => (11, 32, 16),
+            Self::PppoeSession => (11, 48, 16),
         }
     }
 
@@ -196,5 +199,60 @@ impl Key {
         let mut masked = *self;
         masked.0.iter_mut().zip(mask.0).for_each(|(word, mask)| *word &= mask);
         masked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Field; 31] = [
+        Field::EthDst,
+        Field::EthSrc,
+        Field::EthType,
+        Field::VlanTci,
+        Field::VlanType,
+        Field::InnerVlanTci,
+        Field::InnerVlanType,
+        Field::MplsLabel,
+        Field::MplsClass,
+        Field::MplsBottom,
+        Field::MplsTtl,
+        Field::SrcHigh,
+        Field::SrcLow,
+        Field::DstHigh,
+        Field::DstLow,
+        Field::Tos,
+        Field::Ttl,
+        Field::Proto,
+        Field::Fragment,
+        Field::FlowLabel,
+        Field::SrcPort,
+        Field::DstPort,
+        Field::TcpFlags,
+        Field::IcmpType,
+        Field::IcmpCode,
+        Field::PppoeSession,
+        Field::Session,
+        Field::SessionType,
+        Field::Mark,
+        Field::Meta,
+        Field::Tag,
+    ];
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let mut key = Key::default();
+        for field in ALL.into_iter().chain([Field::Layers]) {
+            assert_eq!(key.get(field), 0, "{field:?}");
+            key.set(field, u64::MAX);
+            assert_eq!(key.get(field), field.most(), "{field:?}");
+        }
+        for field in ALL {
+            key.set(field, 0);
+            assert_eq!(key.get(field), 0);
+        }
+        assert_eq!(key.get(Field::Layers), Field::Layers.most(), "no other field has touched it");
+        assert!(Layer::Gtpu.bit() <= Field::Layers.most());
     }
 }

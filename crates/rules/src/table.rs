@@ -326,6 +326,8 @@ impl Control {
             own.taken = own.linked;
             self.stale = true;
         }
+        // Readers do not look at tuples in which nothing is.
+        self.stale |= own.linked == 0;
         (own.linked, own.taken) = (own.linked + 1, own.taken + 1);
         own.free.pop().unwrap_or_else(|| {
             own.fresh += 1;

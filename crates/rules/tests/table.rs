@@ -67,6 +67,7 @@ fn same(actions: &[Action], hit: &Hit, view: &rules::View<'_>) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_same_is_found_as_by_looking_at_each_rule(steps in prop::collection::vec(step(), 1..40), seed: u64) {
         let (table, mut plain) = (Table::new(seed), Reference::default());
@@ -180,6 +181,22 @@ fn rules_count_for_themselves_alone() {
     assert_eq!((of(numbers[7]), of(next[0]), of(next[1])), (None, Some(0), Some(0)));
     count(4000, 3);
     assert_eq!((of(next[0]), of(next[1]), of(numbers[2999])), (Some(3), Some(0), Some(1)));
+}
+
+#[test]
+fn a_tuple_that_was_empty_is_found_again() {
+    let table = Table::new(5);
+    let mut key = Key::default();
+    key.set(Field::DstPort, 5);
+    let mut reader = table.reader();
+    for queue in 0..5 {
+        let number = table.change([Change::Add(to_queue(0, 0, 5, Action::Queue(queue)))]).unwrap()[0];
+        assert_eq!(reader.now().find(0, &key).verdict().fate, Fate::Queue(queue));
+        table.change([Change::Remove(number)]).unwrap();
+        assert_eq!(reader.now().find(0, &key).number(), None);
+        // What is left is cleared away by later changes.
+        (0..3).for_each(|_| drop(table.change([]).unwrap()));
+    }
 }
 
 /// Each batch exchanges all rules of two groups. Whoever looks sees those of one batch, in both groups.

@@ -93,7 +93,7 @@ const ICMP: &[Part] = &[number("type", Field::IcmpType, 8), number("code", Field
 const SPI: &[Part] = &[part("spi", Field::Session, 32, Form::Hex)];
 const TEID: &[Part] = &[number("teid", Field::Session, 32)];
 const VNI: &[Part] = &[number("vni", Field::Session, 24)];
-const SEID: &[Part] = &[number("seid", Field::Session, 16)];
+const SEID: &[Part] = &[number("seid", Field::PppoeSession, 16)];
 
 /// The Ethernet header, which each pattern begins with.
 pub(super) static ETH: Item = Item {

@@ -65,8 +65,6 @@ struct Stack {
     layers: u64,
     /// The Ethernet type that the PPPoE item stands for, and where the item is.
     pppoe: Option<(u64, Span)>,
-    /// Whether the number of its session is compared.
-    seid: bool,
     /// The items that may stand anywhere, and are there.
     anywhere: Vec<&'static str>,
 }
@@ -75,7 +73,7 @@ impl Default for Stack {
     fn default() -> Self {
         let at = Span::new(0, 0, 0);
         let (pattern, anywhere) = (Pattern::default(), Vec::new());
-        Self { pattern, last: &ETH, at, begun: false, layers: 0, pppoe: None, seid: false, anywhere }
+        Self { pattern, last: &ETH, at, begun: false, layers: 0, pppoe: None, anywhere }
     }
 }
 
@@ -124,11 +122,7 @@ impl Stack {
         let again = item.layer == Some(Layer::Vlan) && self.layers & Layer::InnerVlan.bit() != 0;
         let good = if item.name == ETH.name { !self.begun } else { item.after.contains(&self.last.name) };
         if good && !again {
-            // A key has one place for both numbers, which is the tunnel's if there is one.
-            let message = || format!("{} is not supported beside seid", item.name);
-            let both = self.seid && item.is_tunnel();
-            return both
-                .then(|| Diagnostic::error(word.span(), message()).with_help("leave out one of them"));
+            return None;
         }
         let last = self.last.name;
         if self.last.is_tunnel() || inner_ip {
@@ -164,7 +158,6 @@ impl Stack {
                 continue;
             }
             let Some(wanted) = given.wanted(part) else { continue };
-            self.seid |= item.layer == Some(Layer::Pppoe);
             let field = if second { inner(part.field) } else { part.field };
             let done = match wanted {
                 Ok(_) if second && field == Field::Layers => Err("a third VLAN tag is not supported"),

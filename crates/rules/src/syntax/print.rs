@@ -103,18 +103,11 @@ impl<'a> Stack<'a> {
             let field = if second { inner(part.field) } else { part.field };
             if part.field == Field::Layers {
                 self.tag(part, out);
-            } else if self.implied != Some(field) && !self.is_of_tunnel(item, field) {
+            } else if self.implied != Some(field) {
                 self.part(item, part, field, out);
             }
         }
         out.push_str(" /");
-    }
-
-    /// Whether PPPoE's field is that of a tunnel above it.
-    fn is_of_tunnel(&self, item: &Item, field: Field) -> bool {
-        let tunnels = ITEMS.iter().filter(|item| item.is_tunnel()).filter_map(|item| item.layer);
-        let has = |layer: Layer| self.with & layer.bit() != 0;
-        field == Field::Session && item.layer == Some(Layer::Pppoe) && tunnels.into_iter().any(has)
     }
 
     /// `has_vlan` and `has_more_vlan`, where no item says the same.

@@ -124,10 +124,6 @@ fn errors_of_patterns_have_their_place() {
         ("ipv4 / vxlan /", "8: vxlan cannot follow ipv4 (vxlan must follow udp)".to_owned()),
         ("ipv4 / icmp6 /", "8: icmp6 cannot follow ipv4 (icmp6 must follow ipv6)".to_owned()),
         ("ipv4 / eth /", "8: eth cannot follow ipv4 (eth comes first)".to_owned()),
-        (
-            "pppoes seid is 5 / ipv4 / esp /",
-            "27: esp is not supported beside seid (leave out one of them)".to_owned(),
-        ),
         ("mpls / mpls /", "8: mpls cannot follow mpls (mpls must follow eth or vlan or pppoes)".to_owned()),
         ("vlan / vlan / vlan /", "15: more than two VLAN tags are not supported".to_owned()),
         (
