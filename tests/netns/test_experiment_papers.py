@@ -184,7 +184,8 @@ def ports_and_servers_are_seen(lab: Lab) -> None:
 def what_a_node_does_is_seen(lab: Lab) -> None:
     # Of one run, always the same case.
     run = '../scripts/bench-predict --case "$CASE" --rounds 3 --seconds 0.5 --small-pages --json'
-    once = f"{{ [ -s once ] || {run.replace('"$CASE"', 'direct')} >once; cat once; }}"
+    direct = run.replace('"$CASE"', "direct")
+    once = f"{{ [ -s once ] || {direct} >once; cat once; }}"
     replaced = {"routebricks-rates.toml": {run: once, 'os.environ["CASE"]': '"direct"'}}
     switched_off(lab, "routebricks-rates", replaced, {}, [0, 1, 2])
 

@@ -35,20 +35,20 @@ def each_packet_meets_the_old_rule_or_the_new_one(lab: Lab) -> None:
     router = Router(lab, middle, config(lab, to_queue(0)))
     check(ping(left, "10.9.0.2"), "a ping through the router")
     number, changes = 0, 0
-    with router.control() as control:
-        streams = Streams(lab, {"a": (left, right, "10.9.0.2", 2000)}, 100, flows=16)
-        begin, end = streams.mark(), time.monotonic() + 2
-        while time.monotonic() < end:
-            # The table holds this rule and, for most of the time, a thousand others that come and go.
-            changes += 1
-            control.write("c.update", f"{number} {to_queue(changes % 2)}")
+    control = router.control()
+    streams = Streams(lab, {"a": (left, right, "10.9.0.2", 2000)}, 100, flows=16)
+    begin, end = streams.mark(), time.monotonic() + 2
+    while time.monotonic() < end:
+        # The table holds this rule and, for most of the time, a thousand others that come and go.
+        changes += 1
+        control.write("c.update", f"{number} {to_queue(changes % 2)}")
+        number = int(control.read("c.rules").splitlines()[-1].split()[0])
+        if changes % 20 == 1:
+            many = "\n".join(to_queue(0, port) for port in range(10_000, 11_000))
+            control.write("c.load", f"{many}\n{to_queue(changes % 2)}")
             number = int(control.read("c.rules").splitlines()[-1].split()[0])
-            if changes % 20 == 1:
-                many = "\n".join(to_queue(0, port) for port in range(10_000, 11_000))
-                control.write("c.load", f"{many}\n{to_queue(changes % 2)}")
-                number = int(control.read("c.rules").splitlines()[-1].split()[0])
-        after = streams.mark()
-        streams.stop()
+    after = streams.mark()
+    streams.stop()
     time.sleep(0.2)
     count = streams.between(begin, after)["a"]
     sorted_out = {name: int(router.read(f"{name}.count")) for name in ("first", "second", "missed")}

@@ -109,7 +109,8 @@ fn points_whose_rounds_differ_too_much_are_measured_again_and_marked() {
     let file = dir.path().join("e.toml");
     // Each run of the command takes the next number of its point. The second of `settles` is off, the
     // fourth brings the quartiles together; `restless` never settles.
-    let numbers = [("steady", "10 10 10 50 50"), ("settles", "10 13 10 10 50"), ("restless", "10 50 90 10 90")];
+    let numbers =
+        [("steady", "10 10 10 50 50"), ("settles", "10 13 10 10 50"), ("restless", "10 50 90 10 90")];
     for (name, numbers) in numbers {
         std::fs::write(dir.path().join(name), numbers.replace(' ', "\n")).unwrap();
     }
@@ -128,16 +129,24 @@ fn points_whose_rounds_differ_too_much_are_measured_again_and_marked() {
     let report: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(["steady", "settles", "restless"].map(runs), [3, 4, 5], "{report}");
     let of = |row: usize, key: &str| report["results"][row][key].clone();
-    assert_eq!([0, 1, 2].map(|row| of(row, "spread_too_wide").as_bool()), [Some(false), Some(false), Some(true)]);
+    assert_eq!(
+        [0, 1, 2].map(|row| of(row, "spread_too_wide").as_bool()),
+        [Some(false), Some(false), Some(true)]
+    );
     assert_eq!(of(0, "spread").as_f64(), Some(0.0));
     assert_eq!(of(2, "rounds").as_array().unwrap().len(), 5);
     // What is complete is not measured again.
     let table = text(&bench(&[file.to_str().unwrap(), "--quiet"]).stdout);
     assert_eq!(["steady", "settles", "restless"].map(runs), [3, 4, 5], "{table}");
-    assert!(table.contains("2 of 3 results were measured more often") && table.contains("160.0 % !"), "{table}");
+    assert!(
+        table.contains("2 of 3 results were measured more often") && table.contains("160.0 % !"),
+        "{table}"
+    );
     // Another limit is another experiment.
     std::fs::write(&file, experiment("spread = 0.99\n")).unwrap();
-    numbers.iter().for_each(|(name, _)| std::fs::remove_file(dir.path().join(format!("{name}.runs"))).unwrap());
+    numbers
+        .iter()
+        .for_each(|(name, _)| std::fs::remove_file(dir.path().join(format!("{name}.runs"))).unwrap());
     let done = bench(&[file.to_str().unwrap(), "--restart", "--quiet"]);
     assert!(done.status.success(), "{done:?}");
     assert_eq!(["steady", "settles", "restless"].map(runs), [3, 3, 3]);

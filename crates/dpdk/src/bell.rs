@@ -178,7 +178,10 @@ mod tests {
         assert!(readable(&bell));
         bell.lie_down();
         assert!(!bell.sleep([], LONG), "ended by the bell");
-        assert!(!readable(&bell), "the next sleep would end at once, and all that follow until the bell is rung");
+        assert!(
+            !readable(&bell),
+            "the next sleep would end at once, and all that follow until the bell is rung"
+        );
     }
 
     /// Whether the bell would end a sleep.

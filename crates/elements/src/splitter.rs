@@ -22,6 +22,11 @@ impl Splitter {
         Self { bins: (0..outputs).map(|_| Bin::default()).collect(), filled: Vec::with_capacity(outputs) }
     }
 
+    /// For how many outputs it is.
+    pub(crate) fn outputs(&self) -> usize {
+        self.bins.len()
+    }
+
     /// Calls `each` for each output with its packets, in their order, and the sum of their lengths, beginning
     /// with the output of the first packet. `outputs` has an output for each packet. A packet whose output
     /// does not exist goes to `nowhere`.

@@ -125,8 +125,7 @@ impl<'a> Report<'a> {
     fn figures_text(&self) -> String {
         let figures = &self.experiment.figures;
         let names = self.experiment.factors.iter().map(|factor| &factor.name);
-        let mut head: Vec<String> =
-            names.chain(figures.iter().map(|figure| &figure.name)).cloned().collect();
+        let mut head: Vec<String> = names.chain(figures.iter().map(|figure| &figure.name)).cloned().collect();
         let spreads = self.has_spreads();
         head.extend(spreads.then(|| "spread".to_owned()));
         let mut rows: Vec<Vec<String>> = vec![head];
@@ -175,7 +174,9 @@ impl<'a> Report<'a> {
         }
         if self.rows.iter().any(|row| wide(&row)) {
             let limit = percent(self.experiment.spread);
-            text += &format!("!: the rounds differ too much: the distance of their quartiles is more than {limit} of the median.\n");
+            text += &format!(
+                "!: the rounds differ too much: the distance of their quartiles is more than {limit} of the median.\n"
+            );
         }
         text
     }

@@ -54,8 +54,7 @@ pub(crate) fn measure(
     let e = &observed.config.elements[index];
     let at = router.find("", &e.name).ok_or("it is not there")?.0 as usize;
     let cycles = per_packet(seen, &samples, at, bench.runtime).ok_or("no packets come to it alone")?;
-    kept.put(&what, &format!("{}({})", e.class, e.config), cycles);
-    Ok(cycles)
+    Ok(kept.put(&what, &format!("{}({})", e.class, e.config), cycles))
 }
 
 /// Cycles of a packet in the element with this number, without what reading the clock adds.
@@ -105,7 +104,7 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
         .map_err(|diags| diags.render(diags.sources(), false).trim().to_owned())?;
     let find = |n: usize| router.find("", &observed.config.elements[n].name).map(|id| id.0 as usize);
     let cost = |n: usize| per_packet(&all[n], &samples, find(n)?, bench.runtime);
-    let costs: Vec<(usize, f64)> = which.iter().filter_map(|n| Some((*n, cost(*n)?))).collect();
+    let mut costs: Vec<(usize, f64)> = which.iter().filter_map(|n| Some((*n, cost(*n)?))).collect();
     let per_run = |sample: &Sample, cycles: f64| {
         let sources = which.iter().filter_map(|n| Some((&all[*n], &sample.stats[find(*n)?])));
         cycles / sources.map(|(seen, s)| seen.runs(s) + s.idle_polls).sum::<u64>() as f64
@@ -118,12 +117,11 @@ pub(crate) fn sources(observed: &Observed, bench: &Bench<'_>, kept: &mut Kept) -
     }));
     let run = whole.zip(elements).map_or(bench.runtime.run, |(whole, elements)| whole - elements);
     let run = run.clamp(0.0, 2.0 * bench.runtime.run);
-    for (n, cycles) in &costs {
+    for (n, cycles) in &mut costs {
         let e = &observed.config.elements[*n];
-        kept.put(&what(Some(*n)), &format!("{}({})", e.class, e.config), *cycles);
+        *cycles = kept.put(&what(Some(*n)), &format!("{}({})", e.class, e.config), *cycles);
     }
-    kept.put(&what(None), "a run of a task", run);
-    Ok((costs, run))
+    Ok((costs, kept.put(&what(None), "a run of a task", run)))
 }
 
 /// The configuration with that element alone. `$STREAM` is the number of its packets.

@@ -39,8 +39,8 @@
 //!
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole batch at once. Handlers change it
-//! without interrupting them. A hot swap to the same configuration string keeps the rules; with another one
-//! the rules are those of the new string.
+//! without interrupting them. A hot swap to the same configuration string keeps the rules, if it has outputs
+//! for all of them; with another one the rules are those of the new string.
 //!
 //! ## Example
 //! ```click
@@ -60,6 +60,7 @@ use lang::args::Filename;
 use nix::fcntl::OFlag;
 use rules::{Action, Fate, Field, Hit, Key, Layer, Reader, Verdict, View};
 use runtime::MAX_BATCH;
+use std::sync::Arc;
 use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
 
 const RULE_SAYS: DropReason = DropReason::new("a rule says so");
@@ -68,6 +69,7 @@ const DROP: usize = usize::MAX;
 
 /// The `FlowClassifier` element.
 pub struct FlowClassifier {
+    shared: Arc<Shared>,
     reader: Reader,
     miss: usize,
     splitter: Splitter,
@@ -133,14 +135,14 @@ impl Element for FlowClassifier {
         if miss >= outputs {
             return Err(args.error_here("MISS is no output", format!("0 to {}", outputs - 1)));
         }
-        let shared = cx.shared(Shared::default);
+        let fit = |shared: &Shared| shared.get().is_none_or(|rules| rules.fit(outputs));
+        let shared = cx.shared_if(fit, Shared::default);
         let rules = match shared.get() {
-            Some(rules) if rules.outputs() == outputs => {
-                // It comes from another worker's replica, or from a configuration with the same string.
+            Some(rules) => {
+                // They come from another worker's replica, or from a configuration with the same string.
                 args.ignore_rest();
                 rules
             }
-            Some(_) => return Err(args.error("the number of outputs has changed")),
             None => {
                 let rules = arguments(args, cx)?;
                 shared.fill(rules)
@@ -148,6 +150,7 @@ impl Element for FlowClassifier {
         };
         Ok(Self {
             reader: rules.reader(),
+            shared: Arc::clone(&shared),
             miss,
             splitter: Splitter::new(outputs),
             hash: Toeplitz::new(&MICROSOFT_KEY),
@@ -169,6 +172,10 @@ impl Element for FlowClassifier {
         h.shared_write::<Shared>("remove", |s, text| s.rules()?.remove(text));
         h.shared_write::<Shared>("update", |s, text| s.rules()?.update(text));
         h.shared_write::<Shared>("load", |s, text| s.rules()?.load(text));
+    }
+
+    fn take_state(&mut self, _old: &mut Self, _cx: &mut Cx<'_>) {
+        self.shared.get().into_iter().for_each(|rules| rules.set_outputs(self.splitter.outputs()));
     }
 }
 
@@ -238,9 +245,7 @@ fn flow_hash(hash: &Toeplitz, key: &Key) -> u32 {
         let (src, dst) = (key.get(Field::SrcLow) as u32, key.get(Field::DstLow) as u32);
         return hash.ipv4_ports(src, dst, ports.0, ports.1);
     }
-    let address = |high, low| {
-        (u128::from(key.get(high)) << 64 | u128::from(key.get(low))).to_be_bytes()
-    };
+    let address = |high, low| (u128::from(key.get(high)) << 64 | u128::from(key.get(low))).to_be_bytes();
     let (src, dst) = (address(Field::SrcHigh, Field::SrcLow), address(Field::DstHigh, Field::DstLow));
     hash.ipv6_ports(src, dst, ports.0, ports.1)
 }
@@ -270,7 +275,9 @@ impl FlowClassifier {
             self.hits.resize(self.these.len(), Hit::NOTHING);
             view.find_many(group, &self.their_keys, &mut self.hits);
             for (at, hit) in self.these.iter().zip(&self.hits) {
-                let (Some(key), Some(packet)) = (self.keys.get_mut(*at), batch.get_mut(*at)) else { continue };
+                let (Some(key), Some(packet)) = (self.keys.get_mut(*at), batch.get_mut(*at)) else {
+                    continue;
+                };
                 let decision = match hit.number() {
                     None => Decision::Output(self.miss),
                     Some(_) => {
@@ -292,7 +299,9 @@ impl FlowClassifier {
                     }
                 };
                 match decision {
-                    Decision::Output(output) => self.outputs.iter_mut().skip(*at).take(1).for_each(|o| *o = output),
+                    Decision::Output(output) => {
+                        self.outputs.iter_mut().skip(*at).take(1).for_each(|o| *o = output)
+                    }
                     Decision::Jump(later) => {
                         self.groups.iter_mut().skip(*at).take(1).for_each(|g| *g = later);
                         self.open.push(*at);
@@ -365,7 +374,8 @@ mod tests {
             "group 2 pattern mark id is 7 / eth / ipv4 dst is 10.0.0.2 / end actions mark id 8 / end",
         ];
         let mut bench = Bench::with_ports(&format!("FlowClassifier({}, MISS 1)", rules.join(", ")), 1, 3);
-        let all: Vec<_> = [udp(1, 53), udp(2, 5), udp(3, 5)].map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
+        let all: Vec<_> =
+            [udp(1, 53), udp(2, 5), udp(3, 5)].map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
         let got: Vec<_> = bench.send_batch(0, all.into()).iter().map(|(o, p)| (*o, p.aggregate())).collect();
         assert_eq!(got.iter().filter(|(o, _)| *o == 0).collect::<Vec<_>>(), [&(0, 7)]);
         assert_eq!(got.iter().filter(|(o, _)| *o == 1).collect::<Vec<_>>(), [&(1, 8), &(1, 7)]);
@@ -406,7 +416,8 @@ mod tests {
         bench.write("remove", "0 2");
         assert_eq!((output(&mut bench, &udp(1, 53)), output(&mut bench, &udp(1, 124))), (Some(2), Some(2)));
         // What a text of the handler `rules` says can be loaded.
-        let rules: String = rules.lines().map(|line| line.split_once(' ').unwrap().1.to_owned() + "\n").collect();
+        let rules: String =
+            rules.lines().map(|line| line.split_once(' ').unwrap().1.to_owned() + "\n").collect();
         bench.write("load", &rules);
         assert_eq!((bench.read("count").as_str(), output(&mut bench, &udp(1, 124))), ("3", Some(1)));
     }
@@ -416,7 +427,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules");
         let line = format!("flow create 0 {DNS}\n");
-        std::fs::write(&path, format!("{line}flow create 0 pattern eth / bread / end actions drop / end\n\n{}", line.replace("index 1", "index 9"))).unwrap();
+        std::fs::write(
+            &path,
+            format!(
+                "{line}flow create 0 pattern eth / bread / end actions drop / end\n\n{}",
+                line.replace("index 1", "index 9")
+            ),
+        )
+        .unwrap();
         let error = Bench::error(&format!("FlowClassifier(FILE {})", path.display()));
         assert!(error.contains("rules:2:29: ") && error.contains("rules:4: there is no queue 9"), "{error}");
         std::fs::write(&path, &line).unwrap();

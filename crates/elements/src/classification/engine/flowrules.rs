@@ -4,6 +4,8 @@ use locks::IgnorePoison;
 use rules::{Action, Change, Reader, Refused, Rule, Table, syntax};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
 
 /// The most errors that are told of one text.
@@ -32,7 +34,7 @@ impl Shared {
 pub(crate) struct Rules {
     table: Table,
     held: Mutex<BTreeMap<u64, Rule>>,
-    outputs: usize,
+    outputs: AtomicUsize,
 }
 
 /// A rule of a text, with its line.
@@ -44,11 +46,18 @@ impl Rules {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| format!("no random number: {e}"))?;
         let table = Table::new(u64::from_ne_bytes(seed));
-        Ok(Self { table, held: Mutex::default(), outputs })
+        Ok(Self { table, held: Mutex::default(), outputs: AtomicUsize::new(outputs) })
     }
 
-    pub(crate) fn outputs(&self) -> usize {
-        self.outputs
+    /// Whether all rules can be carried out with so many outputs.
+    pub(crate) fn fit(&self, outputs: usize) -> bool {
+        let held = self.held.lock().ignore_poison();
+        held.values().all(|rule| unsupported(rule, outputs).is_none())
+    }
+
+    /// There are so many outputs now.
+    pub(crate) fn set_outputs(&self, outputs: usize) {
+        self.outputs.store(outputs, Relaxed);
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -70,8 +79,9 @@ impl Rules {
             let help = diag.help.first().map_or_else(String::new, |help| format!(" ({help})"));
             wrong.push(format!("{place}{}{help}", diag.message));
         }
+        let outputs = self.outputs.load(Relaxed);
         for one in &placed {
-            wrong.extend(self.unsupported(&one.rule).map(|why| format!("{name}:{}: {why}", one.line)));
+            wrong.extend(unsupported(&one.rule, outputs).map(|why| format!("{name}:{}: {why}", one.line)));
         }
         if wrong.is_empty() {
             return Ok(placed.into_iter().map(|one| (one.line, one.rule)).collect());
@@ -82,26 +92,6 @@ impl Rules {
             wrong.push(format!("and {more} more errors"));
         }
         Err(wrong)
-    }
-
-    /// Why this element cannot do what a rule says.
-    fn unsupported(&self, rule: &Rule) -> Option<String> {
-        let outputs = self.outputs;
-        let no_queue = |queue: &u16| {
-            let no = usize::from(*queue) >= outputs;
-            no.then(|| format!("there is no queue {queue}: the element has {outputs} outputs"))
-        };
-        rule.actions.iter().find_map(|action| match action {
-            Action::Queue(queue) => no_queue(queue),
-            Action::Rss(queues) => queues.iter().find_map(no_queue),
-            Action::SetTag { index, .. } if *index != 0 => Some(format!("there is no tag {index}, only tag 0")),
-            Action::VlanPop | Action::VlanPush(_) | Action::VlanSetId(_) | Action::VlanSetPriority(_) => {
-                Some("tags are not changed here: use VLANEncap and VLANDecap behind it".to_owned())
-            }
-            Action::Meter(_) => Some("there are no meters here: use Meter behind it".to_owned()),
-            Action::PassThrough => Some("passthru is not supported".to_owned()),
-            _ => None,
-        })
     }
 
     /// Removes and adds rules, all at once or none.
@@ -196,4 +186,23 @@ pub(crate) fn whole(line: &str) -> String {
 
 fn number(word: &str) -> Result<u64, String> {
     word.parse().map_err(|_| format!("'{word}' is no number of a rule"))
+}
+
+/// Why an element with so many outputs cannot do what a rule says.
+fn unsupported(rule: &Rule, outputs: usize) -> Option<String> {
+    let no_queue = |queue: &u16| {
+        let no = usize::from(*queue) >= outputs;
+        no.then(|| format!("there is no queue {queue}: the element has {outputs} outputs"))
+    };
+    rule.actions.iter().find_map(|action| match action {
+        Action::Queue(queue) => no_queue(queue),
+        Action::Rss(queues) => queues.iter().find_map(no_queue),
+        Action::SetTag { index, .. } if *index != 0 => Some(format!("there is no tag {index}, only tag 0")),
+        Action::VlanPop | Action::VlanPush(_) | Action::VlanSetId(_) | Action::VlanSetPriority(_) => {
+            Some("tags are not changed here: use VLANEncap and VLANDecap behind it".to_owned())
+        }
+        Action::Meter(_) => Some("there are no meters here: use Meter behind it".to_owned()),
+        Action::PassThrough => Some("passthru is not supported".to_owned()),
+        _ => None,
+    })
 }
