@@ -80,7 +80,8 @@ def rules_of_a_file_see_what_scapy_makes(lab: Lab) -> None:
         for _, frame in sent:
             wire.send(frame)
     time.sleep(0.5)
-    counts = dict(map(int, line.split()) for line in router.read("c.counts").splitlines())
+    words = [line.split() for line in router.read("c.counts").splitlines()]
+    counts = {int(number): int(packets) for number, packets in words}
     # A packet that the last rule counts has come by the one before it.
     equal(counts, {0: 1, 1: 2, 2: 4, 3: 2}, "packets by rule")
     equal(router.read("c.drops").split("\t"), ["2", "a rule says so\n"], "drops")

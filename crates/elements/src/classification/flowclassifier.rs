@@ -53,7 +53,7 @@
 //! ## See also
 //! Classifier, IPClassifier
 
-use super::engine::flowrules::{Lined, Rules, Shared, whole};
+use super::engine::flowrules::{Lined, Rules, Shared, Wrong, whole};
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Filename;
@@ -92,12 +92,12 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgErr
     let mut all: Vec<Lined> = Vec::new();
     let mut first = None;
     for arg in args.rest_args() {
-        let text = lang::unquote(&arg.text);
-        match rules.read("rule", &whole(&text)) {
+        let (text, before) = whole(&lang::unquote(&arg.text));
+        match rules.read(&text) {
             Ok(read) => all.extend(read),
-            Err(wrong) => wrong.into_iter().for_each(|message| {
-                let message = message.trim_start_matches("rule:1:").to_owned();
-                let error = args.error_at(&arg, format!("in the rule at {message}"));
+            Err(wrong) => wrong.into_iter().for_each(|Wrong { column, message, .. }| {
+                let column = column.saturating_sub(before).max(1);
+                let error = args.error_at(&arg, format!("column {column} of the rule: {message}"));
                 first.get_or_insert(error);
             }),
         }
@@ -105,10 +105,10 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgErr
     if let Some(Filename(path)) = file {
         let text = cx.hub().open(&path, OFlag::O_RDONLY).and_then(std::io::read_to_string);
         let text = text.map_err(|e| args.error(format!("{path}: {e}")))?;
-        match rules.read(&path, &text) {
+        match rules.read(&text) {
             Ok(read) => all.extend(read),
-            Err(wrong) => wrong.into_iter().for_each(|message| {
-                let error = args.error(message);
+            Err(wrong) => wrong.into_iter().for_each(|Wrong { line, column, message }| {
+                let error = args.error(format!("{path}:{line}:{column}: {message}"));
                 first.get_or_insert(error);
             }),
         }
@@ -436,7 +436,10 @@ mod tests {
         )
         .unwrap();
         let error = Bench::error(&format!("FlowClassifier(FILE {})", path.display()));
-        assert!(error.contains("rules:2:29: ") && error.contains("rules:4: there is no queue 9"), "{error}");
+        assert!(
+            error.contains("rules:2:29: ") && error.contains("rules:4:1: there is no queue 9"),
+            "{error}"
+        );
         std::fs::write(&path, &line).unwrap();
         let mut bench = Bench::with_ports(&format!("FlowClassifier(FILE {})", path.display()), 1, 2);
         assert_eq!(output(&mut bench, &udp(1, 53)), Some(1));

@@ -37,6 +37,13 @@ pub(crate) struct Rules {
     outputs: AtomicUsize,
 }
 
+/// What is wrong with a text.
+pub(crate) struct Wrong {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
+
 /// A rule of a text, with its line.
 pub(crate) type Lined = (usize, Rule);
 
@@ -67,29 +74,29 @@ impl Rules {
     /// The rules of a text with commands, one on each line.
     ///
     /// # Errors
-    /// All that is wrong, with places.
-    pub(crate) fn read(&self, name: &str, text: &str) -> Result<Vec<Lined>, Vec<String>> {
-        let (placed, diags) = syntax::parse(&lang::Source::new(name, text));
-        let mut wrong: Vec<String> = Vec::new();
+    /// All that is wrong, in the order of the text.
+    pub(crate) fn read(&self, text: &str) -> Result<Vec<Lined>, Vec<Wrong>> {
+        let (placed, diags) = syntax::parse(&lang::Source::new("rules", text));
+        let mut wrong: Vec<Wrong> = Vec::new();
         for diag in diags.iter().filter(|diag| diag.severity == lang::Severity::Error) {
-            let place = diag.span.map_or_else(String::new, |span| {
-                let at = diags.sources().locate(span);
-                format!("{name}:{}:{}: ", at.line, at.column)
-            });
+            let at = diag.span.map(|span| diags.sources().locate(span));
+            let (line, column) = at.map_or((0, 0), |at| (at.line as usize, at.column as usize));
             let help = diag.help.first().map_or_else(String::new, |help| format!(" ({help})"));
-            wrong.push(format!("{place}{}{help}", diag.message));
+            wrong.push(Wrong { line, column, message: format!("{}{help}", diag.message) });
         }
         let outputs = self.outputs.load(Relaxed);
         for one in &placed {
-            wrong.extend(unsupported(&one.rule, outputs).map(|why| format!("{name}:{}: {why}", one.line)));
+            let message = unsupported(&one.rule, outputs);
+            wrong.extend(message.map(|message| Wrong { line: one.line, column: 1, message }));
         }
         if wrong.is_empty() {
             return Ok(placed.into_iter().map(|one| (one.line, one.rule)).collect());
         }
+        wrong.sort_by_key(|one| (one.line, one.column));
         let more = wrong.len().saturating_sub(MOST_ERRORS);
         wrong.truncate(MOST_ERRORS);
-        if more > 0 {
-            wrong.push(format!("and {more} more errors"));
+        if let Some(last) = wrong.last_mut().filter(|_| more > 0) {
+            last.message += &format!("; and {more} more errors");
         }
         Err(wrong)
     }
@@ -148,8 +155,15 @@ impl Rules {
 
     /// The rules of a handler's text.
     fn commands(&self, text: &str) -> Result<Vec<Lined>, String> {
-        let whole: String = text.lines().map(|line| whole(line) + "\n").collect();
-        self.read("rule", &whole).map_err(|wrong| wrong.join("\n"))
+        let lines: Vec<(String, usize)> = text.lines().map(whole).collect();
+        let all: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
+        self.read(&all).map_err(|wrong| {
+            let message = |Wrong { line, column, message }: &Wrong| {
+                let before = lines.get(line.saturating_sub(1)).map_or(0, |(_, before)| *before);
+                format!("line {line}, column {}: {message}", column.saturating_sub(before).max(1))
+            };
+            wrong.iter().map(message).collect::<Vec<_>>().join("\n")
+        })
     }
 
     /// The handler `rules`.
@@ -177,11 +191,11 @@ impl Rules {
     }
 }
 
-/// A rule as a command: `flow create 0` may be left out.
-pub(crate) fn whole(line: &str) -> String {
+/// A rule as a command, and how much longer that is: `flow create 0` may be left out.
+pub(crate) fn whole(line: &str) -> (String, usize) {
     let line = line.trim();
     let bare = ["pattern", "ingress", "group", "priority"].iter().any(|word| line.starts_with(word));
-    if bare { format!("{COMMAND}{line}") } else { line.to_owned() }
+    if bare { (format!("{COMMAND}{line}"), COMMAND.len()) } else { (line.to_owned(), 0) }
 }
 
 fn number(word: &str) -> Result<u64, String> {
@@ -199,9 +213,9 @@ fn unsupported(rule: &Rule, outputs: usize) -> Option<String> {
         Action::Rss(queues) => queues.iter().find_map(no_queue),
         Action::SetTag { index, .. } if *index != 0 => Some(format!("there is no tag {index}, only tag 0")),
         Action::VlanPop | Action::VlanPush(_) | Action::VlanSetId(_) | Action::VlanSetPriority(_) => {
-            Some("tags are not changed here: use VLANEncap and VLANDecap behind it".to_owned())
+            Some("tags are not changed here: elements behind it do that".to_owned())
         }
-        Action::Meter(_) => Some("there are no meters here: use Meter behind it".to_owned()),
+        Action::Meter(_) => Some("there are no meters here: elements behind it do that".to_owned()),
         Action::PassThrough => Some("passthru is not supported".to_owned()),
         _ => None,
     })
