@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn the_oldest_costs_go_first() {
         let mut kept = Kept::load(Path::new("/dev/null/costs.json"), "this", false);
-        (0..MOST + 10).for_each(|n| drop(kept.put(&n, "Null", 1.0)));
+        (0..MOST + 10).for_each(|n| assert_eq!(kept.put(&n, "Null", 1.0), 1.0));
         assert_eq!(kept.costs.len(), MOST);
         assert_eq!(kept.get(&(MOST + 9)), Some(1.0));
         assert!(kept.save().is_err());

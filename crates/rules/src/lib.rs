@@ -31,5 +31,5 @@ mod verdict;
 pub use key::{Field, Key, Layer, WORDS};
 pub use reference::Reference;
 pub use rule::{Action, Pattern, Range, Rule};
-pub use table::{Change, Hit, Reader, Refused, Table, View};
+pub use table::{Hit, Reader, Refused, Table, View};
 pub use verdict::{Fate, Verdict};

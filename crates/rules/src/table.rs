@@ -29,21 +29,12 @@ const ROOM: usize = 8;
 /// What cannot be done; then nothing of the batch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no rule with this number, or the batch removes it twice.
+    /// There is no rule with this number, or it is to be removed twice.
     NoSuchRule(u64),
-    /// The ranges of the rule at this place of the batch make up too many prefixes.
+    /// The ranges of the rule at this place, of those that are added, make up too many prefixes.
     TooManyPrefixes(usize),
     /// There are no more counters.
     TooManyCounters,
-}
-
-/// A change of a batch.
-#[derive(Clone, Debug)]
-pub enum Change {
-    /// This rule is added.
-    Add(Rule),
-    /// The rule with this number is removed.
-    Remove(u64),
 }
 
 /// What a rule does with a packet.
@@ -197,28 +188,26 @@ impl Table {
         self.len() == 0
     }
 
-    /// Makes all these changes at once. Returns the numbers of the rules that are added, in their order.
+    /// Removes the rules with these numbers and adds others, all at once. Returns the numbers of those that
+    /// are added, in their order.
     ///
     /// # Errors
-    /// What is wrong with one of the changes; then none is made.
-    pub fn change(&self, changes: impl IntoIterator<Item = Change>) -> Result<Vec<u64>, Refused> {
+    /// What is wrong with one of them; then nothing is changed.
+    pub fn change(&self, removed: &[u64], added: &[Rule]) -> Result<Vec<u64>, Refused> {
         let mut control = self.control();
-        let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for (at, change) in changes.into_iter().enumerate() {
-            match change {
-                Change::Add(rule) => {
-                    let parts = expand(&rule.pattern).ok_or(Refused::TooManyPrefixes(at))?;
-                    added.push((rule, parts));
-                }
-                Change::Remove(number) if control.rules.contains_key(&number) => removed.push(number),
-                Change::Remove(number) => return Err(Refused::NoSuchRule(number)),
-            }
+        if let Some(number) = removed.iter().find(|number| !control.rules.contains_key(number)) {
+            return Err(Refused::NoSuchRule(*number));
         }
+        let mut removed = removed.to_vec();
         removed.sort_unstable();
         if let Some(twice) = removed.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Refused::NoSuchRule(twice[0]));
         }
-        let counted = added.iter().filter(|(rule, _)| rule.actions.contains(&Action::Count)).count();
+        let parts: Result<Vec<_>, Refused> = (added.iter().enumerate())
+            .map(|(at, rule)| expand(&rule.pattern).ok_or(Refused::TooManyPrefixes(at)))
+            .collect();
+        let parts = parts?;
+        let counted = added.iter().filter(|rule| rule.actions.contains(&Action::Count)).count();
         if counted > control.free_counters.len() + (COUNTERS - control.fresh_counter) as usize {
             return Err(Refused::TooManyCounters);
         }
@@ -226,8 +215,11 @@ impl Table {
         let version = self.shared.version.load(Acquire) + 1;
         control.reclaim(&self.shared.epochs);
         let counters = &self.shared.counters;
-        let numbers =
-            added.into_iter().map(|(rule, parts)| control.add(&rule, parts, version, counters)).collect();
+        let numbers = added
+            .iter()
+            .zip(parts)
+            .map(|(rule, parts)| control.add(rule, parts, version, counters))
+            .collect();
         let ended = control.end(&removed, version);
         control.publish();
         self.shared.version.store(version, Release);

@@ -1,7 +1,7 @@
 //! The table beside the plain one: whatever rules come and go, it finds the same.
 
 use proptest::prelude::*;
-use rules::{Action, Change, Fate, Field, Hit, Key, Pattern, Range, Reference, Refused, Rule, Table};
+use rules::{Action, Fate, Field, Hit, Key, Pattern, Range, Reference, Refused, Rule, Table};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -79,9 +79,7 @@ proptest! {
             match step {
                 Step::Change(rules, gone) => {
                     let gone: Vec<u64> = there.drain(..(*gone).min(there.len())).collect();
-                    let removed = gone.iter().map(|number| Change::Remove(*number));
-                    let added = rules.iter().cloned().map(Change::Add);
-                    let new = table.change(removed.chain(added)).unwrap();
+                    let new = table.change(&gone, rules).unwrap();
                     gone.iter().for_each(|number| assert!(plain.remove(numbers[number])));
                     for (number, rule) in new.iter().zip(rules) {
                         numbers.insert(*number, plain.add(rule.clone()));
@@ -118,16 +116,16 @@ fn to_queue(group: u32, priority: u32, port: u64, action: Action) -> Rule {
 fn a_batch_with_an_error_changes_nothing() {
     let table = Table::new(1);
     let rule = to_queue(0, 0, 53, Action::Queue(1));
-    let first = table.change([Change::Add(rule.clone())]).unwrap()[0];
-    let refused = table.change([Change::Remove(first), Change::Add(rule.clone()), Change::Remove(77)]);
+    let first = table.change(&[], std::slice::from_ref(&rule)).unwrap()[0];
+    let refused = table.change(&[first, 77], std::slice::from_ref(&rule));
     assert_eq!(refused, Err(Refused::NoSuchRule(77)));
-    assert_eq!(table.change([Change::Remove(first), Change::Remove(first)]), Err(Refused::NoSuchRule(first)));
-    let mut wide = rule.clone();
+    assert_eq!(table.change(&[first, first], &[]), Err(Refused::NoSuchRule(first)));
+    let mut wide = rule;
     let range = |field, last| Range { field, first: 1, last };
     wide.pattern = Pattern::default();
     wide.pattern.ranges =
         vec![range(Field::SrcPort, 65534), range(Field::DstPort, 65534), range(Field::Ttl, 254)];
-    assert_eq!(table.change([Change::Remove(first), Change::Add(wide)]), Err(Refused::TooManyPrefixes(1)));
+    assert_eq!(table.change(&[first], &[wide]), Err(Refused::TooManyPrefixes(0)));
     let mut key = Key::default();
     key.set(Field::DstPort, 53);
     let mut reader = table.reader();
@@ -139,12 +137,12 @@ fn a_view_stays_as_it_was_and_memory_is_used_again() {
     let table = Table::new(2);
     let mut key = Key::default();
     key.set(Field::DstPort, 5);
-    let rule = |queue| Change::Add(to_queue(0, 0, 5, Action::Queue(queue)));
-    let mut last = table.change([rule(0)]).unwrap()[0];
+    let rule = |queue| to_queue(0, 0, 5, Action::Queue(queue));
+    let mut last = table.change(&[], &[rule(0)]).unwrap()[0];
     let (mut old, mut new) = (table.reader(), table.reader());
     let before = old.now();
     for queue in 1..1000u16 {
-        last = table.change([Change::Remove(last), rule(queue % 4)]).unwrap()[0];
+        last = table.change(&[last], &[rule(queue % 4)]).unwrap()[0];
         assert_eq!(new.now().find(0, &key).verdict().fate, Fate::Queue(queue % 4));
         assert_eq!(before.find(0, &key).verdict().fate, Fate::Queue(0), "after {queue} changes");
     }
@@ -157,10 +155,10 @@ fn rules_count_for_themselves_alone() {
     let rule = |port| {
         let mut rule = to_queue(0, 0, port, Action::Count);
         rule.actions.push(Action::Queue(0));
-        Change::Add(rule)
+        rule
     };
-    let numbers = table.change((0..3000).map(rule)).unwrap();
-    let silent = table.change([Change::Add(to_queue(0, 1, 5, Action::Drop))]).unwrap()[0];
+    let numbers = table.change(&[], &(0..3000).map(rule).collect::<Vec<_>>()).unwrap();
+    let silent = table.change(&[], &[to_queue(0, 1, 5, Action::Drop)]).unwrap()[0];
     let count = |port: u64, packets| {
         let mut key = Key::default();
         key.set(Field::DstPort, port);
@@ -174,10 +172,10 @@ fn rules_count_for_themselves_alone() {
     let of = |number: u64| table.counted(number);
     assert_eq!([7, 2999, 8].map(|port| of(numbers[port])), [Some(7), Some(1), Some(0)]);
     assert_eq!((of(silent), of(77_777)), (None, None));
-    table.change([Change::Remove(numbers[7])]).unwrap();
-    table.change([]).unwrap();
+    table.change(&[numbers[7]], &[]).unwrap();
+    table.change(&[], &[]).unwrap();
     // The counter is used again, from 0 on.
-    let next = table.change([rule(4000), rule(4001)]).unwrap();
+    let next = table.change(&[], &[rule(4000), rule(4001)]).unwrap();
     assert_eq!((of(numbers[7]), of(next[0]), of(next[1])), (None, Some(0), Some(0)));
     count(4000, 3);
     assert_eq!((of(next[0]), of(next[1]), of(numbers[2999])), (Some(3), Some(0), Some(1)));
@@ -190,12 +188,12 @@ fn a_tuple_that_was_empty_is_found_again() {
     key.set(Field::DstPort, 5);
     let mut reader = table.reader();
     for queue in 0..5 {
-        let number = table.change([Change::Add(to_queue(0, 0, 5, Action::Queue(queue)))]).unwrap()[0];
+        let number = table.change(&[], &[to_queue(0, 0, 5, Action::Queue(queue))]).unwrap()[0];
         assert_eq!(reader.now().find(0, &key).verdict().fate, Fate::Queue(queue));
-        table.change([Change::Remove(number)]).unwrap();
+        table.change(&[number], &[]).unwrap();
         assert_eq!(reader.now().find(0, &key).number(), None);
         // What is left is cleared away by later changes.
-        (0..3).for_each(|_| drop(table.change([]).unwrap()));
+        (0..3).for_each(|_| drop(table.change(&[], &[]).unwrap()));
     }
 }
 
@@ -204,14 +202,14 @@ fn a_tuple_that_was_empty_is_found_again() {
 fn no_packet_sees_a_part_of_a_batch() {
     let table = Table::new(3);
     const PORTS: u64 = 50;
-    let batch = |queue: u16| -> Vec<Change> {
-        let second = |port| Change::Add(to_queue(1, u32::from(queue), port, Action::Queue(queue)));
-        let first = |port| Change::Add(to_queue(0, 7, port, Action::Mark(u32::from(queue))));
+    let batch = |queue: u16| -> Vec<Rule> {
+        let second = |port| to_queue(1, u32::from(queue), port, Action::Queue(queue));
+        let first = |port| to_queue(0, 7, port, Action::Mark(u32::from(queue)));
         (0..PORTS).flat_map(|port| [first(port), second(port)]).collect()
     };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let mut numbers = table.change(batch(0)).unwrap();
+        let mut numbers = table.change(&[], &batch(0)).unwrap();
         let looks: Vec<_> = (0..2)
             .map(|_| {
                 let (mut reader, done) = (table.reader(), &done);
@@ -243,8 +241,7 @@ fn no_packet_sees_a_part_of_a_batch() {
             })
             .collect();
         for number in 1..2000u16 {
-            let removed = numbers.iter().map(|number| Change::Remove(*number));
-            numbers = table.change(removed.chain(batch(number))).unwrap();
+            numbers = table.change(&numbers, &batch(number)).unwrap();
         }
         done.store(true, Relaxed);
         for look in looks {

@@ -376,7 +376,7 @@ mod tests {
         let mut bench = Bench::with_ports(&format!("FlowClassifier({}, MISS 1)", rules.join(", ")), 1, 3);
         let all: Vec<_> =
             [udp(1, 53), udp(2, 5), udp(3, 5)].map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
-        let got: Vec<_> = bench.send_batch(0, all.into()).iter().map(|(o, p)| (*o, p.aggregate())).collect();
+        let got: Vec<_> = bench.send_batch(0, all).iter().map(|(o, p)| (*o, p.aggregate())).collect();
         assert_eq!(got.iter().filter(|(o, _)| *o == 0).collect::<Vec<_>>(), [&(0, 7)]);
         assert_eq!(got.iter().filter(|(o, _)| *o == 1).collect::<Vec<_>>(), [&(1, 8), &(1, 7)]);
     }

@@ -1,7 +1,7 @@
 //! The rules that the replicas of a FlowClassifier share, and how they are changed.
 
 use locks::IgnorePoison;
-use rules::{Action, Change, Reader, Refused, Rule, Table, syntax};
+use rules::{Action, Reader, Refused, Rule, Table, syntax};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicUsize;
@@ -107,18 +107,17 @@ impl Rules {
     /// Why nothing was changed.
     pub(crate) fn change(&self, removed: &[u64], added: Vec<Lined>) -> Result<(), String> {
         let mut held = self.held.lock().ignore_poison();
-        let changes = removed.iter().map(|number| Change::Remove(*number));
-        let adds = added.iter().map(|(_, rule)| Change::Add(rule.clone()));
-        let numbers = self.table.change(changes.chain(adds)).map_err(|refused| match refused {
+        let (lines, rules): (Vec<usize>, Vec<Rule>) = added.into_iter().unzip();
+        let numbers = self.table.change(removed, &rules).map_err(|refused| match refused {
             Refused::NoSuchRule(number) => format!("there is no rule {number}"),
             Refused::TooManyPrefixes(at) => {
-                let line = added.get(at - removed.len()).map_or(0, |(line, _)| *line);
+                let line = lines.get(at).copied().unwrap_or_default();
                 format!("line {line}: the ranges of this rule make up too many prefixes")
             }
             Refused::TooManyCounters => "there are too many rules that count".to_owned(),
         })?;
         removed.iter().for_each(|number| drop(held.remove(number)));
-        held.extend(numbers.into_iter().zip(added.into_iter().map(|(_, rule)| rule)));
+        held.extend(numbers.into_iter().zip(rules));
         Ok(())
     }
 
