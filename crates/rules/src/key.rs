@@ -47,7 +47,8 @@ pub enum Field {
     Tos,
     /// IPv4's time to live, IPv6's hop limit.
     Ttl,
-    /// IPv4's protocol; of IPv6, the next header after extension headers.
+    /// IPv4's protocol; of IPv6, the next header after extension headers, or the number of the first
+    /// extension header that could not be looked through.
     Proto,
     /// IPv4's fragment field: flags and offset. IPv6: that of its fragment header, in IPv4's form; 0 without.
     Fragment,
@@ -96,7 +97,7 @@ pub enum Layer {
     Arp,
     /// IPv4 with a header that is whole.
     Ipv4,
-    /// IPv6 with headers that are whole.
+    /// IPv6 with a header that is whole, whatever its extension headers are.
     Ipv6,
     /// TCP with at least 20 bytes, in a packet that is no later fragment.
     Tcp,
@@ -110,7 +111,7 @@ pub enum Layer {
     Icmp6,
     /// ESP (RFC 4303), 8 bytes.
     Esp,
-    /// The authentication header (RFC 4302).
+    /// The authentication header (RFC 4302), 12 bytes.
     Ah,
     /// GRE (RFC 2784, RFC 2890), 4 bytes.
     Gre,
