@@ -7,8 +7,9 @@
 //! - **Changes are all or nothing.** A batch of changes makes one new *version*. Each rule knows the version
 //!   from which and until which it counts, and a look-up of many packets, through several groups, sees one
 //!   version: never a rule of a batch without the others, never neither the old nor the new rule.
-//! - **Readers take no lock and never wait.** Rules are written beside those that are there. New tuples and
-//!   larger hash tables make a new *structure*, which readers find behind the one that they have.
+//! - **Readers take no lock for rules that come and go.** These are written beside those that are there. New
+//!   tuples and larger hash tables make a new *structure*; a reader that sees that there is one takes it
+//!   under a lock, which is held as long as it takes to count one reference.
 //! - **Memory is used again** when no reader can have found what was in it before ([`tables::epoch`]).
 
 use crate::counters::Counters;
@@ -20,7 +21,7 @@ use crate::verdict::{COUNTERS, Fate, Verdict};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tables::epoch::{Entered, EpochReader, Epochs};
 
 /// For so many entries there is room at first.
@@ -64,17 +65,6 @@ struct Structure {
     /// Of each group, those whose rules may go first before the others.
     groups: BTreeMap<u32, Vec<Arc<Tuple>>>,
     lists: Vec<Arc<[Action]>>,
-    next: OnceLock<Arc<Structure>>,
-}
-
-impl Drop for Structure {
-    /// Without recursion: a reader may be many structures behind.
-    fn drop(&mut self) {
-        let mut next = self.next.take();
-        while let Some(mut structure) = next.and_then(Arc::into_inner) {
-            next = structure.next.take();
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +72,15 @@ struct Shared {
     version: AtomicU64,
     epochs: Epochs,
     counters: Counters,
+    /// The newest structure, and how many there were before it.
+    structure: Mutex<Arc<Structure>>,
+    generation: AtomicU64,
+}
+
+impl Shared {
+    fn structure(&self) -> std::sync::MutexGuard<'_, Arc<Structure>> {
+        self.structure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A tuple, for the writer.
@@ -131,7 +130,6 @@ struct Control {
     /// What removed rules have left, and entries that no slot leads to either, by the stamp of that.
     ended: VecDeque<(u64, Left)>,
     unlinked: VecDeque<(u64, Place)>,
-    structure: Arc<Structure>,
     /// The structure is no longer that of `tuples` and `lists`.
     stale: bool,
     seed: u64,
@@ -150,6 +148,7 @@ pub struct Reader {
     shared: Arc<Shared>,
     epoch: EpochReader,
     structure: Arc<Structure>,
+    generation: u64,
 }
 
 /// A [`Reader`] at one version of the table.
@@ -172,8 +171,14 @@ impl Table {
     /// A view for one more thread.
     #[must_use]
     pub fn reader(&self) -> Reader {
-        let structure = Arc::clone(&self.control().structure);
-        Reader { shared: Arc::clone(&self.shared), epoch: self.shared.epochs.register(), structure }
+        let generation = self.shared.generation.load(Acquire);
+        let structure = Arc::clone(&self.shared.structure());
+        Reader {
+            shared: Arc::clone(&self.shared),
+            epoch: self.shared.epochs.register(),
+            structure,
+            generation,
+        }
     }
 
     /// How many rules there are.
@@ -221,7 +226,7 @@ impl Table {
             .map(|(rule, parts)| control.add(rule, parts, version, counters))
             .collect();
         let ended = control.end(&removed, version);
-        control.publish();
+        control.publish(&self.shared);
         self.shared.version.store(version, Release);
         let stamp = self.shared.epochs.stamp();
         control.ended.extend(ended.into_iter().map(|left| (stamp, left)));
@@ -376,7 +381,7 @@ impl Control {
     }
 
     /// Lets readers find what has become of the structure.
-    fn publish(&mut self) {
+    fn publish(&mut self, shared: &Shared) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
@@ -386,10 +391,9 @@ impl Control {
         }
         groups.values_mut().for_each(|tuples| tuples.sort_by_key(|tuple| tuple.best()));
         let lists = self.lists.iter().map(|(list, _)| Arc::clone(list)).collect();
-        let new = Arc::new(Structure { groups, lists, next: OnceLock::new() });
-        let old = std::mem::replace(&mut self.structure, Arc::clone(&new));
-        // Only this thread sets it, and once.
-        let _ = old.next.set(new);
+        *shared.structure() = Arc::new(Structure { groups, lists });
+        // Only this thread changes it.
+        shared.generation.store(shared.generation.load(Acquire) + 1, Release);
     }
 }
 
@@ -399,9 +403,9 @@ impl Reader {
         let entered = self.epoch.enter(&self.shared.epochs);
         // First the version: the structure that is found then has all its rules.
         let version = self.shared.version.load(Acquire);
-        while let Some(next) = self.structure.next.get() {
-            let next = Arc::clone(next);
-            self.structure = next;
+        let generation = self.shared.generation.load(Acquire);
+        if generation != self.generation {
+            (self.structure, self.generation) = (Arc::clone(&self.shared.structure()), generation);
         }
         View { structure: &self.structure, counters: &self.shared.counters, version, _entered: entered }
     }
@@ -441,5 +445,22 @@ impl View<'_> {
     #[must_use]
     pub fn list(&self, verdict: &Verdict) -> &[Action] {
         self.structure.lists.get(verdict.list as usize).map_or(&[], |list| list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_does_not_look_keeps_no_later_structure() {
+        let table = Table::new(7);
+        let idle = table.reader();
+        let add = |group| table.change(&[], &[Rule { group, ..Rule::default() }]).unwrap();
+        add(1);
+        let later = Arc::downgrade(&table.shared.structure());
+        add(2);
+        assert!(later.upgrade().is_none());
+        drop(idle);
     }
 }

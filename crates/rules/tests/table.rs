@@ -197,6 +197,25 @@ fn a_tuple_that_was_empty_is_found_again() {
     }
 }
 
+#[test]
+fn a_reader_that_does_not_look_keeps_one_structure() {
+    let table = Table::new(6);
+    let (mut idle, mut key) = (table.reader(), Key::default());
+    key.set(Field::DstPort, 5);
+    let list = |data| {
+        let mut rule = to_queue(0, 0, 5, Action::SetMeta { data, mask: 1 });
+        rule.actions.push(Action::Queue(0));
+        rule
+    };
+    let mut last = table.change(&[], &[list(0)]).unwrap();
+    for data in 1..200 {
+        last = table.change(&last, &[list(data)]).unwrap();
+    }
+    let view = idle.now();
+    let verdict = view.find(0, &key).verdict();
+    assert_eq!(view.list(&verdict).first(), Some(&Action::SetMeta { data: 199, mask: 1 }));
+}
+
 /// Each batch exchanges all rules of two groups. Whoever looks sees those of one batch, in both groups.
 #[test]
 fn no_packet_sees_a_part_of_a_batch() {

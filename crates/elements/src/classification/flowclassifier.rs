@@ -31,7 +31,8 @@
 //! - `counts` (read): for each rule that counts a line: its number, and its packets.
 //! - `add` (write): adds rules, one on each line.
 //! - `remove` (write): removes rules with these numbers.
-//! - `update` (write): `NUMBER RULE`: the rule takes the place of that with this number.
+//! - `update` (write): `NUMBER RULE`: removes the rule with this number and adds the other one, which has a
+//!   new number, is the last of its priority, and counts from 0.
 //! - `load` (write): these rules take the place of all.
 //!
 //! All changes of one write are made at once, or none: no packet meets some of them without the others, or
@@ -92,7 +93,8 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgErr
     let mut all: Vec<Lined> = Vec::new();
     let mut first = None;
     for arg in args.rest_args() {
-        let (text, before) = whole(&lang::unquote(&arg.text));
+        // A rule may have several lines here.
+        let (text, before) = whole(&lang::unquote(&arg.text).replace('\n', " "));
         match rules.read(&text) {
             Ok(read) => all.extend(read),
             Err(wrong) => wrong.into_iter().for_each(|Wrong { column, message, .. }| {
@@ -382,6 +384,13 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_may_have_several_lines() {
+        let rule = DNS.replace("end actions", "end\n      actions");
+        let mut bench = Bench::with_ports(&format!("FlowClassifier({rule})"), 1, 2);
+        assert_eq!(output(&mut bench, &udp(1, 53)), Some(1));
+    }
+
+    #[test]
     fn rss_keeps_flows_together_and_uses_all_queues() {
         let rule = "pattern eth / ipv4 / end actions rss queues 0 2 end / end";
         let mut bench = Bench::with_ports(&format!("FlowClassifier({rule})"), 1, 3);
@@ -408,6 +417,8 @@ mod tests {
             ("remove", "0 1".to_owned()),
             ("remove", String::new()),
             ("update", format!("77 {ntp}")),
+            // A value that would not be compared.
+            ("add", "pattern eth / ipv4 proto spec 17 / end actions drop / end".to_owned()),
             ("load", "pattern eth / end actions of_pop_vlan / queue index 0 / end".to_owned()),
         ] {
             assert!(bench.try_write(handler, &wrong).is_err(), "{handler} {wrong}");

@@ -78,7 +78,8 @@ impl Rules {
     pub(crate) fn read(&self, text: &str) -> Result<Vec<Lined>, Vec<Wrong>> {
         let (placed, diags) = syntax::parse(&lang::Source::new("rules", text));
         let mut wrong: Vec<Wrong> = Vec::new();
-        for diag in diags.iter().filter(|diag| diag.severity == lang::Severity::Error) {
+        // A warning is about a value that would not be compared: the rule would match more than it says.
+        for diag in diags.iter() {
             let at = diag.span.map(|span| diags.sources().locate(span));
             let (line, column) = at.map_or((0, 0), |at| (at.line as usize, at.column as usize));
             let help = diag.help.first().map_or_else(String::new, |help| format!(" ({help})"));
@@ -106,13 +107,22 @@ impl Rules {
     /// # Errors
     /// Why nothing was changed.
     pub(crate) fn change(&self, removed: &[u64], added: Vec<Lined>) -> Result<(), String> {
-        let mut held = self.held.lock().ignore_poison();
+        self.change_held(&mut self.held.lock().ignore_poison(), removed, added)
+    }
+
+    /// The same for who has the lock.
+    fn change_held(
+        &self,
+        held: &mut BTreeMap<u64, Rule>,
+        removed: &[u64],
+        added: Vec<Lined>,
+    ) -> Result<(), String> {
         let (lines, rules): (Vec<usize>, Vec<Rule>) = added.into_iter().unzip();
         let numbers = self.table.change(removed, &rules).map_err(|refused| match refused {
-            Refused::NoSuchRule(number) => format!("there is no rule {number}"),
+            Refused::NoSuchRule(number) => format!("there is no rule {number}, or it is named twice"),
             Refused::TooManyPrefixes(at) => {
                 let line = lines.get(at).copied().unwrap_or_default();
-                format!("line {line}: the ranges of this rule make up too many prefixes")
+                format!("line {line}: the ranges of this rule make up more than 1024 prefixes")
             }
             Refused::TooManyCounters => "there are too many rules that count".to_owned(),
         })?;
@@ -148,8 +158,9 @@ impl Rules {
     /// The handler `load`: these rules in place of all.
     pub(crate) fn load(&self, text: &str) -> Result<(), String> {
         let added = self.commands(text)?;
-        let numbers: Vec<u64> = self.held.lock().ignore_poison().keys().copied().collect();
-        self.change(&numbers, added)
+        let mut held = self.held.lock().ignore_poison();
+        let numbers: Vec<u64> = held.keys().copied().collect();
+        self.change_held(&mut held, &numbers, added)
     }
 
     /// The rules of a handler's text.
@@ -193,7 +204,9 @@ impl Rules {
 /// A rule as a command, and how much longer that is: `flow create 0` may be left out.
 pub(crate) fn whole(line: &str) -> (String, usize) {
     let line = line.trim();
-    let bare = ["pattern", "ingress", "group", "priority"].iter().any(|word| line.starts_with(word));
+    let bare = ["pattern", "ingress", "egress", "transfer", "group", "priority"]
+        .iter()
+        .any(|word| line.starts_with(word));
     if bare { (format!("{COMMAND}{line}"), COMMAND.len()) } else { (line.to_owned(), 0) }
 }
 
