@@ -203,53 +203,55 @@ impl Key {
     }
 }
 
+/// All fields but the layers.
+#[cfg(test)]
+pub(crate) const FIELDS: [Field; 31] = [
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanTci,
+    Field::VlanType,
+    Field::InnerVlanTci,
+    Field::InnerVlanType,
+    Field::MplsLabel,
+    Field::MplsClass,
+    Field::MplsBottom,
+    Field::MplsTtl,
+    Field::SrcHigh,
+    Field::SrcLow,
+    Field::DstHigh,
+    Field::DstLow,
+    Field::Tos,
+    Field::Ttl,
+    Field::Proto,
+    Field::Fragment,
+    Field::FlowLabel,
+    Field::SrcPort,
+    Field::DstPort,
+    Field::TcpFlags,
+    Field::IcmpType,
+    Field::IcmpCode,
+    Field::PppoeSession,
+    Field::Session,
+    Field::SessionType,
+    Field::Mark,
+    Field::Meta,
+    Field::Tag,
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALL: [Field; 31] = [
-        Field::EthDst,
-        Field::EthSrc,
-        Field::EthType,
-        Field::VlanTci,
-        Field::VlanType,
-        Field::InnerVlanTci,
-        Field::InnerVlanType,
-        Field::MplsLabel,
-        Field::MplsClass,
-        Field::MplsBottom,
-        Field::MplsTtl,
-        Field::SrcHigh,
-        Field::SrcLow,
-        Field::DstHigh,
-        Field::DstLow,
-        Field::Tos,
-        Field::Ttl,
-        Field::Proto,
-        Field::Fragment,
-        Field::FlowLabel,
-        Field::SrcPort,
-        Field::DstPort,
-        Field::TcpFlags,
-        Field::IcmpType,
-        Field::IcmpCode,
-        Field::PppoeSession,
-        Field::Session,
-        Field::SessionType,
-        Field::Mark,
-        Field::Meta,
-        Field::Tag,
-    ];
-
     #[test]
     fn fields_do_not_overlap() {
         let mut key = Key::default();
-        for field in ALL.into_iter().chain([Field::Layers]) {
+        for field in FIELDS.into_iter().chain([Field::Layers]) {
             assert_eq!(key.get(field), 0, "{field:?}");
             key.set(field, u64::MAX);
             assert_eq!(key.get(field), field.most(), "{field:?}");
         }
-        for field in ALL {
+        for field in FIELDS {
             key.set(field, 0);
             assert_eq!(key.get(field), 0);
         }

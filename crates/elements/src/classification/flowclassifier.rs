@@ -39,9 +39,10 @@
 //! neither the old nor the new rule.
 //!
 //! ## Threads
-//! All workers share one table, which they read without a lock, a whole batch at once. Handlers change it
-//! without interrupting them. A hot swap to the same configuration string keeps the rules, if it has outputs
-//! for all of them; with another one the rules are those of the new string.
+//! All workers share one table, which they read a whole batch at once. Handlers change it without
+//! interrupting them; a worker takes a lock for a moment when the table has grown or has rules of a new kind.
+//! A hot swap to the same configuration string keeps the rules, if it has outputs for all of them; with
+//! another one the rules are those of the new string.
 //!
 //! ## Example
 //! ```click

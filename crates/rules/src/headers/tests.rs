@@ -1,40 +1,6 @@
 use super::*;
+use crate::key::FIELDS;
 use proptest::prelude::*;
-
-/// All fields but `Layers`.
-const FIELDS: [Field; 31] = [
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanTci,
-    Field::VlanType,
-    Field::InnerVlanTci,
-    Field::InnerVlanType,
-    Field::MplsLabel,
-    Field::MplsClass,
-    Field::MplsBottom,
-    Field::MplsTtl,
-    Field::SrcHigh,
-    Field::SrcLow,
-    Field::DstHigh,
-    Field::DstLow,
-    Field::Tos,
-    Field::Ttl,
-    Field::Proto,
-    Field::Fragment,
-    Field::FlowLabel,
-    Field::SrcPort,
-    Field::DstPort,
-    Field::TcpFlags,
-    Field::IcmpType,
-    Field::IcmpCode,
-    Field::PppoeSession,
-    Field::Session,
-    Field::SessionType,
-    Field::Mark,
-    Field::Meta,
-    Field::Tag,
-];
 
 // Frames: each function puts a header in front of what is inside.
 
