@@ -17,9 +17,10 @@ use crate::log::Mark;
 
 /// The number of buffers that a registered thread keeps in its cache.
 const CACHE: usize = 256;
-/// The same where bursts are longer than half of that: what a burst takes and gives back then still fits
-/// between an empty cache and the one and a half times its size at which DPDK empties it. The most that DPDK
-/// allows.
+/// The same where a worker takes more than half of that before it gives any back: what it takes and gives
+/// back then still fits between an empty cache and the one and a half times its size at which DPDK empties
+/// it. Beyond, buffers pass through the pool's ring, and come back last, when no cache of the processor
+/// holds them any more. The most that DPDK allows.
 const LARGE_CACHE: usize = 512;
 /// The number of buffers in the smallest pool.
 const SMALLEST: usize = 4096;
@@ -114,17 +115,18 @@ struct Entry {
     promised: usize,
 }
 
-/// The longest burst that queues have announced.
-static LONGEST: AtomicUsize = AtomicUsize::new(0);
+/// The most packets of one turn that tables of ports have announced.
+static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// Pools made from now on are for bursts of so many packets, or more.
-pub(crate) fn expect_bursts(packets: usize) {
-    LONGEST.fetch_max(packets, Relaxed);
+/// In pools made from now on, a worker takes so many buffers, or more, before it gives any back: a burst from
+/// each port.
+pub(crate) fn expect_turns(packets: usize) {
+    TURN.fetch_max(packets, Relaxed);
 }
 
 /// The number of buffers in the caches of pools made now.
 pub(crate) fn cache() -> usize {
-    if LONGEST.load(Relaxed) > CACHE / 2 { LARGE_CACHE } else { CACHE }
+    if TURN.load(Relaxed) > CACHE / 2 { LARGE_CACHE } else { CACHE }
 }
 
 static POOLS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());

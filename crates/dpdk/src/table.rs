@@ -142,7 +142,7 @@ impl PortTable {
         }
         let wanted: Vec<_> = self.wanted.iter().map(|(spec, needs)| (spec, needs.counted())).collect();
         let new: Vec<_> = wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
-        new.iter().for_each(|(_, needs)| mempool::expect_bursts(needs.burst));
+        mempool::expect_turns(new.iter().map(|(_, needs)| needs.burst).sum());
         // One pool for all that lie on no particular node, so that packets go between them without a copy.
         let sizes: Vec<_> = new.iter().map(|(spec, needs)| buffers_wanted(spec, needs)).collect();
         if let Some(largest) = sizes.iter().map(|&(_, len)| len).max() {
