@@ -42,7 +42,6 @@ def each_packet_meets_the_old_rule_or_the_new_one(lab: Lab) -> None:
         # The table holds this rule and, for most of the time, a thousand others that come and go.
         changes += 1
         control.write("c.update", f"{number} {to_queue(changes % 2)}")
-        number = int(control.read("c.rules").splitlines()[-1].split()[0])
         if changes % 20 == 1:
             many = "\n".join(to_queue(0, port) for port in range(10_000, 11_000))
             control.write("c.load", f"{many}\n{to_queue(changes % 2)}")

@@ -11,25 +11,32 @@
 //!
 //! 1. `key`: the fields that rules match on.
 //! 2. `rule`: a rule.
-//! 3. `syntax`, `headers`, `reference`, `verdict`, `expand`: rules as text; the fields of a packet; the plain
-//!    table; what a rule does, in two words; ranges as prefixes.
-//! 4. `tuple`, `counters`: the rules that look at the same bits; what rules have counted.
+//! 3. `syntax`, `headers`, `reference`, `verdict`, `ports`, `expand`: rules as text; the fields of a packet;
+//!    the plain table; what a rule does, in two words; ranges of ports; other ranges as prefixes.
+//! 4. `tuple`, `coarse`, `bits`, `counters`, `lists`, `slab`: rules that look at the same bits; which bits
+//!    these are; few rules of any kind; what rules have counted; lists of actions; values at numbers.
 //! 5. `table`: all of them, in versions.
 #![forbid(unsafe_code)]
 
+mod bits;
+mod coarse;
 mod counters;
 mod expand;
 pub mod headers;
 mod key;
+mod lists;
+mod ports;
 mod reference;
 mod rule;
+mod slab;
 pub mod syntax;
 mod table;
 mod tuple;
 mod verdict;
 
+pub use expand::MOST_PREFIXES;
 pub use key::{Field, Key, Layer, WORDS};
 pub use reference::Reference;
 pub use rule::{Action, Pattern, Range, Rule};
-pub use table::{Hit, Reader, Refused, Table, View};
+pub use table::{Hit, Reader, Refused, Table, Tuning, View};
 pub use verdict::{Fate, Verdict};

@@ -26,6 +26,12 @@ impl Reference {
         self.rules.len() < before
     }
 
+    /// Puts another in the place of a rule. Returns whether it was there.
+    pub fn replace(&mut self, number: u64, rule: Rule) -> bool {
+        let held = self.rules.iter_mut().find(|(its, _)| *its == number);
+        held.map(|(_, held)| *held = rule).is_some()
+    }
+
     /// The rule of a group that decides about a packet with these fields, and its number.
     #[must_use]
     pub fn find(&self, group: u32, key: &Key) -> Option<(u64, &Rule)> {

@@ -83,6 +83,14 @@ pub struct Rule {
     pub actions: Vec<Action>,
 }
 
+impl Rule {
+    /// Whether it counts its packets.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.actions.contains(&Action::Count)
+    }
+}
+
 impl Pattern {
     /// Demands this value of a field's bits in the mask.
     pub fn demand(&mut self, field: Field, value: u64, mask: u64) {

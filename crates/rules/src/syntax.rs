@@ -58,8 +58,8 @@ mod value;
 mod tests;
 
 use crate::rule::Rule;
-use lang::{Diagnostic, Diagnostics, Source, SourceMap};
-use line::{Line, Messages, lines};
+use lang::{Diagnostic, Diagnostics, Source, SourceMap, Span};
+use line::{Line, Messages, Word, lines};
 
 pub use print::print;
 
@@ -72,6 +72,8 @@ pub struct Placed {
     pub port: u32,
     /// The line, from 1.
     pub line: usize,
+    /// Where its actions are.
+    pub actions: Span,
 }
 
 /// The rules of a file that are right, in its order, and the errors and warnings about all others.
@@ -81,10 +83,10 @@ pub fn parse(source: &Source) -> (Vec<Placed>, Diagnostics) {
     let mut rules = Vec::new();
     for (number, start, end) in lines(&source.text) {
         let mut line = Line::new(&source.text, start, end, &mut messages);
-        if let Some((rule, port)) = command(&mut line)
+        if let Some((rule, port, actions)) = command(&mut line)
             && !line.is_wrong()
         {
-            rules.push(Placed { rule, port, line: number });
+            rules.push(Placed { rule, port, line: number, actions });
         }
     }
     (rules, finished(messages, source))
@@ -102,8 +104,9 @@ fn finished(messages: Messages, source: &Source) -> Diagnostics {
     diags
 }
 
-/// One line: a rule and its port. Nothing if the line is empty, or so wrong that no rule can be told.
-fn command(line: &mut Line<'_, '_>) -> Option<(Rule, u32)> {
+/// One line: a rule, its port, and where its actions begin. Nothing if the line is empty, or so wrong that no
+/// rule can be told.
+fn command(line: &mut Line<'_, '_>) -> Option<(Rule, u32, Span)> {
     line.skip_prompt();
     line.peek()?;
     let port = create(line)?;
@@ -111,8 +114,9 @@ fn command(line: &mut Line<'_, '_>) -> Option<(Rule, u32)> {
     if attributes(line, &mut rule)? {
         rule.pattern = pattern::read(line);
     }
+    let actions = line.peek().map_or(Span::new(0, 0, 0), Word::span);
     actions::read(line, &mut rule);
-    Some((rule, port))
+    Some((rule, port, actions))
 }
 
 /// `flow create PORT`: the port.

@@ -1,24 +1,33 @@
-//! The rules of a group that look at the same bits: a hash table from the values of these bits to the rules
-//! that have them.
+//! The rules of a group that look at the same bits, and maybe at others: a hash table from the values of
+//! these bits, its *key*, to the rules that have them.
 //!
 //! One writer changes it while readers look. An *entry* has the values, what the rule does, and the versions
 //! from which and until which it counts. A *slot* of the hash table leads to an entry. An entry is written
 //! before a slot leads to it, and written again only when no reader can have found it.
 
 use crate::key::{Key, WORDS};
+use crate::ports::Ports;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What an entry has beside its values: priority and mark; verdict; number; from which version; until which.
-const META: usize = 5;
+/// What an entry has beside its values: priority and mark; verdict; number, and which mask; from which
+/// version; until which; its ranges of ports.
+const META: usize = 6;
 const PRIORITY_AND_MARK: usize = 0;
 const VERDICT: usize = 1;
 const NUMBER: usize = 2;
 const BORN: usize = 3;
 const DIED: usize = 4;
+const PORTS: usize = 5;
+
+/// Where the number of a mask begins, in the word that has that of a rule.
+const MASK: u32 = 48;
+/// The most masks of a table.
+pub(crate) const MOST_MASKS: usize = 1 << (u64::BITS - MASK);
 
 /// The version until which an entry counts that is not removed.
-const FOREVER: u64 = u64::MAX;
+pub(crate) const FOREVER: u64 = u64::MAX;
 
 /// A slot that never had an entry ends a search, one that had goes on.
 const EMPTY: u64 = 0;
@@ -39,9 +48,9 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) const NOTHING: Self = Self { priority: u32::MAX, number: u64::MAX, verdict: 0, mark: 0 };
 
-    /// Whether a rule with this priority and number goes before it.
-    fn yields_to(&self, priority: u32, number: u64) -> bool {
-        (priority, number) < (self.priority, self.number)
+    /// The rule with the least rank goes before the others.
+    pub(crate) fn rank(&self) -> (u32, u64) {
+        (self.priority, self.number)
     }
 }
 
@@ -49,53 +58,126 @@ impl Found {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Key,
+    pub(crate) ports: Ports,
     pub(crate) found: Found,
     pub(crate) born: u64,
 }
 
+/// A word of the key: which it is, its bits, and its place among the words of an entry.
+type KeyWord = (usize, u64, usize);
+
+/// Bits of a word that tables have as a part of their keys. Several tables have the same parts, of which the
+/// hash is computed once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyPart {
+    word: usize,
+    bits: u64,
+    seed: u64,
+}
+
+impl KeyPart {
+    fn mix(self, value: u64) -> u64 {
+        let of_word = self.seed ^ (self.word as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let product = u128::from(value ^ of_word) * 0x9e37_79b9_7f4a_7c15;
+        (product as u64 ^ (product >> 64) as u64).rotate_left(self.word as u32)
+    }
+
+    pub(crate) fn hash(self, key: &Key) -> u64 {
+        self.mix(key.0[self.word] & self.bits)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Tuple {
-    /// The words that count, and their bits.
-    words: Vec<(usize, u64)>,
+    key: Vec<KeyWord>,
+    /// The words of which entries have values, and of each mask, its bits in them.
+    words: Vec<usize>,
+    masks: Vec<u64>,
+    many_masks: usize,
     /// Mixed into the hash, so that nobody outside can choose keys that collide.
     seed: u64,
     /// No rule here has a priority that goes before this one.
     best: AtomicU32,
     /// A power of two: the upper half of a hash, and the number of an entry plus 1.
-    slots: Box<[AtomicU64]>,
+    slots: Arc<[AtomicU64]>,
     /// Half as many entries as slots, one after the other.
-    entries: Box<[AtomicU64]>,
+    entries: Arc<[AtomicU64]>,
 }
 
-fn zeroed(count: usize) -> Box<[AtomicU64]> {
+fn zeroed(count: usize) -> Arc<[AtomicU64]> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
+/// The words in which a mask has bits.
+fn words_of(mask: &Key) -> Vec<usize> {
+    (0..WORDS).filter(|word| mask.0[*word] != 0).collect()
+}
+
 impl Tuple {
-    /// An empty one with room for so many entries, a power of two.
-    pub(crate) fn new(mask: &Key, seed: u64, room: usize) -> Self {
-        let words: Vec<(usize, u64)> =
-            mask.0.iter().copied().enumerate().filter(|(_, bits)| *bits != 0).collect();
-        let entries = zeroed(room * (words.len() + META));
-        Self { words, seed, best: AtomicU32::new(u32::MAX), slots: zeroed(room * 2), entries }
+    /// An empty one with this key, for rules with masks that have no bits in other words than this one, and
+    /// room for so many entries, a power of two.
+    pub(crate) fn new(key: &Key, mask: &Key, seed: u64, room: usize) -> Self {
+        let words = words_of(mask);
+        let place = |word| words.iter().position(|other| *other == word);
+        let key = words_of(key).into_iter().filter_map(|word| Some((word, key.0[word], place(word)?)));
+        Self {
+            key: key.collect(),
+            seed,
+            best: AtomicU32::new(u32::MAX),
+            slots: zeroed(room * 2),
+            entries: zeroed(room * (words.len() + META)),
+            masks: Vec::new(),
+            many_masks: 0,
+            words,
+        }
     }
 
-    /// The same entries, with the same numbers, in a table with room for more.
-    pub(crate) fn grown(&self, room: usize) -> Self {
-        let new = Self {
+    /// The same with one more mask; nothing if that has bits in other words.
+    pub(crate) fn with_mask(&self, mask: &Key) -> Option<Self> {
+        let there = |word: &usize| self.words.contains(word);
+        words_of(mask).iter().all(there).then(|| Self {
+            key: self.key.clone(),
             words: self.words.clone(),
+            masks: self.masks.iter().copied().chain(self.words.iter().map(|word| mask.0[*word])).collect(),
+            many_masks: self.many_masks + 1,
             seed: self.seed,
             best: AtomicU32::new(self.best()),
-            slots: zeroed(room * 2),
-            entries: zeroed(room * self.stride()),
-        };
-        new.entries.iter().zip(&self.entries).for_each(|(to, from)| to.store(from.load(Relaxed), Relaxed));
-        for slot in &self.slots {
+            slots: Arc::clone(&self.slots),
+            entries: Arc::clone(&self.entries),
+        })
+    }
+
+    /// The same entries, with the same numbers, in a table with room for more, and with the words of one more
+    /// mask.
+    pub(crate) fn grown(&self, room: usize, mask: &Key) -> Self {
+        let mut both = *mask;
+        self.words.iter().for_each(|word| both.0[*word] = u64::MAX);
+        let mut key = Key::default();
+        self.key.iter().for_each(|(word, bits, _)| key.0[*word] = *bits);
+        let mut new = Self::new(&key, &both, self.seed, room);
+        new.best = AtomicU32::new(self.best());
+        let place = |word: &usize| self.words.iter().position(|other| other == word);
+        let places: Vec<Option<usize>> = new.words.iter().map(place).collect();
+        for mask in 0..self.many_masks {
+            let bits = |at: usize| self.masks[mask * self.words.len() + at];
+            new.masks.extend(places.iter().map(|place| place.map_or(0, bits)));
+        }
+        new.many_masks = self.many_masks;
+        for slot in self.slots.iter() {
             let slot = slot.load(Relaxed);
-            if slot != EMPTY && slot as u32 != u32::MAX {
-                let entry = slot as u32 - 1;
-                new.lead_to(entry, new.hash_of(entry));
+            if slot == EMPTY || slot as u32 == u32::MAX {
+                continue;
             }
+            let entry = slot as u32 - 1;
+            let (from, to) = (entry as usize * self.stride(), entry as usize * new.stride());
+            for (at, place) in places.iter().enumerate() {
+                let value = place.map_or(0, |place| self.entries[from + place].load(Relaxed));
+                new.entries[to + at].store(value, Relaxed);
+            }
+            for what in 0..META {
+                new.meta(entry, what).store(self.meta(entry, what).load(Relaxed), Relaxed);
+            }
+            new.lead_to(entry, new.hash_of(entry));
         }
         new
     }
@@ -118,19 +200,20 @@ impl Tuple {
         &self.entries[entry as usize * self.stride() + self.words.len() + what]
     }
 
-    fn mix(hash: u64, word: u64) -> u64 {
-        let product = u128::from(hash ^ word) * 0x9e37_79b9_7f4a_7c15;
-        product as u64 ^ (product >> 64) as u64
+    /// The parts of the key.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = KeyPart> {
+        self.key.iter().map(|(word, bits, _)| KeyPart { word: *word, bits: *bits, seed: self.seed })
     }
 
     fn hash(&self, key: &Key) -> u64 {
-        self.words.iter().fold(self.seed, |hash, (word, bits)| Self::mix(hash, key.0[*word] & bits))
+        self.parts().fold(0, |hash, part| hash.wrapping_add(part.hash(key)))
     }
 
     fn hash_of(&self, entry: u32) -> u64 {
-        let start = entry as usize * self.stride();
-        let values = &self.entries[start..start + self.words.len()];
-        values.iter().fold(self.seed, |hash, value| Self::mix(hash, value.load(Relaxed)))
+        let values = &self.entries[entry as usize * self.stride()..];
+        let parts = self.parts().zip(&self.key);
+        let hashes = parts.map(|(part, (_, bits, place))| part.mix(values[*place].load(Relaxed) & bits));
+        hashes.fold(0, u64::wrapping_add)
     }
 
     fn tag(hash: u64) -> u64 {
@@ -147,14 +230,26 @@ impl Tuple {
         self.slots[at].store(Self::tag(hash) | u64::from(entry + 1), Release);
     }
 
-    /// Writes an entry that no reader can find, and lets them find it.
-    pub(crate) fn put(&self, number: u32, entry: &Entry) {
+    /// How many entries have the value of the key that a rule has.
+    pub(crate) fn chain(&self, value: &Key) -> usize {
+        let hash = self.hash(value);
+        let slots = (0..self.slots.len()).map(|n| (hash as usize).wrapping_add(n) & (self.slots.len() - 1));
+        let slots = slots.map(|at| self.slots[at].load(Relaxed)).take_while(|slot| *slot != EMPTY);
+        let same = |slot: &u64| *slot & !u64::from(u32::MAX) == Self::tag(hash) && *slot as u32 != u32::MAX;
+        slots.filter(same).count()
+    }
+
+    /// Writes an entry that no reader can find, and lets them find it. Its mask has this number.
+    pub(crate) fn put(&self, number: u32, mask: usize, entry: &Entry) {
         let start = number as usize * self.stride();
-        for ((word, bits), place) in self.words.iter().zip(&self.entries[start..]) {
+        let bits = &self.masks[mask * self.words.len()..];
+        for ((word, bits), place) in self.words.iter().zip(bits).zip(&self.entries[start..]) {
             place.store(entry.value.0[*word] & bits, Relaxed);
         }
         let Found { priority, number: rule, verdict, mark } = entry.found;
-        let meta = [u64::from(priority) << 32 | u64::from(mark), verdict, rule, entry.born, FOREVER];
+        let rule = (mask as u64) << MASK | rule;
+        let first = u64::from(priority) << 32 | u64::from(mark);
+        let meta = [first, verdict, rule, entry.born, FOREVER, entry.ports.0];
         meta.iter().enumerate().for_each(|(what, value)| self.meta(number, what).store(*value, Relaxed));
         self.best.fetch_min(priority, Relaxed);
         self.lead_to(number, self.hash(&entry.value));
@@ -185,9 +280,19 @@ impl Tuple {
         (self.meta(entry, VERDICT).load(Relaxed), self.meta(entry, PRIORITY_AND_MARK).load(Relaxed) as u32)
     }
 
-    fn has(&self, entry: usize, key: &Key) -> bool {
-        let values = &self.entries[entry * self.stride()..];
-        self.words.iter().zip(values).all(|((word, bits), value)| key.0[*word] & bits == value.load(Relaxed))
+    fn has(&self, entry: u32, key: &Key) -> bool {
+        let mask = (self.meta(entry, NUMBER).load(Relaxed) >> MASK) as usize;
+        // In memory that it shares with a newer one there may be masks that this reader's table has not.
+        // Their entries are newer, or it finds them elsewhere.
+        let start = mask * self.words.len();
+        let Some(bits) = self.masks.get(start..start + self.words.len()) else { return false };
+        let values = &self.entries[entry as usize * self.stride()..];
+        let words = self.words.iter().zip(bits).zip(values);
+        let differ =
+            |((word, bits), value): ((&usize, &u64), &AtomicU64)| key.0[*word] & bits ^ value.load(Relaxed);
+        // Without a branch for each word, which the processor could not foresee.
+        words.fold(0, |all, word| all | differ(word)) == 0
+            && Ports(self.meta(entry, PORTS).load(Relaxed)).suit(key)
     }
 
     /// Looks at the entries of a key from a slot on.
@@ -198,9 +303,9 @@ impl Tuple {
             if slot == EMPTY {
                 return;
             }
-            if slot & !u64::from(u32::MAX) == Self::tag(hash) && slot as u32 != u32::MAX {
+            if slot >> 32 == hash >> 32 && slot as u32 != u32::MAX {
                 let entry = slot as u32 - 1;
-                if self.has(entry as usize, key) {
+                if self.has(entry, key) {
                     self.consider(entry, version, found);
                 }
             }
@@ -210,30 +315,42 @@ impl Tuple {
 
     fn consider(&self, entry: u32, version: u64, found: &mut Found) {
         let of = |what| self.meta(entry, what).load(Relaxed);
-        let (first, number) = (of(PRIORITY_AND_MARK), of(NUMBER));
+        let (first, number) = (of(PRIORITY_AND_MARK), of(NUMBER) & ((1 << MASK) - 1));
         let priority = (first >> 32) as u32;
-        if found.yields_to(priority, number) && (of(BORN)..of(DIED)).contains(&version) {
+        if (priority, number) < found.rank() && (of(BORN)..of(DIED)).contains(&version) {
             *found = Found { priority, number, verdict: of(VERDICT), mark: first as u32 };
         }
     }
 
-    /// Finds the best rule of each key, if it goes before what was found.
-    pub(crate) fn find_many(&self, keys: &[Key], version: u64, found: &mut [Found]) {
+    /// Finds the best rule of each of at most [`BLOCK`] keys, if it goes before what was found. A hash is the
+    /// sum of those of the key's parts.
+    pub(crate) fn find_many(&self, keys: &[Key], hashes: &[u64; BLOCK], version: u64, found: &mut [Found]) {
         let best = self.best();
-        for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
-            // The first loads of all keys are under way before one of them is needed.
-            let (mut hashes, mut first) = ([0; BLOCK], [0; BLOCK]);
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.hash(key);
-            }
-            for (slot, hash) in first.iter_mut().zip(&hashes).take(keys.len()) {
-                *slot = self.slots[*hash as usize & (self.slots.len() - 1)].load(Acquire);
-            }
-            for (((key, found), hash), slot) in keys.iter().zip(found).zip(&hashes).zip(&first) {
-                if *slot != EMPTY && best <= found.priority {
-                    self.search(key, *hash, version, found);
-                }
-            }
+        // Those of which a rule here may decide. The first loads of all of them are under way before one is
+        // needed.
+        let (mut open, mut many) = ([0u8; BLOCK], 0);
+        for (at, found) in found.iter().enumerate().take(BLOCK) {
+            open[many % BLOCK] = at as u8;
+            many += usize::from(best <= found.priority);
+        }
+        let (mut there, mut slots, mut left) = ([0u8; BLOCK], [0u64; BLOCK], 0);
+        for at in &open[..many] {
+            let hash = hashes[usize::from(*at) % BLOCK];
+            let slot = self.slots[hash as usize & (self.slots.len() - 1)].load(Acquire);
+            (there[left % BLOCK], slots[left % BLOCK]) = (*at, slot);
+            left += usize::from(slot != EMPTY);
+        }
+        // The same of their entries.
+        let mut touched = 0;
+        for slot in &slots[..left] {
+            let start = (*slot as u32).wrapping_sub(1) as usize * self.stride();
+            let load = |at: usize| self.entries.get(at).map_or(0, |word| word.load(Relaxed));
+            touched ^= load(start) ^ load(start + self.stride() - 1);
+        }
+        std::hint::black_box(touched);
+        for at in &there[..left] {
+            let at = usize::from(*at) % BLOCK;
+            self.search(&keys[at], hashes[at], version, &mut found[at]);
         }
     }
 }

@@ -31,9 +31,9 @@
 //! - `counts` (read): for each rule that counts a line: its number, and its packets.
 //! - `add` (write): adds rules, one on each line.
 //! - `remove` (write): removes rules with these numbers.
-//! - `update` (write): `NUMBER RULE`: removes the rule with this number and adds the other one, which has a
-//!   new number, is the last of its priority, and counts from 0.
-//! - `load` (write): these rules take the place of all.
+//! - `update` (write): `NUMBER RULE`: this rule takes the place of the one with this number, which it keeps;
+//!   it goes on counting.
+//! - `load` (write): these rules take the place of all. What `rules` prints may be given back to it.
 //!
 //! All changes of one write are made at once, or none: no packet meets some of them without the others, or
 //! neither the old nor the new rule.
@@ -55,7 +55,7 @@
 //! ## See also
 //! Classifier, IPClassifier
 
-use super::engine::flowrules::{Lined, Rules, Shared, Wrong, whole};
+use super::engine::flowrules::{Lined, Rules, Shared, Wrong, column_before, whole};
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Filename;
@@ -95,11 +95,11 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgErr
     let mut first = None;
     for arg in args.rest_args() {
         // A rule may have several lines here.
-        let (text, before) = whole(&lang::unquote(&arg.text).replace('\n', " "));
+        let (text, longer) = whole(&lang::unquote(&arg.text).replace('\n', " "));
         match rules.read(&text) {
             Ok(read) => all.extend(read),
             Err(wrong) => wrong.into_iter().for_each(|Wrong { column, message, .. }| {
-                let column = column.saturating_sub(before).max(1);
+                let column = column_before(column, longer);
                 let error = args.error_at(&arg, format!("column {column} of the rule: {message}"));
                 first.get_or_insert(error);
             }),
@@ -410,12 +410,14 @@ mod tests {
         assert_eq!((bench.read("count").as_str(), output(&mut bench, &udp(1, 124))), ("3", Some(1)));
         let rules = bench.read("rules");
         assert!(rules.starts_with("0 flow create 0 "), "{rules}");
+        output(&mut bench, &udp(1, 123));
         bench.write("update", &format!("1 {}", ntp.replace("index 1", "index 0")));
         assert_eq!(output(&mut bench, &udp(1, 123)), Some(0));
+        assert_eq!(bench.read("counts").lines().nth(1), Some("1 2"));
         for (handler, wrong) in [
             ("add", format!("{ntp}\n{}", ntp.replace("index 1", "index 3"))),
             ("add", format!("{ntp}\npattern eth / bread / end actions drop / end")),
-            ("remove", "0 1".to_owned()),
+            ("remove", "0 9".to_owned()),
             ("remove", String::new()),
             ("update", format!("77 {ntp}")),
             // A value that would not be compared.
@@ -427,9 +429,7 @@ mod tests {
         }
         bench.write("remove", "0 2");
         assert_eq!((output(&mut bench, &udp(1, 53)), output(&mut bench, &udp(1, 124))), (Some(2), Some(2)));
-        // What a text of the handler `rules` says can be loaded.
-        let rules: String =
-            rules.lines().map(|line| line.split_once(' ').unwrap().1.to_owned() + "\n").collect();
+        // What the handler `rules` says can be loaded.
         bench.write("load", &rules);
         assert_eq!((bench.read("count").as_str(), output(&mut bench, &udp(1, 124))), ("3", Some(1)));
     }
@@ -449,7 +449,7 @@ mod tests {
         .unwrap();
         let error = Bench::error(&format!("FlowClassifier(FILE {})", path.display()));
         assert!(
-            error.contains("rules:2:29: ") && error.contains("rules:4:1: there is no queue 9"),
+            error.contains("rules:2:29: ") && error.contains("rules:4:56: there is no queue 9"),
             "{error}"
         );
         std::fs::write(&path, &line).unwrap();

@@ -1,7 +1,8 @@
 //! The rules that the replicas of a FlowClassifier share, and how they are changed.
 
+use lang::{SourceMap, Span};
 use locks::IgnorePoison;
-use rules::{Action, Reader, Refused, Rule, Table, syntax};
+use rules::{Action, MOST_PREFIXES, Reader, Refused, Rule, Table, syntax};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicUsize;
@@ -76,19 +77,22 @@ impl Rules {
     /// # Errors
     /// All that is wrong, in the order of the text.
     pub(crate) fn read(&self, text: &str) -> Result<Vec<Lined>, Vec<Wrong>> {
-        let (placed, diags) = syntax::parse(&lang::Source::new("rules", text));
+        let source = lang::Source::new("rules", text);
+        let (placed, diags) = syntax::parse(&source);
+        let mut map = SourceMap::new();
+        map.add(&source);
         let mut wrong: Vec<Wrong> = Vec::new();
         // A warning is about a value that would not be compared: the rule would match more than it says.
         for diag in diags.iter() {
-            let at = diag.span.map(|span| diags.sources().locate(span));
-            let (line, column) = at.map_or((0, 0), |at| (at.line as usize, at.column as usize));
+            let (line, column) = diag.span.map_or((0, 0), |span| place(&map, span));
             let help = diag.help.first().map_or_else(String::new, |help| format!(" ({help})"));
             wrong.push(Wrong { line, column, message: format!("{}{help}", diag.message) });
         }
         let outputs = self.outputs.load(Relaxed);
         for one in &placed {
+            let (line, column) = place(&map, one.actions);
             let message = unsupported(&one.rule, outputs);
-            wrong.extend(message.map(|message| Wrong { line: one.line, column: 1, message }));
+            wrong.extend(message.map(|message| Wrong { line, column, message }));
         }
         if wrong.is_empty() {
             return Ok(placed.into_iter().map(|one| (one.line, one.rule)).collect());
@@ -118,14 +122,7 @@ impl Rules {
         added: Vec<Lined>,
     ) -> Result<(), String> {
         let (lines, rules): (Vec<usize>, Vec<Rule>) = added.into_iter().unzip();
-        let numbers = self.table.change(removed, &rules).map_err(|refused| match refused {
-            Refused::NoSuchRule(number) => format!("there is no rule {number}, or it is named twice"),
-            Refused::TooManyPrefixes(at) => {
-                let line = lines.get(at).copied().unwrap_or_default();
-                format!("line {line}: the ranges of this rule make up more than 1024 prefixes")
-            }
-            Refused::TooManyCounters => "there are too many rules that count".to_owned(),
-        })?;
+        let numbers = self.table.change(removed, &rules).map_err(|refused| said(&refused, &lines))?;
         removed.iter().for_each(|number| drop(held.remove(number)));
         held.extend(numbers.into_iter().zip(rules));
         Ok(())
@@ -148,11 +145,18 @@ impl Rules {
     /// The handler `update`: a number, and the rule that takes its place.
     pub(crate) fn update(&self, text: &str) -> Result<(), String> {
         let (first, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
-        let added = self.commands(rest)?;
-        if added.len() != 1 {
-            return Err("should be 'NUMBER RULE'".to_owned());
+        let (lines, mut rules): (Vec<usize>, Vec<Rule>) = self.commands(rest)?.into_iter().unzip();
+        let number = number(first)?;
+        let mut held = self.held.lock().ignore_poison();
+        match rules.pop().filter(|_| rules.is_empty()) {
+            None => Err("should be 'NUMBER RULE'".to_owned()),
+            Some(rule) => {
+                let replaced = self.table.replace(&[number], std::slice::from_ref(&rule));
+                replaced.map_err(|refused| said(&refused, &lines))?;
+                held.insert(number, rule);
+                Ok(())
+            }
         }
-        self.change(&[number(first)?], added)
     }
 
     /// The handler `load`: these rules in place of all.
@@ -165,12 +169,12 @@ impl Rules {
 
     /// The rules of a handler's text.
     fn commands(&self, text: &str) -> Result<Vec<Lined>, String> {
-        let lines: Vec<(String, usize)> = text.lines().map(whole).collect();
+        let lines: Vec<(String, isize)> = text.lines().map(whole).collect();
         let all: String = lines.iter().map(|(line, _)| format!("{line}\n")).collect();
         self.read(&all).map_err(|wrong| {
             let message = |Wrong { line, column, message }: &Wrong| {
-                let before = lines.get(line.saturating_sub(1)).map_or(0, |(_, before)| *before);
-                format!("line {line}, column {}: {message}", column.saturating_sub(before).max(1))
+                let longer = lines.get(line.saturating_sub(1)).map_or(0, |(_, longer)| *longer);
+                format!("line {line}, column {}: {message}", column_before(*column, longer))
             };
             wrong.iter().map(message).collect::<Vec<_>>().join("\n")
         })
@@ -201,13 +205,40 @@ impl Rules {
     }
 }
 
-/// A rule as a command, and how much longer that is: `flow create 0` may be left out.
-pub(crate) fn whole(line: &str) -> (String, usize) {
-    let line = line.trim();
-    let bare = ["pattern", "ingress", "egress", "transfer", "group", "priority"]
-        .iter()
-        .any(|word| line.starts_with(word));
-    if bare { (format!("{COMMAND}{line}"), COMMAND.len()) } else { (line.to_owned(), 0) }
+/// Line and column.
+fn place(map: &SourceMap, span: Span) -> (usize, usize) {
+    let at = map.locate(span);
+    (at.line as usize, at.column as usize)
+}
+
+/// Why rules that are on these lines were refused.
+fn said(refused: &Refused, lines: &[usize]) -> String {
+    match refused {
+        Refused::NoSuchRule(number) => format!("there is no rule {number}, or it is named twice"),
+        Refused::TooManyPrefixes(at) => {
+            let line = lines.get(*at).copied().unwrap_or_default();
+            format!("line {line}: the ranges of this rule make up more than {MOST_PREFIXES} prefixes")
+        }
+        Refused::TooManyCounters => "there are too many rules that count".to_owned(),
+    }
+}
+
+/// A line as a command, and how much longer that is: `flow create 0` may be left out, and the number that the
+/// handler `rules` prints may be there.
+pub(crate) fn whole(line: &str) -> (String, isize) {
+    let trimmed = line.trim_start();
+    let rest = trimmed.trim_start_matches(|c: char| c.is_ascii_digit());
+    let numbered = rest.len() < trimmed.len() && rest.starts_with(char::is_whitespace);
+    let rule = if numbered { rest.trim_start() } else { trimmed };
+    let bare =
+        ["pattern", "ingress", "egress", "transfer", "group", "priority"].iter().any(|w| rule.starts_with(w));
+    let command = if bare { COMMAND } else { "" };
+    (format!("{command}{rule}"), command.len() as isize - (line.len() - rule.len()) as isize)
+}
+
+/// The column of a line, by that of the command that was made of it.
+pub(crate) fn column_before(column: usize, longer: isize) -> usize {
+    (column as isize - longer).max(1) as usize
 }
 
 fn number(word: &str) -> Result<u64, String> {
