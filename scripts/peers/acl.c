@@ -216,7 +216,7 @@ int main(int argc, char **argv)
 		for (at = 0; at < frames; at += n) {
 			size_t k;
 
-			/* As a user of rte_acl has to, who gets other frames too. */
+			/* A user of rte_acl, who gets other frames too, has to look at each. */
 			for (n = 0; n < BURST && at + n < frames && plain(data + (at + n) * FRAME); n++)
 				burst[n] = data + (at + n) * FRAME;
 			if (n == 0)

@@ -8,7 +8,11 @@
 //! of JSON: cycles of the counter for each packet in each pass; the sum of the numbers of the rules found,
 //! from 1; times in milliseconds; memory in bytes.
 
+#[path = "../../tables/examples/measuring/mod.rs"]
+mod measuring;
+
 use lang::Source;
+use measuring::{cycles, median, resident_kb};
 use rules::{Hit, Key, Reader, Rule, Table, Tuning, headers, syntax};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,19 +22,6 @@ type Failure = Box<dyn std::error::Error>;
 
 const FRAME: usize = 64;
 const BURST: usize = 64;
-
-#[cfg(target_arch = "x86_64")]
-fn cycles() -> u64 {
-    // SAFETY: the counter exists on every x86-64 processor, and reading it touches no memory.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-/// Nanoseconds, where there is no such counter.
-#[cfg(not(target_arch = "x86_64"))]
-fn cycles() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
 
 /// Finds the rules of all frames: cycles a packet, and the sum of the rules' numbers from 1.
 fn pass(reader: &mut Reader, frames: &[u8]) -> (f64, u64) {
@@ -98,7 +89,7 @@ fn under_updates(
         let mut windows = frames.chunks(FRAME * (1 << 12)).cycle();
         let begin = Instant::now();
         for turn in 0.. {
-            let (start, before) = (Instant::now(), done.load(Relaxed));
+            let start = Instant::now();
             what.store(turn % 2, Relaxed);
             while start.elapsed() < STRETCH {
                 let Some(window) = windows.next() else { break };
@@ -107,7 +98,6 @@ fn under_updates(
             }
             if turn % 2 == CHANGE {
                 troubled += start.elapsed().as_secs_f64();
-                let _ = before;
                 if begin.elapsed() > time {
                     break;
                 }
@@ -116,18 +106,6 @@ fn under_updates(
         what.store(END, Relaxed);
     });
     [median(&mut peace), median(&mut trouble), done.load(Relaxed) as f64 / troubled]
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// The memory of this process that lies in RAM.
-fn resident() -> Result<f64, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? * 1024.0)
 }
 
 fn main() -> Result<(), Failure> {
@@ -155,12 +133,12 @@ fn main() -> Result<(), Failure> {
     let parse_ms = start.elapsed().as_secs_f64() * 1e3;
     drop(source);
     let rules: Vec<Rule> = placed.into_iter().map(|placed| placed.rule).collect();
-    let before = resident()?;
+    let before = resident_kb()?;
     let table = Table::tuned(0x5eed, tuning);
     let start = Instant::now();
     let numbers = table.change(&[], &rules).map_err(|refused| format!("{refused:?}"))?;
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
-    let memory = resident()? - before;
+    let memory = (resident_kb()? - before) * 1024.0;
     let mut reader = table.reader();
     let passes: usize = passes.parse()?;
     let (costs, sums): (Vec<String>, Vec<u64>) = (0..passes)

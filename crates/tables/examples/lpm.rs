@@ -8,6 +8,9 @@
 //! changes. The result is one line of JSON: times in milliseconds, memory in MB, lookups
 //! in cycles of the counter.
 
+mod measuring;
+
+use measuring::{cycles, median, resident_kb};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::time::{Duration, Instant};
@@ -17,19 +20,6 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Lookups in a row, as in `dpdk-test-fib`.
 const BURST: usize = 64;
-
-#[cfg(target_arch = "x86_64")]
-fn cycles() -> u64 {
-    // SAFETY: the counter exists on every x86-64 processor, and reading it touches no memory.
-    unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-/// Nanoseconds, where there is no such counter.
-#[cfg(not(target_arch = "x86_64"))]
-fn cycles() -> u64 {
-    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
-}
 
 /// Cycles a lookup.
 fn pass(reader: &LpmReader, addrs: &[u32]) -> f64 {
@@ -44,11 +34,6 @@ fn pass(reader: &LpmReader, addrs: &[u32]) -> f64 {
         black_box(&hops);
     }
     total as f64 / addrs.len() as f64
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Cycles a lookup without updates and with this number of updates a second, and the number of updates.
@@ -111,13 +96,6 @@ fn under_updates(
         stop.store(true, Relaxed);
     });
     [median(&mut peace), median(&mut trouble), done.load(Relaxed) as f64 / troubled]
-}
-
-/// The memory of this process that lies in RAM.
-fn resident_kb() -> Result<f64, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
 fn main() -> Result<(), Failure> {
