@@ -1,15 +1,17 @@
 //! A table of very many rules that is changed while it is looked up: tuple-space search (Srinivasan, Suri and
 //! Varghese, "Packet classification using tuple space search", SIGCOMM 1999).
 //!
-//! Rules that look at the same bits are in one hash table, a *tuple*; a packet is looked up in each tuple of
-//! its group that may have a rule that goes before what is already found. What is added here:
+//! Rules that look at the same bits are in one hash table, a *tuple*, with others that look at more bits; a
+//! packet is looked up in each tuple of its group that may have a rule that goes before what is already
+//! found. What is added here:
 //!
 //! - **Changes are all or nothing.** A batch of changes makes one new *version*. Each rule knows the version
 //!   from which and until which it counts, and a look-up of many packets, through several groups, sees one
 //!   version: never a rule of a batch without the others, never neither the old nor the new rule.
-//! - **Readers take no lock for rules that come and go.** These are written beside those that are there. New
-//!   tuples and larger hash tables make a new *structure*; a reader that sees that there is one takes it
-//!   under a lock, which is held as long as it takes to count one reference.
+//! - **Readers take no lock for rules that come and go in hash tables.** These are written beside those that
+//!   are there. New tuples, larger ones, new lists of actions and new bits make a new *structure*; a reader
+//!   that sees that there is one takes it under a lock, which is held as long as it takes to count one
+//!   reference: once for a change, not for a packet.
 //! - **Memory is used again** when no reader can have found what was in it before ([`tables::epoch`]).
 //! - **Few rules cost little, whatever their masks are.** Where few rules look at the same bits, they are in
 //!   no hash table: they are looked up together, as bits ([`Bits`]), which are made anew with each change.
@@ -60,7 +62,7 @@ impl Default for Tuning {
 /// What cannot be done; then nothing of the batch is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no rule with this number, or it is to be removed twice.
+    /// There is no rule with this number, or it is named twice.
     NoSuchRule(u64),
     /// The ranges of the rule at this place, of those that are added, make up too many prefixes.
     TooManyPrefixes(usize),
@@ -129,6 +131,9 @@ impl Group {
     /// Finds the rules of at most [`BLOCK`] keys.
     fn find_many(&self, keys: &[Key], version: u64, found: &mut [Found]) {
         self.bits.find_many(keys, version, found);
+        if self.tuples.is_empty() {
+            return;
+        }
         // The hashes of parts that are known.
         let (mut hashes, mut known) = ([[0; BLOCK]; MOST_PARTS], 0u64);
         for Placed { tuple, parts } in &self.tuples {
@@ -256,8 +261,8 @@ struct Control {
     /// What removed rules have left, and entries that no slot leads to either, by the stamp of that.
     ended: VecDeque<(u64, Left)>,
     unlinked: VecDeque<(u64, Place)>,
-    /// The structure is no longer that of `tuples` and `lists`; the bits of these groups are not those of
-    /// their tuples.
+    /// The structure is no longer that of `tables` and `lists`; the bits of these groups are not those of
+    /// `owns`.
     stale: bool,
     stale_bits: BTreeSet<u32>,
     /// Of each group, its bits, and how many entries they have.

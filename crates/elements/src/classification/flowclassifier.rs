@@ -40,7 +40,8 @@
 //!
 //! ## Threads
 //! All workers share one table, which they read a whole batch at once. Handlers change it without
-//! interrupting them; a worker takes a lock for a moment when the table has grown or has rules of a new kind.
+//! interrupting them; after a change a worker takes a lock for a moment if the table has grown, or has other
+//! rules of a kind that few rules are of.
 //! A hot swap to the same configuration string keeps the rules, if it has outputs for all of them; with
 //! another one the rules are those of the new string.
 //!
