@@ -17,7 +17,7 @@
 //! ```
 
 use std::borrow::Borrow;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 
 use hashbrown::HashTable;
 
@@ -58,10 +58,8 @@ pub struct ExactMap<K, V> {
 
 /// A hasher keyed by the operating system's random numbers.
 fn random_hasher() -> ahash::RandomState {
-    // The standard library's own state is seeded by the system; what it makes of four numbers are four seeds.
-    let system = std::collections::hash_map::RandomState::new();
-    let seed = |n: u64| system.hash_one(n);
-    ahash::RandomState::with_seeds(seed(0), seed(1), seed(2), seed(3))
+    let [a, b, c, d] = crate::seed::seeds();
+    ahash::RandomState::with_seeds(a, b, c, d)
 }
 
 impl<K: Hash + Eq, V> ExactMap<K, V> {

@@ -5,6 +5,7 @@
 //! - [`Lpm`]: IPv4 longest prefix match, looked up in batches while it is changed.
 //! - [`ring`]: bounded lock-free rings between threads.
 //! - [`ExactMap`]: a bounded hash table whose entries age.
+//! - [`flows`]: flows of packets in both directions, found by all workers without a lock.
 //! - [`toeplitz`]: the hash of receive-side scaling.
 //! - [`epoch`]: when memory that readers may still use can be used again.
 //!
@@ -19,6 +20,7 @@
 
 pub mod epoch;
 pub mod exact;
+pub mod flows;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod gather;
 pub mod lpm;
@@ -29,6 +31,7 @@ pub mod prefix;
 pub mod ring;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod search;
+mod seed;
 mod sync;
 pub mod toeplitz;
 

@@ -120,6 +120,22 @@ impl Tree {
     }
 }
 
+/// Which of the 32 numbers of 16 bits in a line are this one: a bit for each.
+#[inline(always)]
+pub(crate) fn equal16<const LEAST: usize, const MOST: usize>(
+    table: &Zeroed<LEAST, MOST>,
+    line: usize,
+    number: u16,
+) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    return wide::equal16(table, line, number);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    (0..2 * LINE_LEN).fold(0, |found, n| {
+        let word = table.load_masked(line * LINE_LEN + n / 2);
+        found | u32::from((word >> (n % 2 * 16)) as u16 == number) << n
+    })
+}
+
 /// How many of the first `keys` keys of a line, a power of two, are smaller than a key.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
@@ -145,6 +161,32 @@ mod wide {
     use crate::mem::Zeroed;
     use std::arch::asm;
     use std::arch::x86_64::*;
+
+    /// Which of the numbers of 16 bits in a line are this one, with the instructions that every x86-64
+    /// processor has.
+    #[inline(always)]
+    pub(super) fn equal16<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        line: usize,
+        number: u16,
+    ) -> u32 {
+        // SAFETY: as for `rank128`.
+        let quarter = |quarter: usize| unsafe {
+            let mut equal = _mm_set1_epi16(number as i16);
+            asm!(
+                "pcmpeqw {equal}, xmmword ptr [{line}]",
+                equal = inout(xmm_reg) equal,
+                line = in(reg) table.as_ptr().add(((line * LINE_LEN) & table.mask()) + quarter * 4),
+                options(nostack, readonly, preserves_flags)
+            );
+            equal
+        };
+        // SAFETY: SSE2 is part of x86-64.
+        let half = |half: usize| unsafe {
+            _mm_movemask_epi8(_mm_packs_epi16(quarter(2 * half), quarter(2 * half + 1))) as u32
+        };
+        half(0) | half(1) << 16
+    }
 
     /// How many of a line's first `keys` keys, which are sorted, are smaller than a key, with the
     /// instructions that every x86-64 processor has.

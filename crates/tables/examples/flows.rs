@@ -1,0 +1,84 @@
+//! Measures the table of flows: `flows FLOWS [PASSES]` fills it, finds entries in a random order in bursts of
+//! 64, adds and removes, and prints cycles of the counter for each, and bytes a flow, as a line of JSON.
+
+mod measuring;
+
+use measuring::{cycles, median};
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use tables::flows::{Cursor, Flows, Key, New, Places, Tuple};
+
+const BURST: usize = 64;
+
+fn scramble(n: u64) -> u64 {
+    let x = (n ^ 0x5851_f42d_4c95_7f2d).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ x >> 32
+}
+
+/// A connection from an inner host by a translator.
+fn flow(n: u64) -> New {
+    let x = scramble(n);
+    let tuple = Tuple { src: 10 | n as u32, dst: x as u32, ports: (x >> 32) as u32 };
+    let key = Key { tuple, kind: 1 };
+    let to = Tuple { src: 0x6364_6566, ports: tuple.ports ^ (n as u32) << 16, ..tuple };
+    New { key, to, outputs: [0, 1], owner: 0, note: 0, flags: 0 }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let flows: u64 = words.next().ok_or("FLOWS [PASSES]")?.parse()?;
+    let passes: usize = words.next().map_or(Ok(5), |passes| passes.parse())?;
+    let table = Flows::new(2 * flows as usize).ok_or("no memory")?;
+    let mut keys: Vec<Key> = Vec::with_capacity(2 * flows as usize);
+    let start = cycles();
+    let mut refused = 0;
+    for n in 0..flows {
+        refused += u64::from(table.add(&flow(n), 0).is_err());
+    }
+    let fill = (cycles() - start) as f64 / flows as f64;
+    (0..flows).for_each(|n| keys.extend([flow(n).key, flow(n).reply_key()]));
+    for n in (1..keys.len()).rev() {
+        keys.swap(n, (scramble(n as u64 + 99) % (n as u64 + 1)) as usize);
+    }
+    let (mut find, mut replace) = (Vec::new(), Vec::new());
+    let (mut hashes, mut places) = ([0; BURST], [Places::default(); BURST]);
+    for _ in 0..passes {
+        let start = cycles();
+        let mut sum = 0;
+        for burst in keys.chunks(BURST) {
+            for (hash, key) in hashes.iter_mut().zip(burst) {
+                *hash = table.begin(key);
+            }
+            for (places, hash) in places.iter_mut().zip(&hashes[..burst.len()]) {
+                *places = table.places(*hash);
+            }
+            for (places, key) in places.iter().zip(burst) {
+                sum += u64::from(table.find(key, *places).map_or(0, |found| found.to.dst));
+            }
+        }
+        find.push((cycles() - start) as f64 / keys.len() as f64);
+        black_box(sum);
+        let start = cycles();
+        let some = if std::env::var("R").is_ok() { 0 } else { flows.min(100_000) };
+        for n in 0..some {
+            black_box(table.remove(&flow(n).key));
+            let _ = black_box(table.add(&flow(n), 0));
+        }
+        replace.push((cycles() - start) as f64 / some as f64);
+    }
+    if std::env::var("S").is_ok() {
+        println!("{}", std::fs::read_to_string("/proc/self/smaps_rollup")?);
+    }
+    let start = cycles();
+    let idle = |_: &_| ControlFlow::Continue(false);
+    while !table.look_over(&mut Cursor::default(), usize::MAX, (0, 1), |_| true, idle) {}
+    let look_over = (cycles() - start) as f64 / flows as f64;
+    println!(
+        "{{\"flows\": {flows}, \"refused\": {refused}, \"add\": {fill:.0}, \"find\": {:.1}, \
+         \"remove_and_add\": {:.0}, \"look_over\": {look_over:.1}, \"bytes\": {:.0}}}",
+        median(&mut find),
+        median(&mut replace),
+        table.bytes() as f64 / flows as f64
+    );
+    Ok(())
+}

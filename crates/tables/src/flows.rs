@@ -1,0 +1,931 @@
+//! A table of flows: what a translator of addresses or a load balancer remembers of each connection.
+//!
+//! A flow has two entries, one for each direction. An entry is found by what packets of its direction have
+//! in their headers (the [`Key`]) and says what is to be there instead (the [`Tuple`]). The key of the other
+//! direction follows from that: source and destination of the tuple swapped. So nothing else is kept, and an
+//! entry of 32 bytes is half a cache line: to find a flow of many, a worker waits for memory once.
+//!
+//! **Sharing.** All workers find entries, without a lock and without writing, but for the time and the flags
+//! of an entry, which [`Flows::touch`] stores when they have changed. Adding and removing take the lock of one
+//! of 16 parts of the table at a time. An entry that is being changed while it is read is not found; whoever
+//! finds nothing adds, and adding looks again under the lock. So a reader may miss, but never sees half of
+//! one flow and half of another: it reads the key again after the rest.
+//!
+//! **Growth.** Memory comes in segments of 512 entries. A part of the table has a directory of segments, that
+//! is indexed by the low bits of the hash (extendible hashing). A segment without room for an entry is split
+//! by one more bit of the hash, which moves at most 512 entries, each to the same place in the new segment.
+//! No segment is ever given back while the table lives, so that readers need no protection. In its segment an
+//! entry has one of 32 places; the *tags* of these, 16 bits of the hash for each, fill one cache line, which
+//! shows where the entry is, or that there is none. The tags of all entries lie together and are a sixteenth
+//! of the table, which the processor's cache may hold when it cannot hold the entries.
+//!
+//! The caller passes the time in, in units of its choice, of which 24 bits are kept, and decides what the
+//! flags mean.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
+
+use locks::IgnorePoison;
+
+use crate::mem::Zeroed;
+use crate::search::equal16;
+use crate::seed::seeds;
+
+/// Parts of the table that have locks of their own.
+const PARTS: usize = 16;
+/// 32-bit words in an entry.
+const WORDS: usize = 8;
+/// Entries in a segment.
+const ENTRIES: usize = 512;
+const SEGMENT: usize = ENTRIES * WORDS;
+/// Places that an entry may have in its segment: their tags are a cache line.
+const PLACES: usize = 32;
+/// Lines of tags in a segment, and the words of such a line.
+const TAG_LINES: usize = ENTRIES / PLACES;
+const TAG_WORDS: usize = PLACES / 2;
+/// How full the segments are that a directory has room for at least.
+const LEAST_FULL: usize = ENTRIES / 8;
+/// The most flows of any table.
+pub const MOST_FLOWS: usize = 1 << 26;
+
+#[cfg(not(miri))]
+type Memory = Zeroed<{ PARTS * SEGMENT * 2 }, { 1 << 30 }>;
+#[cfg(miri)]
+type Memory = Zeroed<{ PARTS * SEGMENT * 2 }, { PARTS * SEGMENT * 4 }>;
+#[cfg(not(miri))]
+type Tags = Zeroed<{ PARTS * SEGMENT * 2 / TAG_WORDS }, { (1 << 30) / TAG_WORDS }>;
+#[cfg(miri)]
+type Tags = Zeroed<{ PARTS * SEGMENT * 2 / TAG_WORDS }, { PARTS * SEGMENT * 4 / TAG_WORDS }>;
+
+/// From which size of the table on large pages are worth their memory.
+const LARGE: usize = 64;
+
+/// What the headers of a flow's packets have: addresses, and ports or what takes their place. Whoever fills
+/// these in decides the order of the bytes; but the source port is one half of `ports`, the destination port
+/// the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tuple {
+    /// Source address.
+    pub src: u32,
+    /// Destination address.
+    pub dst: u32,
+    /// Both ports.
+    pub ports: u32,
+}
+
+impl Tuple {
+    /// That of packets in the other direction.
+    #[inline(always)]
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self { src: self.dst, dst: self.src, ports: self.ports.rotate_left(16) }
+    }
+}
+
+/// By what an entry is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Key {
+    /// What the packets have.
+    pub tuple: Tuple,
+    /// Which protocol it is: 1 to 3.
+    pub kind: u8,
+}
+
+const KIND: u32 = 3;
+const REPLY: u32 = 1 << 2;
+const OUTPUT: u32 = 3;
+const OWNER: u32 = 11;
+const NOTE: u32 = 19;
+const GENERATION: u32 = 27;
+const WITHOUT_GENERATION: u32 = u32::MAX >> (32 - GENERATION);
+/// Bits of the state that are flags; the rest is the time.
+const FLAGS: u32 = 8;
+const TIME_MASK: u32 = u32::MAX >> FLAGS;
+
+/// How long ago `then` was, at `now`; times wrap around.
+#[inline(always)]
+fn since(now: u32, then: u32) -> u32 {
+    now.wrapping_sub(then) & TIME_MASK
+}
+
+/// An entry, as it was when it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// What takes the place of the key's tuple.
+    pub to: Tuple,
+    at: u32,
+    control: u32,
+    state: u32,
+}
+
+impl Found {
+    /// Whether it is the entry of replies.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_reply(&self) -> bool {
+        self.control & REPLY != 0
+    }
+    /// The output of its packets.
+    #[inline(always)]
+    #[must_use]
+    pub fn output(&self) -> u8 {
+        (self.control >> OUTPUT) as u8
+    }
+    /// The number of whoever added the flow.
+    #[must_use]
+    pub fn owner(&self) -> u8 {
+        (self.control >> OWNER) as u8
+    }
+    /// The note that the flow was added with.
+    #[inline(always)]
+    #[must_use]
+    pub fn note(&self) -> u8 {
+        (self.control >> NOTE) as u8
+    }
+    /// Which flags have been set.
+    #[inline(always)]
+    #[must_use]
+    pub fn flags(&self) -> u8 {
+        self.state as u8
+    }
+    /// How long its packets have been absent.
+    #[inline(always)]
+    #[must_use]
+    pub fn idle(&self, now: u32) -> u32 {
+        since(now, self.state >> FLAGS)
+    }
+}
+
+/// A flow that is to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct New {
+    /// The first packet's.
+    pub key: Key,
+    /// What its packets are to have instead.
+    pub to: Tuple,
+    /// The outputs of its packets and of replies.
+    pub outputs: [u8; 2],
+    /// Who adds it.
+    pub owner: u8,
+    /// What [`Found::note`] is to return.
+    pub note: u8,
+    /// Which flags are set from the beginning, in both directions.
+    pub flags: u8,
+}
+
+impl New {
+    /// By what the entry of replies is found.
+    #[must_use]
+    pub fn reply_key(&self) -> Key {
+        Key { tuple: self.to.reversed(), kind: self.key.kind }
+    }
+}
+
+/// Why a flow has not been added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is one with the same key.
+    Exists,
+    /// Packets of another flow look like its replies.
+    ReplyTaken,
+    /// The table has as many flows as it may have.
+    Full,
+    /// There is no memory for it.
+    NoMemory,
+}
+
+/// Both entries of a flow that is looked over.
+#[derive(Clone, Copy, Debug)]
+pub struct Both {
+    /// By what the forward entry is found.
+    pub key: Key,
+    /// The forward entry.
+    pub forward: Found,
+    /// That of replies, if it is there.
+    pub reply: Option<Found>,
+}
+
+impl Both {
+    /// How long there has been no packet in either direction.
+    #[must_use]
+    pub fn idle(&self, now: u32) -> u32 {
+        let forward = self.forward.idle(now);
+        self.reply.map_or(forward, |reply| forward.min(reply.idle(now)))
+    }
+}
+
+/// Where looking over a table has got to; a value for each thread that does it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cursor {
+    part: usize,
+    at: usize,
+}
+
+/// What only the holder of a part's lock uses: how many bits of the hash are the same in all entries of a
+/// segment, for each item of the directory.
+struct Depths(Vec<u8>);
+
+struct Part {
+    /// One less than the length of its directory.
+    mask: AtomicU32,
+    writer: Mutex<Depths>,
+}
+
+/// The table.
+pub struct Flows {
+    entries: Memory,
+    tags: Tags,
+    parts: [Part; PARTS],
+    /// Of each part, `1 << directory_bits` numbers of segments.
+    directory: Box<[AtomicU32]>,
+    directory_bits: u32,
+    /// How many segments are in use.
+    segments: Mutex<usize>,
+    seeds: [u64; 4],
+    flows: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+/// The part of the table where a hash belongs.
+#[inline(always)]
+fn part_of(hash: u64) -> usize {
+    (hash >> 60) as usize
+}
+
+/// The line of tags in its segment where an entry belongs.
+#[inline(always)]
+fn line_of(hash: u64) -> usize {
+    (hash >> 32) as usize % TAG_LINES
+}
+
+/// What the hash of an entry looks like among the tags; 0 is a place without an entry.
+#[inline(always)]
+fn tag_of(hash: u64) -> u16 {
+    ((hash >> 40) as u16).max(1)
+}
+
+/// Where an entry may be: at the places of a line whose tag is that of the entry.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Places {
+    /// The first entry of the line.
+    first: u32,
+    /// A bit for each place.
+    which: u32,
+}
+
+impl Iterator for Places {
+    type Item = usize;
+    /// The number of an entry.
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        let place = self.which.trailing_zeros();
+        let at = self.first + place;
+        (self.which != 0).then(|| {
+            self.which &= self.which - 1;
+            at as usize
+        })
+    }
+}
+
+impl Flows {
+    /// An empty table for up to `limit` flows, at most [`MOST_FLOWS`]; `None` if there is no memory.
+    #[must_use]
+    pub fn new(limit: usize) -> Option<Self> {
+        let limit = limit.clamp(1, MOST_FLOWS);
+        let segments = (2 * limit).div_ceil(PARTS * LEAST_FULL).next_power_of_two();
+        let directory_bits = segments.trailing_zeros();
+        let (entries, tags) = (Memory::new(PARTS * SEGMENT)?, Tags::new(PARTS * TAG_LINES * TAG_WORDS)?);
+        let directory: Box<[AtomicU32]> = (0..PARTS << directory_bits).map(|_| AtomicU32::new(0)).collect();
+        for part in 0..PARTS {
+            // Each part begins with a segment.
+            directory[part << directory_bits].store(part as u32, Relaxed);
+        }
+        let part = || Part { mask: AtomicU32::new(0), writer: Mutex::new(Depths(vec![0])) };
+        Some(Self {
+            entries,
+            tags,
+            parts: std::array::from_fn(|_| part()),
+            directory,
+            directory_bits,
+            segments: Mutex::new(PARTS),
+            seeds: seeds(),
+            flows: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+        })
+    }
+
+    /// How many flows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.flows.load(Relaxed)
+    }
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// How many there may be.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+    /// Changes how many there may be, up to the limit that the table was made with. Those that are too many
+    /// stay until they are removed.
+    pub fn set_limit(&self, limit: usize) {
+        let most = (LEAST_FULL * PARTS << self.directory_bits) / 2;
+        self.limit.store(limit.clamp(1, most), Relaxed);
+    }
+    /// Bytes that the entries take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        *self.segments.lock().ignore_poison() * (SEGMENT + TAG_LINES * TAG_WORDS) * size_of::<u32>()
+    }
+
+    #[inline(always)]
+    fn hash(&self, key: &Key) -> u64 {
+        let fold = |a: u64, b: u64| {
+            let product = u128::from(a) * u128::from(b);
+            product as u64 ^ (product >> 64) as u64
+        };
+        let Key { tuple: Tuple { src, dst, ports }, kind } = *key;
+        let [a, b, c, d] = self.seeds;
+        let addresses = u64::from(src) << 32 | u64::from(dst);
+        let ports = u64::from(ports) << 8 | u64::from(kind);
+        fold(fold(addresses ^ a, ports ^ b) ^ c, d | 1)
+    }
+
+    #[inline(always)]
+    fn segment(&self, hash: u64) -> usize {
+        let part = part_of(hash);
+        let mask = u64::from(self.parts[part].mask.load(Acquire));
+        let at = part << self.directory_bits | (hash & mask) as usize;
+        self.directory.get(at).map_or(0, |segment| segment.load(Acquire) as usize)
+    }
+
+    /// The line of tags where a hash belongs.
+    #[inline(always)]
+    fn tag_line(&self, hash: u64) -> usize {
+        self.segment(hash) * TAG_LINES + line_of(hash)
+    }
+
+    /// Begins to look for a key: loads its tags into the cache. What is returned is for [`Flows::places`].
+    #[inline(always)]
+    pub fn begin(&self, key: &Key) -> u64 {
+        let hash = self.hash(key);
+        self.tags.prefetch(self.tag_line(hash) * TAG_WORDS);
+        hash
+    }
+
+    /// Where the entry may be, whose memory is loaded into the cache. What is returned is for
+    /// [`Flows::find`].
+    #[inline(always)]
+    pub fn places(&self, hash: u64) -> Places {
+        let line = self.tag_line(hash);
+        let places = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, tag_of(hash)) };
+        if let Some(at) = places.clone().next() {
+            self.entries.prefetch(at * WORDS);
+        }
+        places
+    }
+
+    /// The words of the entry with this number.
+    #[inline(always)]
+    fn entry(&self, at: usize) -> &[AtomicU32; WORDS] {
+        // Beyond what is writable this would panic, but all segments of the directory are.
+        self.entries.slice(at * WORDS, WORDS).first_chunk().expect("a slice of that length")
+    }
+
+    #[inline(always)]
+    fn load(&self, at: usize, key: &Key) -> Option<Found> {
+        let words = self.entry(at);
+        let matches = |control: u32| {
+            let Tuple { src, dst, ports } = key.tuple;
+            let kind = (control ^ u32::from(key.kind)) & KIND;
+            kind | words[0].load(Relaxed) ^ src
+                | words[1].load(Relaxed) ^ dst
+                | words[2].load(Relaxed) ^ ports
+                == 0
+        };
+        let control = words[3].load(Acquire);
+        if !matches(control) {
+            return None;
+        }
+        let to =
+            Tuple { src: words[4].load(Relaxed), dst: words[5].load(Relaxed), ports: words[6].load(Relaxed) };
+        let state = words[7].load(Relaxed);
+        // Had another thread put another flow there meanwhile, this shows it.
+        fence(Acquire);
+        let again = words[3].load(Relaxed);
+        (again == control && matches(again)).then_some(Found { to, at: at as u32, control, state })
+    }
+
+    /// Finds the entry of a key at the places that [`Flows::places`] has returned.
+    #[inline(always)]
+    #[must_use]
+    pub fn find(&self, key: &Key, mut places: Places) -> Option<Found> {
+        places.find_map(|at| self.load(at, key))
+    }
+
+    /// Finds the entry of a key.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Found> {
+        self.find(key, self.places(self.hash(key)))
+    }
+
+    /// Notes that a packet of an entry has come, and flags that it has set. The time is stored if it has
+    /// changed by `coarse` at least.
+    #[inline(always)]
+    pub fn touch(&self, found: &Found, now: u32, flags: u8, coarse: u32) {
+        let flags = found.flags() | flags;
+        if found.idle(now) >= coarse || flags != found.flags() {
+            self.entry(found.at as usize)[7].store(now << FLAGS | u32::from(flags), Relaxed);
+        }
+    }
+
+    /// Clears flags of an entry.
+    pub fn clear_flags(&self, found: &Found, flags: u8) {
+        let state = &self.entry(found.at as usize)[7];
+        state.store(state.load(Relaxed) & !u32::from(flags), Relaxed);
+    }
+
+    /// Adds a flow.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn add(&self, new: &New, now: u32) -> Result<Found, Refused> {
+        if self.flows.fetch_add(1, Relaxed) >= self.limit() {
+            self.flows.fetch_sub(1, Relaxed);
+            return Err(Refused::Full);
+        }
+        let done = self.add_both(new, now);
+        if done.is_err() {
+            self.flows.fetch_sub(1, Relaxed);
+        }
+        done
+    }
+
+    fn add_both(&self, new: &New, now: u32) -> Result<Found, Refused> {
+        let reply = new.reply_key();
+        let control = |output: u8| {
+            u32::from(new.key.kind) & KIND
+                | u32::from(output) << OUTPUT
+                | u32::from(new.owner) << OWNER
+                | u32::from(new.note) << NOTE
+        };
+        let state = now << FLAGS | u32::from(new.flags);
+        let [forward_output, reply_output] = new.outputs;
+        // A flow from an address and port to itself has one entry.
+        let both = reply != new.key;
+        if both {
+            let words = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
+            self.add_one(&reply, words).map_err(|refused| match refused {
+                Refused::Exists => Refused::ReplyTaken,
+                other => other,
+            })?;
+        }
+        let added = self.add_one(&new.key, (control(forward_output), new.to, state));
+        if added.is_err() && both {
+            self.remove_one(&reply);
+        }
+        added
+    }
+
+    fn add_one(&self, key: &Key, value: (u32, Tuple, u32)) -> Result<Found, Refused> {
+        let hash = self.hash(key);
+        let part = part_of(hash);
+        let mut depths = self.parts[part].writer.lock().ignore_poison();
+        if self.find(key, self.places(hash)).is_some() {
+            return Err(Refused::Exists);
+        }
+        loop {
+            let line = self.tag_line(hash);
+            let mut free = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, 0) };
+            if let Some(at) = free.next() {
+                return Ok(self.write(at, hash, key, value));
+            }
+            self.split(&mut depths, part, hash)?;
+        }
+    }
+
+    fn write(&self, at: usize, hash: u64, key: &Key, (control, to, state): (u32, Tuple, u32)) -> Found {
+        let words = self.entry(at);
+        let generation = (words[3].load(Relaxed) >> GENERATION).wrapping_add(1) << GENERATION;
+        let control = control | generation;
+        // What is written from here on is seen after the clearing of this entry, by those who read it now.
+        fence(Release);
+        let Tuple { src, dst, ports } = key.tuple;
+        let values = [src, dst, ports, 0, to.src, to.dst, to.ports, state];
+        for (n, (word, value)) in words.iter().zip(values).enumerate() {
+            if n != 3 {
+                word.store(value, Relaxed);
+            }
+        }
+        words[3].store(control, Release);
+        self.set_tag(at, tag_of(hash));
+        Found { to, at: at as u32, control, state }
+    }
+
+    /// Stores the tag of an entry; the holder of the lock is the only one who does.
+    fn set_tag(&self, at: usize, tag: u16) {
+        for word in self.tags.slice(at / 2, 1) {
+            let shift = at % 2 * 16;
+            let other = word.load(Relaxed) & !(0xffff << shift);
+            word.store(other | u32::from(tag) << shift, Release);
+        }
+    }
+
+    fn clear(&self, at: usize) {
+        self.set_tag(at, 0);
+        let control = &self.entry(at)[3];
+        control.store(control.load(Relaxed) >> GENERATION << GENERATION, Release);
+    }
+
+    /// The key of the entry there, and the entry, if there is one.
+    fn read(&self, at: usize) -> Option<(Key, Found)> {
+        let words = self.entry(at);
+        let kind = (words[3].load(Acquire) & KIND) as u8;
+        let tuple =
+            Tuple { src: words[0].load(Relaxed), dst: words[1].load(Relaxed), ports: words[2].load(Relaxed) };
+        let key = Key { tuple, kind };
+        (kind != 0).then(|| self.load(at, &key)).flatten().map(|found| (key, found))
+    }
+
+    /// Splits the segment where a hash belongs. Readers find entries in the old one until they have been
+    /// copied, and the new one is in the directory before they are cleared.
+    fn split(&self, Depths(depths): &mut Depths, part: usize, hash: u64) -> Result<(), Refused> {
+        let length = depths.len();
+        let at = (hash & (length as u64 - 1)) as usize;
+        let depth = u32::from(depths[at]);
+        if depth >= self.directory_bits {
+            return Err(Refused::NoMemory);
+        }
+        let old = self.segment(hash) * ENTRIES;
+        let new = self.another_segment()?;
+        let base = part << self.directory_bits;
+        if 1 << depth == length {
+            for n in 0..length {
+                let segment = self.directory[base + n].load(Relaxed);
+                self.directory[base + length + n].store(segment, Release);
+            }
+            depths.extend_from_within(..);
+            self.parts[part].mask.store((2 * length - 1) as u32, Release);
+        }
+        let mut moved = Vec::with_capacity(ENTRIES);
+        for n in 0..ENTRIES {
+            let Some((key, found)) = self.read(old + n) else { continue };
+            let hash = self.hash(&key);
+            if hash >> depth & 1 == 1 {
+                let control = found.control & WITHOUT_GENERATION;
+                self.write(new * ENTRIES + n, hash, &key, (control, found.to, found.state));
+                moved.push(old + n);
+            }
+        }
+        let (same, bit) = ((1usize << depth) - 1, 1usize << depth);
+        for n in 0..depths.len() {
+            if n & same == at & same {
+                depths[n] = depth as u8 + 1;
+                if n & bit != 0 {
+                    self.directory[base + n].store(new as u32, Release);
+                }
+            }
+        }
+        moved.into_iter().for_each(|at| self.clear(at));
+        Ok(())
+    }
+
+    fn another_segment(&self) -> Result<usize, Refused> {
+        let mut segments = self.segments.lock().ignore_poison();
+        let new = *segments;
+        let end = (new + 1) * SEGMENT;
+        let tags = end / PLACES * TAG_WORDS / WORDS;
+        let fits = end <= self.entries.mask() + 1 && tags <= self.tags.mask() + 1;
+        if !fits || !self.entries.grow(end) || !self.tags.grow(tags) {
+            return Err(Refused::NoMemory);
+        }
+        // Before anybody reads: for large pages.
+        self.entries.touch(new * SEGMENT);
+        self.tags.touch(new * TAG_LINES * TAG_WORDS);
+        *segments += 1;
+        if segments.is_power_of_two() && *segments >= LARGE {
+            self.entries.advise_huge();
+            self.tags.advise_huge();
+        }
+        Ok(new)
+    }
+
+    /// Removes one entry. Returns what it was.
+    fn remove_one(&self, key: &Key) -> Option<Found> {
+        let hash = self.hash(key);
+        let _writer = self.parts[part_of(hash)].writer.lock().ignore_poison();
+        let found = self.find(key, self.places(hash))?;
+        self.clear(found.at as usize);
+        Some(found)
+    }
+
+    /// Removes the flow whose packets, of either direction, have this key; whether there was one.
+    pub fn remove(&self, key: &Key) -> bool {
+        let Some(found) = self.remove_one(key) else { return false };
+        self.remove_one(&Key { tuple: found.to.reversed(), kind: key.kind });
+        self.flows.fetch_sub(1, Relaxed);
+        true
+    }
+
+    /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table that `mine`
+    /// accepts. `each` sees each flow whose forward packets have been absent for `idle` at least, and says
+    /// whether it is to be removed; it can also end the round. Returns whether the end of the table has been
+    /// reached; the cursor is at the beginning then.
+    pub fn look_over(
+        &self,
+        cursor: &mut Cursor,
+        lines: usize,
+        (now, idle): (u32, u32),
+        mine: impl Fn(usize) -> bool,
+        mut each: impl FnMut(&Both) -> ControlFlow<bool, bool>,
+    ) -> bool {
+        let mut left = lines;
+        while let Some(part) = self.parts.get(cursor.part) {
+            let directory = part.mask.load(Acquire) as usize + 1;
+            while mine(cursor.part) && cursor.at < directory * TAG_LINES {
+                let Some(rest) = left.checked_sub(1) else { return false };
+                left = rest;
+                let (item, line) = (cursor.at / TAG_LINES, cursor.at % TAG_LINES);
+                cursor.at += 1;
+                let segment = &self.directory[cursor.part << self.directory_bits | item];
+                let segment = segment.load(Acquire) as usize;
+                // The directory has a segment more than once: it is looked over where it stands first.
+                let bits = item.checked_ilog2().map_or(0, |bit| item - (1 << bit));
+                let before = item > 0
+                    && self.directory[cursor.part << self.directory_bits | bits].load(Acquire) as usize
+                        == segment;
+                if before {
+                    cursor.at = (item + 1) * TAG_LINES;
+                    continue;
+                }
+                let line = segment * TAG_LINES + line;
+                let first = (line * PLACES) as u32;
+                for at in (Places { first, which: !equal16(&self.tags, line, 0) }) {
+                    if self.look_at(at, now, idle, &mut each).is_break() {
+                        return false;
+                    }
+                }
+            }
+            *cursor = Cursor { part: cursor.part + 1, at: 0 };
+        }
+        *cursor = Cursor::default();
+        true
+    }
+
+    #[inline(always)]
+    fn look_at(
+        &self,
+        at: usize,
+        now: u32,
+        idle: u32,
+        each: &mut impl FnMut(&Both) -> ControlFlow<bool, bool>,
+    ) -> ControlFlow<()> {
+        let words = self.entry(at);
+        if words[3].load(Relaxed) & KIND == 0 || since(now, words[7].load(Relaxed) >> FLAGS) < idle {
+            return ControlFlow::Continue(());
+        }
+        let Some((key, found)) = self.read(at) else { return ControlFlow::Continue(()) };
+        let other = Key { tuple: found.to.reversed(), kind: key.kind };
+        if found.is_reply() {
+            // A flow is added and removed by two entries, one after the other. An entry that has been alone
+            // for so long is left over.
+            if found.idle(now) > ALONE && self.get(&other).is_none() {
+                self.remove_one(&key);
+            }
+            return ControlFlow::Continue(());
+        }
+        let both = Both { key, forward: found, reply: self.get(&other) };
+        let (remove, go_on) = match each(&both) {
+            ControlFlow::Continue(remove) => (remove, ControlFlow::Continue(())),
+            ControlFlow::Break(remove) => (remove, ControlFlow::Break(())),
+        };
+        if remove {
+            self.remove(&key);
+        }
+        go_on
+    }
+
+    /// Calls `each` for all entries of the table.
+    pub fn for_each(&self, mut each: impl FnMut(&Key, &Found)) {
+        let segments = *self.segments.lock().ignore_poison();
+        for at in 0..segments * ENTRIES {
+            if let Some((key, found)) = self.read(at) {
+                each(&key, &found);
+            }
+        }
+    }
+}
+
+/// For how long an entry may be without that of the other direction, in units of the caller's time.
+const ALONE: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn key(n: u32) -> Key {
+        let tuple = Tuple { src: n, dst: 0x0808_0808, ports: n.wrapping_mul(0x9e37_79b1) };
+        Key { tuple, kind: 1 + (n % 3) as u8 }
+    }
+    fn new(n: u32) -> New {
+        let key = key(n);
+        let to = Tuple { src: 99, dst: key.tuple.dst ^ n, ports: key.tuple.ports };
+        New { key, to, outputs: [n as u8, 7], owner: 3, note: n as u8, flags: 0 }
+    }
+    fn flows(limit: usize) -> Flows {
+        Flows::new(limit).unwrap()
+    }
+
+    #[test]
+    fn both_directions_are_found_and_removed() {
+        let table = flows(10);
+        let added = new(5);
+        table.add(&added, 1).unwrap();
+        let found = table.get(&added.key).unwrap();
+        assert_eq!((found.to, found.output(), found.owner(), found.note()), (added.to, 5, 3, 5));
+        assert!(!found.is_reply());
+        let reply = table.get(&added.reply_key()).unwrap();
+        assert!(reply.is_reply());
+        assert_eq!((reply.to, reply.output()), (added.key.tuple.reversed(), 7));
+        assert!(table.get(&Key { kind: 1, ..added.key }).is_none());
+        assert_eq!(table.add(&added, 1).unwrap_err(), Refused::ReplyTaken);
+        assert!(table.remove(&added.reply_key()));
+        assert!(table.get(&added.key).is_none() && table.get(&added.reply_key()).is_none());
+        assert!(!table.remove(&added.key));
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn two_flows_never_have_the_same_replies() {
+        let table = flows(10);
+        let first = new(1);
+        table.add(&first, 0).unwrap();
+        let mut second = new(4);
+        second.to = first.to;
+        assert_eq!(table.add(&second, 0).unwrap_err(), Refused::ReplyTaken);
+        assert_eq!(table.len(), 1);
+        // A flow whose packets are another one's replies leaves nothing behind.
+        let mut third = new(7);
+        third.key = first.reply_key();
+        assert_eq!(table.add(&third, 0).unwrap_err(), Refused::Exists);
+        assert!(table.get(&third.reply_key()).is_none());
+    }
+
+    #[test]
+    fn a_flow_to_itself_has_one_entry() {
+        let table = flows(10);
+        let tuple = Tuple { src: 1, dst: 1, ports: 0x0007_0007 };
+        let itself = New { key: Key { tuple, kind: 1 }, to: tuple, ..new(0) };
+        table.add(&itself, 0).unwrap();
+        assert_eq!(table.add(&itself, 0).unwrap_err(), Refused::Exists);
+        assert!(table.remove(&itself.key) && table.is_empty());
+    }
+
+    #[test]
+    fn the_limit_holds() {
+        let table = flows(100);
+        for n in 0..100 {
+            table.add(&new(n), 0).unwrap();
+        }
+        assert_eq!(table.add(&new(100), 0).unwrap_err(), Refused::Full);
+        table.set_limit(101);
+        table.add(&new(100), 0).unwrap();
+        assert_eq!(table.len(), 101);
+    }
+
+    #[test]
+    fn many_are_kept_while_segments_split() {
+        let many = if cfg!(miri) { 3_000 } else { 300_000 };
+        let table = flows(many as usize);
+        for n in 0..many {
+            table.add(&new(n), 0).unwrap();
+            if n % 3 == 0 {
+                assert!(table.remove(&key(n / 3 * 2)) || n / 3 * 2 >= n, "{n}");
+            }
+        }
+        let left: Vec<u32> = (0..many).filter(|n| table.get(&key(*n)).is_some()).collect();
+        assert_eq!(left.len(), table.len());
+        for n in left {
+            let found = table.get(&key(n)).unwrap();
+            assert_eq!((found.to, found.note()), (new(n).to, n as u8));
+            assert!(table.get(&new(n).reply_key()).unwrap().is_reply());
+        }
+        let mut seen = 0;
+        table.for_each(|_, _| seen += 1);
+        assert_eq!(seen, 2 * table.len());
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn segments_are_filled_well() {
+        let table = flows(1 << 20);
+        (0..1 << 20).for_each(|n| drop(table.add(&new(n), 0).unwrap()));
+        let full = (2 * table.len() * 32) as f64 / table.bytes() as f64;
+        assert!(full > 0.4, "{full}");
+    }
+
+    #[test]
+    fn looking_over_sees_each_flow_once() {
+        let many = if cfg!(miri) { 500 } else { 20_000 };
+        let table = flows(many as usize);
+        (0..many).for_each(|n| drop(table.add(&new(n), n / 100).unwrap()));
+        let mut seen: HashMap<u32, u32> = HashMap::new();
+        let (mut cursor, mut rounds) = (Cursor::default(), 0);
+        while !table.look_over(
+            &mut cursor,
+            100,
+            (1000, 0),
+            |_| true,
+            |both| {
+                assert!(both.reply.is_some());
+                *seen.entry(both.key.tuple.src).or_default() += 1;
+                ControlFlow::Continue(false)
+            },
+        ) {
+            rounds += 1;
+            assert!(rounds < 100_000);
+        }
+        assert_eq!(seen.len(), many as usize);
+        assert!(seen.values().all(|times| *times == 1));
+        // Half of the parts, the older half of the flows.
+        let now = many / 100;
+        let removed = |mine: fn(usize) -> bool| {
+            let mut removed = 0;
+            while !table.look_over(&mut Cursor::default(), usize::MAX, (now, now / 2), mine, |_| {
+                removed += 1;
+                ControlFlow::Continue(true)
+            }) {}
+            removed
+        };
+        let (even, odd) = (removed(|part| part % 2 == 0), removed(|part| part % 2 == 1));
+        assert!(even > 0 && odd > 0);
+        assert!((many / 2..=many / 2 + 100).contains(&(even + odd)));
+        assert_eq!(table.len() as u32, many - even - odd);
+    }
+
+    #[test]
+    fn an_entry_alone_is_removed_when_it_is_old() {
+        let table = flows(10);
+        table.add(&new(1), 0).unwrap();
+        table.remove_one(&new(1).key);
+        let look =
+            |now| table.look_over(&mut Cursor::default(), 1 << 20, (now, 0), |_| true, |_| unreachable!());
+        look(ALONE);
+        assert!(table.get(&new(1).reply_key()).is_some());
+        look(ALONE + 1);
+        assert!(table.get(&new(1).reply_key()).is_none());
+    }
+
+    #[test]
+    fn time_and_flags() {
+        let table = flows(10);
+        let found = table.add(&new(1), TIME_MASK).unwrap();
+        assert_eq!(found.idle(3), 4);
+        table.touch(&found, 3, 0, 5);
+        assert_eq!(table.get(&new(1).key).unwrap().idle(3), 4);
+        table.touch(&found, 3, 2, 5);
+        let found = table.get(&new(1).key).unwrap();
+        assert_eq!((found.idle(3), found.flags()), (0, 2));
+        table.clear_flags(&found, 2);
+        assert_eq!(table.get(&new(1).key).unwrap().flags(), 0);
+    }
+
+    /// Threads add, remove and find the same keys: whatever is found belongs to its key.
+    #[test]
+    fn what_is_found_belongs_to_its_key() {
+        let (keys, times) = if cfg!(miri) { (40, 200) } else { (2_000, 200_000) };
+        let table = flows(100_000);
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut random = thread + 1;
+                    for _ in 0..times {
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let n = (random >> 8) % keys;
+                        match random >> 28 {
+                            0..4 => drop(table.add(&new(n), 0)),
+                            4..7 => drop(table.remove(&key(n))),
+                            _ => {
+                                if let Some(found) = table.get(&key(n)) {
+                                    assert_eq!((found.to, found.note()), (new(n).to, n as u8));
+                                }
+                                if let Some(found) = table.get(&new(n).reply_key()) {
+                                    assert_eq!(found.to, key(n).tuple.reversed());
+                                }
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        (0..keys).for_each(|n| drop(table.remove(&key(n))));
+        assert_eq!(table.len(), 0);
+    }
+}
