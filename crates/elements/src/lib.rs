@@ -34,6 +34,7 @@ pub mod ip;
 pub mod ipsec;
 pub mod lookup;
 pub mod measure;
+pub mod nat;
 pub mod plumbing;
 pub mod queues;
 pub mod transport;
@@ -57,6 +58,7 @@ pub fn register(registry: &mut Registry) {
     cluster::register(registry);
     lookup::register(registry);
     measure::register(registry);
+    nat::register(registry);
     devices::register(registry);
     files::register(registry);
     control::register(registry);

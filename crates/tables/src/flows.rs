@@ -434,20 +434,13 @@ impl Flows {
         self.find(key, self.places(self.hash(key)))
     }
 
-    /// Notes that a packet of an entry has come, and flags that it has set. The time is stored if it has
-    /// changed by `coarse` at least.
+    /// Notes that a packet of an entry has come, and which flags are set now. That is stored if it has changed
+    /// the flags, or the time by `coarse` at least.
     #[inline(always)]
     pub fn touch(&self, found: &Found, now: u32, flags: u8, coarse: u32) {
-        let flags = found.flags() | flags;
         if found.idle(now) >= coarse || flags != found.flags() {
             self.entry(found.at as usize)[7].store(now << FLAGS | u32::from(flags), Relaxed);
         }
-    }
-
-    /// Clears flags of an entry.
-    pub fn clear_flags(&self, found: &Found, flags: u8) {
-        let state = &self.entry(found.at as usize)[7];
-        state.store(state.load(Relaxed) & !u32::from(flags), Relaxed);
     }
 
     /// Adds a flow.
@@ -624,25 +617,32 @@ impl Flows {
         Some(found)
     }
 
-    /// Removes the flow whose packets, of either direction, have this key; whether there was one.
-    pub fn remove(&self, key: &Key) -> bool {
-        let Some(found) = self.remove_one(key) else { return false };
+    /// Removes the flow whose packets, of either direction, have this key. Returns the entry that was found
+    /// by it.
+    pub fn remove(&self, key: &Key) -> Option<Found> {
+        let found = self.remove_one(key)?;
         self.remove_one(&Key { tuple: found.to.reversed(), kind: key.kind });
         self.flows.fetch_sub(1, Relaxed);
-        true
+        Some(found)
     }
 
-    /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table that `mine`
-    /// accepts. `each` sees each flow whose forward packets have been absent for `idle` at least, and says
-    /// whether it is to be removed; it can also end the round. Returns whether the end of the table has been
-    /// reached; the cursor is at the beginning then.
+    /// How many times 32 entries there is room for, which is what [`Flows::look_over`] counts.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        *self.segments.lock().ignore_poison() * TAG_LINES
+    }
+
+    /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table, of 16, that
+    /// `mine` accepts. `each` sees each flow whose forward packets have been absent for `idle` at least; it
+    /// may remove it, and can end the round. Returns whether the end of the table has been reached; the
+    /// cursor is at the beginning then.
     pub fn look_over(
         &self,
         cursor: &mut Cursor,
         lines: usize,
         (now, idle): (u32, u32),
         mine: impl Fn(usize) -> bool,
-        mut each: impl FnMut(&Both) -> ControlFlow<bool, bool>,
+        mut each: impl FnMut(&Both) -> ControlFlow<()>,
     ) -> bool {
         let mut left = lines;
         while let Some(part) = self.parts.get(cursor.part) {
@@ -683,7 +683,7 @@ impl Flows {
         at: usize,
         now: u32,
         idle: u32,
-        each: &mut impl FnMut(&Both) -> ControlFlow<bool, bool>,
+        each: &mut impl FnMut(&Both) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let words = self.entry(at);
         if words[3].load(Relaxed) & KIND == 0 || since(now, words[7].load(Relaxed) >> FLAGS) < idle {
@@ -699,15 +699,7 @@ impl Flows {
             }
             return ControlFlow::Continue(());
         }
-        let both = Both { key, forward: found, reply: self.get(&other) };
-        let (remove, go_on) = match each(&both) {
-            ControlFlow::Continue(remove) => (remove, ControlFlow::Continue(())),
-            ControlFlow::Break(remove) => (remove, ControlFlow::Break(())),
-        };
-        if remove {
-            self.remove(&key);
-        }
-        go_on
+        each(&Both { key, forward: found, reply: self.get(&other) })
     }
 
     /// Calls `each` for all entries of the table.
@@ -755,9 +747,9 @@ mod tests {
         assert_eq!((reply.to, reply.output()), (added.key.tuple.reversed(), 7));
         assert!(table.get(&Key { kind: 1, ..added.key }).is_none());
         assert_eq!(table.add(&added, 1).unwrap_err(), Refused::ReplyTaken);
-        assert!(table.remove(&added.reply_key()));
+        assert!(table.remove(&added.reply_key()).unwrap().is_reply());
         assert!(table.get(&added.key).is_none() && table.get(&added.reply_key()).is_none());
-        assert!(!table.remove(&added.key));
+        assert!(table.remove(&added.key).is_none());
         assert!(table.is_empty());
     }
 
@@ -784,7 +776,7 @@ mod tests {
         let itself = New { key: Key { tuple, kind: 1 }, to: tuple, ..new(0) };
         table.add(&itself, 0).unwrap();
         assert_eq!(table.add(&itself, 0).unwrap_err(), Refused::Exists);
-        assert!(table.remove(&itself.key) && table.is_empty());
+        assert!(table.remove(&itself.key).is_some() && table.is_empty());
     }
 
     #[test]
@@ -806,7 +798,7 @@ mod tests {
         for n in 0..many {
             table.add(&new(n), 0).unwrap();
             if n % 3 == 0 {
-                assert!(table.remove(&key(n / 3 * 2)) || n / 3 * 2 >= n, "{n}");
+                assert!(table.remove(&key(n / 3 * 2)).is_some() || n / 3 * 2 >= n, "{n}");
             }
         }
         let left: Vec<u32> = (0..many).filter(|n| table.get(&key(*n)).is_some()).collect();
@@ -845,7 +837,7 @@ mod tests {
             |both| {
                 assert!(both.reply.is_some());
                 *seen.entry(both.key.tuple.src).or_default() += 1;
-                ControlFlow::Continue(false)
+                ControlFlow::Continue(())
             },
         ) {
             rounds += 1;
@@ -857,9 +849,9 @@ mod tests {
         let now = many / 100;
         let removed = |mine: fn(usize) -> bool| {
             let mut removed = 0;
-            while !table.look_over(&mut Cursor::default(), usize::MAX, (now, now / 2), mine, |_| {
-                removed += 1;
-                ControlFlow::Continue(true)
+            while !table.look_over(&mut Cursor::default(), usize::MAX, (now, now / 2), mine, |both| {
+                removed += u32::from(table.remove(&both.key).is_some());
+                ControlFlow::Continue(())
             }) {}
             removed
         };
@@ -892,8 +884,6 @@ mod tests {
         table.touch(&found, 3, 2, 5);
         let found = table.get(&new(1).key).unwrap();
         assert_eq!((found.idle(3), found.flags()), (0, 2));
-        table.clear_flags(&found, 2);
-        assert_eq!(table.get(&new(1).key).unwrap().flags(), 0);
     }
 
     /// Threads add, remove and find the same keys: whatever is found belongs to its key.

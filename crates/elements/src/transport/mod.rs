@@ -3,7 +3,7 @@
 mod checkicmpheader;
 mod checktcpheader;
 mod checkudpheader;
-mod engine;
+pub(crate) mod engine;
 mod icmperror;
 mod icmppingencap;
 mod icmppingresponder;

@@ -4,5 +4,5 @@
 //! pings.
 
 pub(super) mod check;
-pub(super) mod datagram;
+pub(crate) mod datagram;
 pub(super) mod replies;

@@ -1,0 +1,440 @@
+//! The flows that all workers of a translator share, and how a new one is made.
+
+use super::headers::{FlowId, TCP};
+use super::input::{Input, Mapped};
+use locks::IgnorePoison;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tables::flows::{Cursor, Flows, Found, Key, New, Refused, Tuple};
+use wire::tcp;
+
+use super::headers::Segment;
+
+/// Units of the flows' time in a second.
+const PER_SECOND: u64 = 4;
+/// The time of an entry is stored when it has changed by a second.
+pub(crate) const COARSE: u32 = PER_SECOND as u32;
+/// The longest time that can be told apart: 48 days, less a day.
+const LONGEST: u64 = 47 * 86_400;
+
+/// There has been data.
+const DATA: u8 = 1;
+/// The sender has ended the connection.
+const DONE: u8 = 2;
+/// The sender has reset the connection, for both sides.
+const RESET: u8 = 4;
+/// One packet of a protocol without connections; they are counted up to 3.
+const PACKET: u8 = 8;
+const PACKETS: u8 = 3 * PACKET;
+
+/// The time of the flows at a time in nanoseconds.
+#[inline(always)]
+pub(crate) fn time(now_ns: u64) -> u32 {
+    (now_ns / (1_000_000_000 / PER_SECOND)) as u32
+}
+
+/// How long flows are kept, in units of their time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    pub(crate) tcp: u32,
+    pub(crate) tcp_done: u32,
+    pub(crate) tcp_no_data: u32,
+    pub(crate) tcp_guarantee: u32,
+    pub(crate) udp: u32,
+    pub(crate) udp_streaming: u32,
+    pub(crate) udp_guarantee: u32,
+    /// How often all flows are looked over, at least.
+    pub(crate) reap: u32,
+}
+
+/// A duration in units of the flows' time.
+pub(crate) fn units(duration: Duration) -> u32 {
+    (duration.as_secs().min(LONGEST) * PER_SECOND) as u32
+        + duration.subsec_nanos() / (1_000_000_000 / PER_SECOND as u32)
+}
+
+impl Timeouts {
+    /// How long a flow is kept after its last packet.
+    fn of(&self, kind: u8, forward: u8, reply: u8) -> u32 {
+        if kind != TCP {
+            let packets = (forward & PACKETS) / PACKET + (reply & PACKETS) / PACKET;
+            let streaming = packets >= 3 && reply & PACKETS != 0;
+            return if streaming { self.udp_streaming } else { self.udp };
+        }
+        let done = (forward | reply) & RESET != 0 || forward & reply & DONE != 0;
+        match () {
+            () if done => self.tcp_done,
+            () if forward & reply & DATA != 0 => self.tcp,
+            () => self.tcp_no_data,
+        }
+    }
+    fn guarantee(&self, kind: u8) -> u32 {
+        if kind == TCP { self.tcp_guarantee } else { self.udp_guarantee }
+    }
+    /// After how long a flow may be removed.
+    pub(crate) fn least(&self) -> u32 {
+        let all = [self.tcp, self.tcp_done, self.tcp_no_data, self.udp, self.udp_streaming];
+        all.into_iter().min().unwrap_or(0)
+    }
+    /// In which time all flows are looked over: so that none stays for much longer than it should.
+    fn round(&self) -> Duration {
+        let units = (self.least() / 4).clamp(1, 60 * PER_SECOND as u32).min(self.reap.max(1));
+        Duration::from_millis(u64::from(units) * (1000 / PER_SECOND))
+    }
+}
+
+/// The flags of an entry after a packet of TCP.
+#[inline(always)]
+pub(crate) fn tcp_flags(flags: u8, segment: Segment) -> u8 {
+    let flags = if segment.data { flags | DATA } else { flags };
+    match segment.flags {
+        is if is & tcp::RST != 0 => flags | RESET,
+        is if is & tcp::FIN != 0 => flags | DONE,
+        is if is & tcp::SYN != 0 || segment.data => flags & !DONE,
+        _ => flags,
+    }
+}
+
+/// The flags of an entry after another packet of a protocol without connections.
+#[inline(always)]
+pub(crate) fn counted(flags: u8) -> u8 {
+    if flags & PACKETS == PACKETS { flags } else { flags + PACKET }
+}
+
+/// What becomes of a packet of no flow.
+pub(crate) enum Admitted {
+    Flow(Found),
+    Output(u8),
+    Dropped(Why),
+}
+
+/// Why a packet has been dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// Its input makes no flows.
+    NoMapping,
+    /// All addresses and ports of the pattern are in use.
+    NoPort,
+    /// There are as many flows as there may be.
+    Full,
+}
+
+/// What all workers share.
+pub(crate) struct Translator {
+    flows: Mutex<Arc<Flows>>,
+    inputs: Vec<Input>,
+    /// For each input, how many of its flows there are, and how many could not be made.
+    counts: Vec<(AtomicUsize, AtomicU64)>,
+    timeouts: Timeouts,
+    limit: AtomicUsize,
+    /// The time as a worker has seen it last.
+    now: AtomicU32,
+    /// Where to look next for a flow that can make room, and from when on that is worth it again.
+    eviction: Mutex<Cursor>,
+    full_until: AtomicU32,
+}
+
+/// A translator, or one that has not been made yet.
+#[derive(Default)]
+pub(crate) struct Shared(OnceLock<Arc<Translator>>);
+
+impl Shared {
+    pub(crate) fn get(&self) -> Option<&Arc<Translator>> {
+        self.0.get()
+    }
+    pub(crate) fn fill(&self, made: Translator) -> Arc<Translator> {
+        Arc::clone(self.0.get_or_init(|| Arc::new(made)))
+    }
+    /// For handlers.
+    pub(crate) fn made(&self) -> Result<&Translator, String> {
+        self.0.get().map(|t| &**t).ok_or_else(|| "not configured".to_owned())
+    }
+}
+
+/// How many lines of the table are searched at a time for a flow that can make room, and how often.
+const LINES_SEARCHED: usize = 2;
+const SEARCHES: usize = 256;
+
+impl Translator {
+    pub(crate) fn new(inputs: Vec<Input>, timeouts: Timeouts, limit: usize) -> Result<Self, String> {
+        let flows = Flows::new(limit).ok_or("no memory for the table of flows")?;
+        Ok(Self {
+            flows: Mutex::new(Arc::new(flows)),
+            counts: inputs.iter().map(|_| Default::default()).collect(),
+            inputs,
+            timeouts,
+            limit: AtomicUsize::new(limit),
+            now: AtomicU32::new(0),
+            eviction: Mutex::default(),
+            full_until: AtomicU32::new(0),
+        })
+    }
+
+    pub(crate) fn flows(&self) -> Arc<Flows> {
+        Arc::clone(&self.flows.lock().ignore_poison())
+    }
+
+    /// Continues with the flows of another one.
+    pub(crate) fn adopt(&self, old: &Self) {
+        let flows = old.flows();
+        flows.set_limit(self.limit.load(Relaxed));
+        *self.flows.lock().ignore_poison() = flows;
+        for (new, old) in self.counts.iter().zip(&old.counts) {
+            new.0.store(old.0.load(Relaxed), Relaxed);
+            new.1.store(old.1.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Tells what the time is, for what has no clock.
+    #[inline(always)]
+    pub(crate) fn note_time(&self, now: u32) {
+        if self.now.load(Relaxed) != now {
+            self.now.store(now, Relaxed);
+        }
+    }
+
+    /// Decides about a packet of no flow that has come in at an input.
+    #[cold]
+    pub(crate) fn admit(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
+        let keep = |outputs: [u8; 2]| self.add(flows, input, key, (key.tuple, outputs), now, false);
+        let pattern = |mapped: &Mapped| {
+            mapped.pattern.offer(FlowId::of(key.tuple), random, |id| {
+                let to = (id.to_tuple(), mapped.outputs);
+                self.add(flows, input, key, to, now, mapped.pattern.chooses())
+            })
+        };
+        let found = match self.inputs.get(input) {
+            None | Some(Input::Drop) => return Admitted::Dropped(Why::NoMapping),
+            Some(Input::Pass(output)) => return Admitted::Output(*output),
+            Some(Input::Keep(outputs)) => keep(*outputs),
+            Some(Input::Pattern(mapped)) => pattern(mapped),
+            Some(Input::Mapper(mapper)) => {
+                let mut result = Ok(None);
+                mapper.offer(FlowId::of(key.tuple), &mut |mapped| {
+                    result = pattern(mapped);
+                    if matches!(result, Ok(None)) {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                });
+                result
+            }
+        };
+        let why = match found {
+            Ok(Some(found)) => return Admitted::Flow(found),
+            Ok(None) => Why::NoPort,
+            Err(_) => Why::Full,
+        };
+        if let Some((_, failures)) = self.counts.get(input) {
+            failures.fetch_add(1, Relaxed);
+        }
+        Admitted::Dropped(why)
+    }
+
+    /// The output of packets that are no flow's and never will be, if their input has one.
+    pub(crate) fn passes(&self, input: usize) -> Option<u8> {
+        match self.inputs.get(input) {
+            Some(Input::Pass(output)) => Some(*output),
+            _ => None,
+        }
+    }
+
+    /// Adds a flow. `None` if its replies would be another one's, and there is a `choice` of others.
+    fn add(
+        &self,
+        flows: &Flows,
+        input: usize,
+        key: &Key,
+        (to, outputs): (Tuple, [u8; 2]),
+        now: u32,
+        choice: bool,
+    ) -> Result<Option<Found>, Refused> {
+        let new = New { key: *key, to, outputs, owner: input as u8, note: 0, flags: 0 };
+        loop {
+            match flows.add(&new, now) {
+                Ok(found) => {
+                    if let Some((flows, _)) = self.counts.get(input) {
+                        flows.fetch_add(1, Relaxed);
+                    }
+                    return Ok(Some(found));
+                }
+                // Another worker was faster.
+                Err(Refused::Exists) => return Ok(flows.get(key)),
+                Err(Refused::ReplyTaken) if choice => return Ok(None),
+                Err(Refused::ReplyTaken) => {
+                    if !self.remove(flows, &new.reply_key()) {
+                        return Err(Refused::ReplyTaken);
+                    }
+                }
+                Err(Refused::Full) if self.make_room(flows, now) => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+
+    /// Removes a flow; whether there was one.
+    fn remove(&self, flows: &Flows, key: &Key) -> bool {
+        let removed = flows.remove(key);
+        if let Some((flows, _)) = removed.and_then(|found| self.counts.get(usize::from(found.owner()))) {
+            flows.fetch_sub(1, Relaxed);
+        }
+        removed.is_some()
+    }
+
+    /// Removes a flow that has the least time left of some that are not guaranteed any more.
+    fn make_room(&self, flows: &Flows, now: u32) -> bool {
+        if self.full_until.load(Relaxed) == now {
+            return false;
+        }
+        let mut cursor = self.eviction.lock().ignore_poison();
+        let guarantee = self.timeouts.tcp_guarantee.min(self.timeouts.udp_guarantee);
+        let mut best: Option<(u32, Key)> = None;
+        for _ in 0..SEARCHES {
+            flows.look_over(
+                &mut cursor,
+                LINES_SEARCHED,
+                (now, guarantee),
+                |_| true,
+                |both| {
+                    let idle = both.idle(now);
+                    if idle >= self.timeouts.guarantee(both.key.kind) {
+                        let reply = both.reply.map_or(0, |reply| reply.flags());
+                        let left =
+                            self.timeouts.of(both.key.kind, both.forward.flags(), reply).saturating_sub(idle);
+                        if best.is_none_or(|(least, _)| left < least) {
+                            best = Some((left, both.key));
+                        }
+                    }
+                    ControlFlow::Continue(())
+                },
+            );
+            if let Some((_, key)) = best {
+                return self.remove(flows, &key);
+            }
+        }
+        // A flood of new flows must not make each of its packets search.
+        self.full_until.store(now, Relaxed);
+        false
+    }
+
+    /// Removes flows whose time is over, from a cursor on, in the parts of the table that are a worker's. Returns after how
+    /// long to go on.
+    pub(crate) fn reap(
+        &self,
+        flows: &Flows,
+        cursor: &mut Cursor,
+        now: u32,
+        (worker, workers): (usize, usize),
+    ) -> Duration {
+        self.note_time(now);
+        let round = self.timeouts.round();
+        if flows.is_empty() {
+            return round;
+        }
+        let total = flows.lines() / workers + 1;
+        let slices = total.min(round.as_millis() as usize).max(1);
+        let mine = |part| part % workers == worker % workers;
+        let mut over: Vec<Key> = Vec::new();
+        flows.look_over(cursor, total.div_ceil(slices), (now, self.timeouts.least()), mine, |both| {
+            let reply = both.reply.map_or(0, |reply| reply.flags());
+            if both.idle(now) >= self.timeouts.of(both.key.kind, both.forward.flags(), reply) {
+                over.push(both.key);
+            }
+            ControlFlow::Continue(())
+        });
+        for key in &over {
+            self.remove(flows, key);
+        }
+        round / slices as u32
+    }
+
+    /// Removes all flows.
+    pub(crate) fn clear(&self) {
+        let (flows, mut all) = (self.flows(), Vec::new());
+        flows.for_each(|key, _| all.push(*key));
+        for key in &all {
+            self.remove(&flows, key);
+        }
+    }
+
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Relaxed);
+        self.flows().set_limit(limit);
+    }
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Relaxed)
+    }
+    /// Flows made by this element's inputs, and failures to make one.
+    pub(crate) fn made(&self) -> usize {
+        self.counts.iter().map(|count| count.0.load(Relaxed)).sum()
+    }
+    pub(crate) fn failures(&self) -> u64 {
+        self.counts.iter().map(|count| count.1.load(Relaxed)).sum()
+    }
+
+    /// For each input a line: what it does, and how many of its flows there are.
+    pub(crate) fn patterns(&self) -> String {
+        let mut text = String::new();
+        for (input, (count, _)) in self.inputs.iter().zip(&self.counts) {
+            text.push_str(&input.text());
+            match count.load(Relaxed) {
+                0 => text.push('\n'),
+                n => drop(writeln!(text, " [{n}]")),
+            }
+        }
+        text
+    }
+
+    /// All entries of these kinds, one on a line.
+    pub(crate) fn table(&self, wanted: impl Fn(u8) -> bool) -> String {
+        let (flows, now, mut text) = (self.flows(), self.now.load(Relaxed), String::new());
+        flows.for_each(|key, found| {
+            if !wanted(key.kind) {
+                return;
+            }
+            let other = flows.get(&Key { tuple: found.to.reversed(), kind: key.kind });
+            let Some(other) = other else { return };
+            let (forward, reply) = if found.is_reply() { (&other, found) } else { (found, &other) };
+            let timeout = self.timeouts.of(key.kind, forward.flags(), reply.flags());
+            let idle = found.idle(now).min(other.idle(now));
+            let left =
+                (i64::from(timeout) - i64::from(idle) + PER_SECOND as i64 / 2).div_euclid(PER_SECOND as i64);
+            let [f, r] = if found.is_reply() { ["", "*"] } else { ["*", ""] };
+            let _ = writeln!(
+                text,
+                "{} => {} [{f}{} {r}{}] i{} exp{left}",
+                FlowId::of(key.tuple),
+                FlowId::of(found.to),
+                forward.output(),
+                reply.output(),
+                found.owner()
+            );
+        });
+        text
+    }
+
+    /// What packets of a flow have after this element: `SADDR SPORT DADDR DPORT`, as the argument. Empty for
+    /// an unknown flow.
+    pub(crate) fn look_up(&self, text: &str, kind: u8) -> Result<String, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let wrong = || "expected 'SADDR SPORT DADDR DPORT'".to_owned();
+        let [src, sport, dst, dport] = words[..] else { return Err(wrong()) };
+        let id = (|| {
+            Some(FlowId {
+                src: src.parse().ok()?,
+                sport: sport.parse().ok()?,
+                dst: dst.parse().ok()?,
+                dport: dport.parse().ok()?,
+            })
+        })();
+        let found = self.flows().get(&Key { tuple: id.ok_or_else(wrong)?.to_tuple(), kind });
+        Ok(found.map_or_else(String::new, |found| {
+            let FlowId { src, sport, dst, dport } = FlowId::of(found.to);
+            format!("{src} {sport} {dst} {dport}")
+        }))
+    }
+}

@@ -1,0 +1,17 @@
+//! Translating addresses and ports, and distributing connections over servers.
+
+mod engine;
+mod iprewriter;
+mod iprewriterpatterns;
+mod roundrobinipmapper;
+
+use runtime::{Registry, inert, vector};
+
+/// Registers the section's classes.
+pub fn register(r: &mut Registry) {
+    r.add(vector::<iprewriter::Rewriter<iprewriter::Both>>());
+    r.add(vector::<iprewriter::Rewriter<iprewriter::Tcp>>());
+    r.add(vector::<iprewriter::Rewriter<iprewriter::Udp>>());
+    r.add(inert::<iprewriterpatterns::IPRewriterPatterns>());
+    r.add(inert::<roundrobinipmapper::RoundRobinIPMapper>());
+}
