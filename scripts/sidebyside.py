@@ -39,6 +39,8 @@ DEFAULT_BURST, CACHE = 32, ["--mbcache=512"]
 QUIET, LOOK = 0.05, 0.5
 # Seconds until a forwarder runs at a steady rate: after its start, and after it was continued.
 SETTLE, SETTLE_AGAIN = 0.3, 0.02
+# Seconds that a program of ours may take to start; with gigabytes of packets it takes longer.
+START = 20
 # Another build of it may be named, as DPDK's own build makes it: with static libraries, for this processor.
 TESTPMD = os.environ.get("TESTPMD", "dpdk-testpmd")
 PEER_COMMAND = f"{TESTPMD} --forward-mode=io --burst=32"
@@ -201,7 +203,7 @@ class Valiant:
                                         text=True)
         self.lost = None
         try:
-            self.client = ControlSocket(control, patience=20, timeout=20)
+            self.client = ControlSocket(control, patience=START, timeout=20)
         except OSError as problem:
             raise Failed(f"{config}: valiant does not answer: {problem}\n{end(self.process)}") from None
 

@@ -275,6 +275,15 @@ pub struct Places {
     which: u32,
 }
 
+impl Places {
+    /// Whether there are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.which == 0
+    }
+}
+
 impl Iterator for Places {
     type Item = usize;
     /// The number of an entry.
@@ -388,6 +397,17 @@ impl Flows {
             self.entries.prefetch(at * WORDS);
         }
         places
+    }
+
+    /// Loads the memory where an entry of this hash would be added into the cache; [`Flows::begin`] has
+    /// loaded the tags.
+    #[inline(always)]
+    pub fn prefetch_room(&self, hash: u64) {
+        let line = self.tag_line(hash);
+        let mut free = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, 0) };
+        if let Some(at) = free.next() {
+            self.entries.prefetch(at * WORDS);
+        }
     }
 
     /// The words of the entry with this number.
@@ -663,12 +683,8 @@ impl Flows {
                     cursor.at = (item + 1) * TAG_LINES;
                     continue;
                 }
-                let line = segment * TAG_LINES + line;
-                let first = (line * PLACES) as u32;
-                for at in (Places { first, which: !equal16(&self.tags, line, 0) }) {
-                    if self.look_at(at, now, idle, &mut each).is_break() {
-                        return false;
-                    }
+                if self.look_at(segment * TAG_LINES + line, now, idle, &mut each).is_break() {
+                    return false;
                 }
             }
             *cursor = Cursor { part: cursor.part + 1, at: 0 };
@@ -677,29 +693,47 @@ impl Flows {
         true
     }
 
-    #[inline(always)]
+    /// Looks at the entries whose tags are in a line. The other directions of all that are idle are loaded
+    /// into the cache together.
     fn look_at(
         &self,
-        at: usize,
+        line: usize,
         now: u32,
         idle: u32,
         each: &mut impl FnMut(&Both) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let words = self.entry(at);
-        if words[3].load(Relaxed) & KIND == 0 || since(now, words[7].load(Relaxed) >> FLAGS) < idle {
-            return ControlFlow::Continue(());
-        }
-        let Some((key, found)) = self.read(at) else { return ControlFlow::Continue(()) };
-        let other = Key { tuple: found.to.reversed(), kind: key.kind };
-        if found.is_reply() {
-            // A flow is added and removed by two entries, one after the other. An entry that has been alone
-            // for so long is left over.
-            if found.idle(now) > ALONE && self.get(&other).is_none() {
-                self.remove_one(&key);
+        let mut some = [(Key::default(), None, 0, Places::default()); PLACES];
+        let taken = Places { first: (line * PLACES) as u32, which: !equal16(&self.tags, line, 0) };
+        let mut many = 0;
+        for (at, place) in taken.zip(&mut some) {
+            let state = self.entry(at)[7].load(Relaxed);
+            if since(now, state >> FLAGS) >= idle
+                && let Some((key, found)) = self.read(at)
+            {
+                let other = Key { tuple: found.to.reversed(), kind: key.kind };
+                *place = (key, Some(found), self.begin(&other), Places::default());
             }
-            return ControlFlow::Continue(());
+            many += 1;
         }
-        each(&Both { key, forward: found, reply: self.get(&other) })
+        let some = &mut some[..many];
+        for (_, found, hash, places) in some.iter_mut() {
+            if found.is_some() {
+                *places = self.places(*hash);
+            }
+        }
+        for (key, found, _, places) in some {
+            let Some(found) = *found else { continue };
+            let other = Key { tuple: found.to.reversed(), kind: key.kind };
+            let other_found = self.find(&other, *places);
+            if !found.is_reply() {
+                each(&Both { key: *key, forward: found, reply: other_found })?;
+            } else if found.idle(now) > ALONE && other_found.is_none() && self.get(&other).is_none() {
+                // A flow is added and removed by two entries, one after the other. An entry that has been
+                // alone for so long is left over.
+                self.remove_one(key);
+            }
+        }
+        ControlFlow::Continue(())
     }
 
     /// Calls `each` for all entries of the table.

@@ -7,6 +7,7 @@
 //! - [`ExactMap`]: a bounded hash table whose entries age.
 //! - [`flows`]: flows of packets in both directions, found by all workers without a lock.
 //! - [`toeplitz`]: the hash of receive-side scaling.
+//! - [`maglev`]: which of several servers a flow goes to, by consistent hashing.
 //! - [`epoch`]: when memory that readers may still use can be used again.
 //!
 //! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
@@ -24,6 +25,7 @@ pub mod flows;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod gather;
 pub mod lpm;
+pub mod maglev;
 #[allow(unsafe_code, reason = "memory by mmap that is zero until it is touched")]
 mod mem;
 pub mod prefix;

@@ -197,6 +197,8 @@ pub struct Rewriter<V> {
     keys: Vec<Key>,
     hashes: Vec<u64>,
     places: Vec<Places>,
+    /// The hashes of replies to packets of no flow yet, and a random number for each.
+    new: Vec<(Option<u64>, u64)>,
     outputs: Vec<usize>,
     variant: PhantomData<fn(V)>,
 }
@@ -313,6 +315,7 @@ impl<V: Variant> Element for Rewriter<V> {
             keys: Vec::with_capacity(MAX_BATCH),
             hashes: Vec::with_capacity(MAX_BATCH),
             places: Vec::with_capacity(MAX_BATCH),
+            new: Vec::with_capacity(MAX_BATCH),
             outputs: Vec::with_capacity(MAX_BATCH),
             variant: PhantomData,
         })
@@ -371,11 +374,32 @@ impl<V: Variant> Rewriter<V> {
         self.hashes.extend(self.keys.iter().map(|key| flows.begin(key)));
         self.places.clear();
         self.places.extend(self.hashes.iter().map(|hash| flows.places(*hash)));
+        // The same for flows that will be made.
+        self.new.clear();
+        for ((key, places), hash) in self.keys.iter().zip(&self.places).zip(&self.hashes) {
+            if places.is_empty() && key.kind != 0 {
+                let random = cx.random();
+                let reply = self.shared.expected_reply(input, key, random);
+                flows.prefetch_room(*hash);
+                self.new.push((reply.map(|key| flows.begin(&key)), random));
+            }
+        }
+        for (reply, _) in &self.new {
+            reply.iter().for_each(|hash| flows.prefetch_room(*hash));
+        }
+        let mut randoms = self.new.iter().map(|new| new.1);
         self.outputs.clear();
         for ((packet, key), places) in batch.iter_mut().zip(&self.keys).zip(&self.places) {
             let found = match flows.find(key, *places) {
                 Some(found) if key.kind != 0 => found,
-                _ => match admit(&self.shared, flows, input, key, now, cx) {
+                _ => match admit(
+                    &self.shared,
+                    flows,
+                    input,
+                    key,
+                    now,
+                    randoms.next().unwrap_or_else(|| cx.random()),
+                ) {
                     Ok(found) => found,
                     Err(output) => {
                         self.outputs.push(output);
@@ -403,12 +427,12 @@ fn admit(
     input: usize,
     key: &Key,
     now: u32,
-    cx: &mut Cx<'_>,
+    random: u64,
 ) -> Result<tables::flows::Found, usize> {
     if key.kind == 0 {
         return Err(shared.passes(input).map_or(DROP + 3, usize::from));
     }
-    match shared.admit(flows, input, key, now, cx.random()) {
+    match shared.admit(flows, input, key, now, random) {
         Admitted::Flow(found) => Ok(found),
         Admitted::Output(output) => Err(output.into()),
         Admitted::Dropped(why) => Err(match why {

@@ -3,6 +3,7 @@
 mod engine;
 mod iprewriter;
 mod iprewriterpatterns;
+mod maglevipmapper;
 mod roundrobinipmapper;
 
 use runtime::{Registry, inert, vector};
@@ -13,5 +14,6 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iprewriter::Rewriter<iprewriter::Tcp>>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Udp>>());
     r.add(inert::<iprewriterpatterns::IPRewriterPatterns>());
+    r.add(inert::<maglevipmapper::MaglevIPMapper>());
     r.add(inert::<roundrobinipmapper::RoundRobinIPMapper>());
 }

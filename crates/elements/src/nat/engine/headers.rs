@@ -49,6 +49,26 @@ impl FlowId {
     }
 }
 
+impl FlowId {
+    /// Reads `SADDR SPORT DADDR DPORT`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let read = |words: &[&str]| {
+            let [src, sport, dst, dport] = words else { return None };
+            Some(Self {
+                src: src.parse().ok()?,
+                sport: sport.parse().ok()?,
+                dst: dst.parse().ok()?,
+                dport: dport.parse().ok()?,
+            })
+        };
+        read(&words).ok_or_else(|| "expected 'SADDR SPORT DADDR DPORT'".to_owned())
+    }
+}
+
 impl fmt::Display for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({}, {}, {}, {})", self.src, self.sport, self.dst, self.dport)

@@ -119,6 +119,12 @@ impl Pattern {
         self.range.is_some()
     }
 
+    /// What is probably offered first.
+    pub(crate) fn first(&self, flow: FlowId, random: u64) -> FlowId {
+        let first = self.offer(flow, random, |id| Err::<Option<()>, FlowId>(id));
+        first.err().unwrap_or(flow)
+    }
+
     /// Offers what packets of a flow may have instead, one after the other, until `take` accepts one. Ends
     /// with `None` if it accepts none, or returns an error.
     ///

@@ -196,6 +196,16 @@ impl Translator {
         }
     }
 
+    /// By what replies to the first packet of a flow will probably be found, if its input makes one.
+    pub(crate) fn expected_reply(&self, input: usize, key: &Key, random: u64) -> Option<Key> {
+        let to = match self.inputs.get(input)? {
+            Input::Drop | Input::Pass(_) => return None,
+            Input::Pattern(mapped) => mapped.pattern.first(FlowId::of(key.tuple), random).to_tuple(),
+            Input::Keep(_) | Input::Mapper(_) => key.tuple,
+        };
+        Some(Key { tuple: to.reversed(), kind: key.kind })
+    }
+
     /// Decides about a packet of no flow that has come in at an input.
     #[cold]
     pub(crate) fn admit(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
@@ -420,18 +430,7 @@ impl Translator {
     /// What packets of a flow have after this element: `SADDR SPORT DADDR DPORT`, as the argument. Empty for
     /// an unknown flow.
     pub(crate) fn look_up(&self, text: &str, kind: u8) -> Result<String, String> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let wrong = || "expected 'SADDR SPORT DADDR DPORT'".to_owned();
-        let [src, sport, dst, dport] = words[..] else { return Err(wrong()) };
-        let id = (|| {
-            Some(FlowId {
-                src: src.parse().ok()?,
-                sport: sport.parse().ok()?,
-                dst: dst.parse().ok()?,
-                dport: dport.parse().ok()?,
-            })
-        })();
-        let found = self.flows().get(&Key { tuple: id.ok_or_else(wrong)?.to_tuple(), kind });
+        let found = self.flows().get(&Key { tuple: FlowId::parse(text)?.to_tuple(), kind });
         Ok(found.map_or_else(String::new, |found| {
             let FlowId { src, sport, dst, dport } = FlowId::of(found.to);
             format!("{src} {sport} {dst} {dport}")

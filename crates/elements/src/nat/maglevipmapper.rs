@@ -1,0 +1,402 @@
+//! # MaglevIPMapper
+//! Distributes the new flows of an IPRewriter over servers by consistent hashing: a load balancer.
+//!
+//! ## Synopsis
+//! `MaglevIPMapper(ADDR1 [PORT1] [WEIGHT1], ..., [FOUTPUT, ROUTPUT, HASH])`
+//!
+//! ## Arguments
+//! - `ADDR [PORT] [WEIGHT]` (*text*, any number): a server: its IP address, its port (by default `-`: that of
+//!   the packet is kept), its weight (1 to 256, default 1), in proportion to which it gets flows. Up to 1,024
+//!   servers.
+//! - `FOUTPUT` (*int*, keyword, default 0): the output of the IPRewriter for packets to servers.
+//! - `ROUTPUT` (*int*, keyword, default 1): the output for their replies.
+//! - `HASH` (*source* or *flow*, keyword, default flow): what decides: the source address alone, so that all
+//!   connections of a host go to one server; or addresses and ports of both sides.
+//!
+//! An IPRewriter that has this element's name in the place of an INPUTSPEC sends each new flow to the server
+//! that Maglev hashing gives (Eisenbud et al., NSDI 2016): when a server leaves or comes, nearly all other
+//! flows would be given the same server as before, and several balancers with the same servers agree. Flows
+//! that exist stay with their server whatever happens to the list, as the IPRewriter remembers them.
+//!
+//! ## Ports
+//! None.
+//!
+//! ## Handlers
+//! - `servers` (read): each server on a line: address, port, weight, `up` or `down`, and how many flows it
+//!   has been given.
+//! - `lookup` (read, *SADDR SPORT DADDR DPORT*): the server of such a flow.
+//! - `add` (write, *ADDR [PORT] [WEIGHT]*): adds a server, or changes its weight.
+//! - `remove` (write, *ADDR [PORT]*): removes a server; new flows go to others.
+//! - `down`, `up` (write, *ADDR [PORT]*): a server gets no new flows any more, or gets some again.
+//!
+//! ## Threads
+//! Shared by all workers. A hot swap to the same arguments keeps the servers as handlers have changed them.
+//!
+//! ## Example
+//! ```click
+//! servers :: MaglevIPMapper(10.0.0.1 80, 10.0.0.2 80, 10.0.0.3 80 2);
+//! balancer :: IPRewriter(servers, drop);
+//! InfiniteSource(LIMIT 1, STOP true) -> UDPIPEncap(198.51.100.9, 5000, 192.0.2.1, 80) -> balancer;
+//! balancer [0] -> IPPrint(to) -> IPMirror -> [1] balancer;
+//! balancer [1] -> IPPrint(from) -> Discard;
+//! ```
+//!
+//! ## See also
+//! IPRewriter, RoundRobinIPMapper
+
+use super::engine::headers::FlowId;
+use super::engine::input::{Mapped, Mapper, SharedMapper};
+use super::engine::pattern::Pattern;
+use crate::prelude::*;
+use lang::args::NameDb;
+use lang::split_words;
+use locks::IgnorePoison;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use tables::maglev::{self, MOST_SERVERS, MOST_WEIGHT};
+
+/// The `MaglevIPMapper` element.
+pub struct MaglevIPMapper;
+
+/// What `HASH` can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Source,
+    Flow,
+}
+
+struct Server {
+    address: Ipv4Addr,
+    port: Option<u16>,
+    weight: u32,
+    up: bool,
+    mapped: Mapped,
+    flows: AtomicU64,
+}
+
+impl Server {
+    fn named(&self, (address, port): (Ipv4Addr, Option<u16>)) -> bool {
+        self.address == address && (port.is_none() || self.port == port)
+    }
+    fn place(&self) -> String {
+        self.port.map_or_else(|| format!("{} -", self.address), |port| format!("{} {port}", self.address))
+    }
+}
+
+/// The servers, and to which one each hash leads.
+struct Servers {
+    list: Vec<Server>,
+    table: Vec<u16>,
+}
+
+impl Servers {
+    fn fill(&mut self) {
+        let name = |server: &Server| {
+            u64::from(u32::from(server.address)) << 17 | server.port.map_or(1 << 16, u64::from)
+        };
+        let weight = |server: &Server| if server.up { server.weight } else { 0 };
+        let servers: Vec<(u64, u32)> =
+            self.list.iter().map(|server| (name(server), weight(server))).collect();
+        self.table = maglev::table(&servers);
+    }
+}
+
+/// What the element shares.
+struct Pool {
+    servers: RwLock<Servers>,
+    outputs: [u8; 2],
+    by: By,
+}
+
+/// A server as it is written: where it is, and its weight if there is one.
+fn server(text: &str, names: &NameDb) -> Result<((Ipv4Addr, Option<u16>), Option<u32>), String> {
+    use lang::args::FromArg;
+    let words = split_words(text);
+    let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let (address, port, weight) = match words[..] {
+        [address] => (address, "-", None),
+        [address, port] => (address, port, None),
+        [address, port, weight] => (address, port, Some(weight)),
+        _ => return Err("expected 'ADDR [PORT] [WEIGHT]'".into()),
+    };
+    let address = Ipv4Addr::from_arg(address, names).map_err(|_| format!("bad address '{address}'"))?;
+    let port = match port {
+        "-" => None,
+        port => Some(port.parse().ok().filter(|p| *p > 0).ok_or_else(|| format!("bad port '{port}'"))?),
+    };
+    let weight = match weight {
+        None => None,
+        Some(weight) => Some(
+            weight
+                .parse()
+                .ok()
+                .filter(|w| (1..=MOST_WEIGHT).contains(w))
+                .ok_or_else(|| format!("bad weight '{weight}': 1 to {MOST_WEIGHT}"))?,
+        ),
+    };
+    Ok(((address, port), weight))
+}
+
+impl Pool {
+    fn change(
+        &self,
+        text: &str,
+        act: impl FnOnce(&mut Vec<Server>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut servers = self.servers.write().ignore_poison();
+        act(&mut servers.list).map_err(|wrong| format!("{}: {wrong}", text.trim()))?;
+        servers.fill();
+        Ok(())
+    }
+
+    /// Adds a server, or changes its weight.
+    fn add(&self, text: &str, names: &NameDb) -> Result<(), String> {
+        let (place, weight) = server(text, names)?;
+        let (address, port) = place;
+        self.change(text, |list| {
+            if let Some(there) = list.iter_mut().find(|s| s.address == address && s.port == port) {
+                there.weight = weight.unwrap_or(1);
+                return Ok(());
+            }
+            if list.len() == MOST_SERVERS {
+                return Err(format!("more than {MOST_SERVERS} servers"));
+            }
+            let pattern = Arc::new(Pattern::to(address, port));
+            list.push(Server {
+                address,
+                port,
+                weight: weight.unwrap_or(1),
+                up: true,
+                mapped: Mapped { pattern, outputs: self.outputs },
+                flows: AtomicU64::new(0),
+            });
+            Ok(())
+        })
+    }
+
+    fn remove(&self, text: &str) -> Result<(), String> {
+        let (place, _) = server(text, &NameDb::new())?;
+        self.change(text, |list| {
+            let before = list.len();
+            list.retain(|server| !server.named(place));
+            if list.len() == before { Err("no such server".into()) } else { Ok(()) }
+        })
+    }
+
+    fn set_up(&self, text: &str, up: bool) -> Result<(), String> {
+        let (place, _) = server(text, &NameDb::new())?;
+        self.change(text, |list| {
+            let mut known = false;
+            for server in list.iter_mut().filter(|server| server.named(place)) {
+                (server.up, known) = (up, true);
+            }
+            if known { Ok(()) } else { Err("no such server".into()) }
+        })
+    }
+
+    fn hash(&self, flow: FlowId) -> usize {
+        let FlowId { src, sport, dst, dport } = flow;
+        let ports = u64::from(sport) << 16 | u64::from(dport);
+        let rest = if self.by == By::Flow { u64::from(u32::from(dst)) << 32 | ports } else { 0 };
+        let mut x = u64::from(u32::from(src)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rest;
+        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        ((x ^ x >> 32) % maglev::PLACES as u64) as usize
+    }
+
+    /// Calls `act` with the server of a flow, if there is any.
+    fn of<T>(&self, flow: FlowId, act: impl FnOnce(&Server) -> T) -> Option<T> {
+        let servers = self.servers.read().ignore_poison();
+        let server = servers.table.get(self.hash(flow)).and_then(|n| servers.list.get(usize::from(*n)));
+        server.map(act)
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for server in &self.servers.read().ignore_poison().list {
+            let state = if server.up { "up" } else { "down" };
+            let flows = server.flows.load(Relaxed);
+            let _ = writeln!(text, "{} {} {state} {flows}", server.place(), server.weight);
+        }
+        text
+    }
+}
+
+struct Balancing(Arc<Pool>);
+
+impl Mapper for Balancing {
+    fn offer(&self, flow: FlowId, take: &mut dyn FnMut(&Mapped) -> ControlFlow<()>) {
+        let mapped = self.0.of(flow, |server| {
+            server.flows.fetch_add(1, Relaxed);
+            server.mapped.clone()
+        });
+        if let Some(mapped) = mapped {
+            let _ = take(&mapped);
+        }
+    }
+    fn fits(&self, outputs: usize) -> bool {
+        self.0.outputs.iter().all(|output| usize::from(*output) < outputs)
+    }
+}
+
+fn look_up(pool: &Pool, text: &str) -> Result<String, String> {
+    let flow = FlowId::parse(text)?;
+    Ok(pool.of(flow, Server::place).unwrap_or_default())
+}
+
+impl Element for MaglevIPMapper {
+    const CLASS: &'static str = "MaglevIPMapper";
+    const PORTS: &'static str = "0/0";
+    const SHARING: Sharing = Sharing::Shared;
+    const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const MANUAL: &'static str = manual!("nat/maglevipmapper");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let by = args.with("HASH", false, false, |text, _| match text {
+            "source" => Ok(By::Source),
+            "flow" => Ok(By::Flow),
+            _ => Err("expected 'source' or 'flow'".to_owned()),
+        })?;
+        let outputs = [args.k_or::<u8>("FOUTPUT", 0)?, args.k_or::<u8>("ROUTPUT", 1)?];
+        let names = args.names().clone();
+        let servers = RwLock::new(Servers { list: Vec::new(), table: Vec::new() });
+        let made = Pool { servers, outputs, by: by.unwrap_or(By::Flow) };
+        let mut first = None;
+        for arg in args.rest_args() {
+            if let Err(wrong) = made.add(&arg.text, &names) {
+                let error = args.error_at(&arg, wrong);
+                first.get_or_insert(error);
+            }
+        }
+        match first {
+            Some(error) => Err(error),
+            None => {
+                let pool = cx.shared(|| made);
+                cx.publish(Arc::new(SharedMapper(Arc::new(Balancing(pool)))));
+                Ok(Self)
+            }
+        }
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Pool>("servers", |pool, _| Ok(pool.text()));
+        h.shared_read_with::<Pool>("lookup", look_up);
+        h.shared_write::<Pool>("add", |pool, text| pool.add(text, &NameDb::new()));
+        h.shared_write::<Pool>("remove", Pool::remove);
+        h.shared_write::<Pool>("down", |pool, text| pool.set_up(text, false));
+        h.shared_write::<Pool>("up", |pool, text| pool.set_up(text, true));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::engine::header::sample::marked;
+    use crate::testing::Bench;
+    use crate::transport::engine::datagram::sample;
+
+    /// A packet of a client to the balancer's address.
+    fn packet(client: u8, port: u16) -> dpdk::Packet {
+        let mut bytes = sample::udp(&[], b"x");
+        bytes[12..16].copy_from_slice(&[198, 51, 100, client]);
+        bytes[16..20].copy_from_slice(&[192, 0, 2, 1]);
+        bytes[20..22].copy_from_slice(&port.to_be_bytes());
+        bytes[22..24].copy_from_slice(&[0, 80]);
+        wire::ipv4::fill_header(&mut bytes[..20]);
+        marked(&bytes)
+    }
+    /// The last byte of the address of the server that gets it.
+    fn server(bench: &mut Bench, client: u8, port: u16) -> Option<u8> {
+        bench.send(0, packet(client, port)).first().map(|(_, packet)| packet.data()[19])
+    }
+    fn bench(more: &str) -> Bench {
+        Bench::with_config(
+            &format!(
+                "m :: MaglevIPMapper(10.0.0.1 80, 10.0.0.2 80, 10.0.0.3 80{more}); e :: IPRewriter(m, drop);"
+            ),
+            2,
+            2,
+        )
+    }
+
+    #[test]
+    fn flows_are_distributed_and_stay_when_a_server_leaves() {
+        let mut bench = bench("");
+        let before: Vec<_> = (1..600).map(|port| server(&mut bench, 7, port).unwrap()).collect();
+        for s in 1..=3 {
+            let share = before.iter().filter(|server| **server == s).count();
+            assert!((130..270).contains(&share), "{share}");
+        }
+        bench.write("m.down", "10.0.0.2");
+        let after: Vec<_> = (1..600).map(|port| server(&mut bench, 7, port).unwrap()).collect();
+        assert_eq!(before, after);
+        // New flows go to the others.
+        let new: Vec<_> = (1..600).map(|port| server(&mut bench, 8, port).unwrap()).collect();
+        assert!(!new.contains(&2) && new.contains(&1) && new.contains(&3));
+        bench.write("m.up", "10.0.0.2 80");
+        assert!((1..100).any(|port| server(&mut bench, 9, port) == Some(2)));
+        bench.write("m.remove", "10.0.0.1");
+        let servers = bench.read("m.servers");
+        assert!(servers.starts_with("10.0.0.2 80 1 up "), "{servers}");
+        assert_eq!(servers.lines().count(), 2);
+    }
+
+    #[test]
+    fn flows_that_were_not_those_of_a_server_that_left_would_go_where_they_went() {
+        let mut bench = bench("");
+        let lookup =
+            |bench: &mut Bench, port: u16| bench.read(&format!("m.lookup 198.51.100.7 {port} 192.0.2.1 80"));
+        let before: Vec<_> = (1..1000).map(|port| lookup(&mut bench, port)).collect();
+        bench.write("m.remove", "10.0.0.2");
+        let moved = (1..1000)
+            .zip(&before)
+            .filter(|(port, server)| *server != "10.0.0.2 80" && lookup(&mut bench, *port) != **server)
+            .count();
+        assert!(moved < 50, "{moved}");
+    }
+
+    #[test]
+    fn a_host_keeps_its_server_if_the_source_decides() {
+        let mut bench = bench(", HASH source");
+        let first = server(&mut bench, 7, 1);
+        assert!((2..50).all(|port| server(&mut bench, 7, port) == first));
+        assert!((1..50).any(|client| server(&mut bench, client, 1) != first));
+    }
+
+    #[test]
+    fn without_servers_flows_are_dropped() {
+        let mut bench = bench("");
+        for s in 1..=3 {
+            bench.write("m.down", &format!("10.0.0.{s}"));
+        }
+        assert_eq!(server(&mut bench, 1, 1), None);
+        assert_eq!(bench.drops(), [("no free address or port".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn weights_and_errors() {
+        let mut bench = bench(", 10.0.0.4 80 5");
+        let many = (1..800).filter(|port| server(&mut bench, 7, *port) == Some(4)).count();
+        assert!((400..600).contains(&many), "{many}");
+        bench.write("m.add", "10.0.0.4 80 1");
+        bench.write("m.add", "10.0.0.5");
+        assert!(bench.read("m.servers").contains("10.0.0.5 - 1 up 0\n"));
+        for (handler, text, wrong) in [
+            ("add", "zonk", "bad address 'zonk'"),
+            ("add", "10.0.0.1 99999", "bad port '99999'"),
+            ("add", "10.0.0.1 80 0", "bad weight '0': 1 to 256"),
+            ("add", "", "expected 'ADDR [PORT] [WEIGHT]'"),
+            ("remove", "10.0.0.9", "10.0.0.9: no such server"),
+            ("down", "10.0.0.1 81", "10.0.0.1 81: no such server"),
+        ] {
+            let error = bench.try_write(&format!("m.{handler}"), text).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{text}: {error}");
+        }
+        assert!(Bench::error("MaglevIPMapper(a b c d)").contains("expected 'ADDR [PORT] [WEIGHT]'"));
+        assert!(Bench::error("MaglevIPMapper(1.0.0.1, HASH x)").contains("expected 'source' or 'flow'"));
+    }
+}
