@@ -8,7 +8,9 @@
 //!
 //! `TCPRewriter` is the same for TCP alone, where the keyword `TIMEOUT` is another name of `TCP_TIMEOUT`.
 //! `UDPRewriter` has the keywords `TIMEOUT`, `STREAMING_TIMEOUT` and `GUARANTEE` instead of those for TCP and
-//! UDP; it treats packets of both protocols alike, as UDP.
+//! UDP; it treats packets of both protocols alike, as UDP. `ICMPPingRewriter` has these keywords too, and does
+//! the same for ICMP echo requests and replies, whose identifiers take the place of the source port in a
+//! request and of the destination port in a reply.
 //!
 //! ## Arguments
 //! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no flow yet:
@@ -81,9 +83,9 @@
 //! ```
 //!
 //! ## See also
-//! IPRewriterPatterns, RoundRobinIPMapper, CheckIPHeader
+//! IPRewriterPatterns, RoundRobinIPMapper, MaglevIPMapper, CheckIPHeader
 
-use super::engine::headers::{TCP, UDP, key, translate};
+use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
 use super::engine::input::{Input, Known, SharedMapper, named};
 use super::engine::translator::{
     Admitted, COARSE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
@@ -94,12 +96,12 @@ use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Key, MOST_FLOWS, Places};
+use tables::flows::{Cursor, Flows, Key, MOST_FLOWS, Places, Tuple};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
 const TABLE_FULL: DropReason = DropReason::new("table of flows full");
-const NOT_TRANSLATED: DropReason = DropReason::new("neither TCP nor UDP, or a fragment");
+const NOT_TRANSLATED: DropReason = DropReason::new("not to be translated");
 
 /// Outputs that mean that a packet is dropped.
 const DROP: usize = usize::MAX - 3;
@@ -112,8 +114,13 @@ const MOST_PORTS: usize = 256;
 pub trait Variant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
-    /// Whether packets of this kind are translated, and as which one.
-    fn kind(kind: u8) -> u8;
+    /// By what the flow of a packet is found; the kind is 0 if it is not translated.
+    fn key(packet: &Packet) -> Key;
+    /// Gives a packet other addresses and ports.
+    #[inline(always)]
+    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
+        translate(packet, key, to)
+    }
     /// The names of its keywords: for TCP, and for UDP.
     const KEYWORDS: Keywords;
     /// Its handlers.
@@ -137,12 +144,17 @@ pub struct Both;
 pub struct Tcp;
 /// `UDPRewriter`.
 pub struct Udp;
+/// `ICMPPingRewriter`.
+pub struct Ping;
+
+const WITHOUT_CONNECTIONS: Keywords =
+    Keywords { tcp: false, udp: Some(["TIMEOUT", "STREAMING_TIMEOUT", "GUARANTEE"]), short: false };
 
 impl Variant for Both {
     const CLASS: &'static str = "IPRewriter";
     #[inline(always)]
-    fn kind(kind: u8) -> u8 {
-        kind
+    fn key(packet: &Packet) -> Key {
+        key(packet)
     }
     const KEYWORDS: Keywords = Keywords {
         tcp: true,
@@ -160,8 +172,9 @@ impl Variant for Both {
 impl Variant for Tcp {
     const CLASS: &'static str = "TCPRewriter";
     #[inline(always)]
-    fn kind(kind: u8) -> u8 {
-        if kind == TCP { TCP } else { 0 }
+    fn key(packet: &Packet) -> Key {
+        let key = key(packet);
+        Key { kind: if key.kind == TCP { TCP } else { 0 }, ..key }
     }
     const KEYWORDS: Keywords = Keywords { tcp: true, udp: None, short: true };
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
@@ -173,14 +186,32 @@ impl Variant for Tcp {
 impl Variant for Udp {
     const CLASS: &'static str = "UDPRewriter";
     #[inline(always)]
-    fn kind(kind: u8) -> u8 {
-        if kind == 0 { 0 } else { UDP }
+    fn key(packet: &Packet) -> Key {
+        let key = key(packet);
+        Key { kind: if key.kind == 0 { 0 } else { UDP }, ..key }
     }
-    const KEYWORDS: Keywords =
-        Keywords { tcp: false, udp: Some(["TIMEOUT", "STREAMING_TIMEOUT", "GUARANTEE"]), short: false };
+    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
+    }
+}
+
+impl Variant for Ping {
+    const CLASS: &'static str = "ICMPPingRewriter";
+    #[inline(always)]
+    fn key(packet: &Packet) -> Key {
+        ping_key(packet)
+    }
+    #[inline(always)]
+    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
+        translate_ping(packet, key, to);
+        Segment::default()
+    }
+    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
+    fn handlers(h: &mut Handlers<Rewriter<Self>>) {
+        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, PING));
     }
 }
 
@@ -282,7 +313,8 @@ impl<V: Variant> Element for Rewriter<V> {
         NO_MAPPING.when("it belongs to no flow, and its input makes none"),
         NO_PORT.when("flows have all replies that a new one could have by the pattern of its input"),
         TABLE_FULL.when("there are `MAPPING_CAPACITY` flows, all of them guaranteed, or there is no memory"),
-        NOT_TRANSLATED.when("its input does not pass it, and it is not the first fragment of TCP or UDP"),
+        NOT_TRANSLATED
+            .when("its input does not pass it, and it is of another protocol, or not the first fragment"),
     ];
     const MANUAL: &'static str = manual!("nat/iprewriter");
 
@@ -365,10 +397,7 @@ impl<V: Variant> Rewriter<V> {
         let now = time(cx.now_ns());
         self.shared.note_time(now);
         self.keys.clear();
-        self.keys.extend(batch.iter().map(|packet| {
-            let key = key(packet);
-            Key { kind: V::kind(key.kind), ..key }
-        }));
+        self.keys.extend(batch.iter().map(V::key));
         // Three rounds, each of which asks for the memory that the next one needs.
         self.hashes.clear();
         self.hashes.extend(self.keys.iter().map(|key| flows.begin(key)));
@@ -407,7 +436,7 @@ impl<V: Variant> Rewriter<V> {
                     }
                 },
             };
-            let segment = translate(packet, key, &found.to);
+            let segment = V::translate(packet, key, &found.to);
             if self.annotate {
                 packet.set_dst_ip(found.to.dst.to_ne_bytes());
             }
@@ -631,7 +660,7 @@ mod tests {
             assert_eq!(bench.push_packet(0, marked(&bytes)), [(1, bytes.clone())]);
             assert!(bench.push_packet(1, marked(&bytes)).is_empty());
         }
-        assert_eq!(bench.drops(), [("neither TCP nor UDP, or a fragment".to_owned(), 3)]);
+        assert_eq!(bench.drops(), [("not to be translated".to_owned(), 3)]);
         assert!(bench.push(0, b"x").len() <= 1);
     }
 
@@ -743,6 +772,36 @@ mod tests {
         assert!(sent(&mut udp_too, 0, &packet(INSIDE, OUTSIDE, Some(tcp::SYN), b"")).is_some());
         assert_eq!(udp_too.read("table").lines().count(), 2);
         assert_eq!(udp_too.read("lookup 10.0.0.7 5000 198.51.100.9 53"), "10.0.0.7 5000 198.51.100.9 53");
+    }
+
+    #[test]
+    fn pings_are_told_apart_by_their_identifiers() {
+        let ping = |kind: u8, from: ([u8; 4], u16), to: ([u8; 4], u16)| {
+            let [a, b] = (if kind == 8 { from.1 } else { to.1 }).to_be_bytes();
+            let mut bytes = sample::icmp(kind, &[a, b, 0, 1, 9, 9, 9]);
+            bytes[12..16].copy_from_slice(&from.0);
+            bytes[16..20].copy_from_slice(&to.0);
+            wire::ipv4::fill_header(&mut bytes[..20]);
+            bytes
+        };
+        let declaration = "ICMPPingRewriter(pattern 192.0.2.1 100-65535# - - 0 1, drop)";
+        let mut bench = Bench::with_ports(declaration, 2, 2);
+        let there = ([198, 51, 100, 9], 0);
+        for host in 0..2u16 {
+            let here = ([10, 0, 0, host as u8], 7);
+            let (output, packet) = bench.send(0, marked(&ping(8, here, there))).remove(0);
+            assert_eq!((output, packet.data()), (0, &ping(8, (NAT, 100 + host), there)[..]));
+            let back = ping(0, there, (NAT, 100 + host));
+            let (output, packet) = bench.send(1, marked(&back)).remove(0);
+            assert_eq!((output, packet.data()), (1, &ping(0, there, here)[..]));
+            assert_eq!(packet.dst_ip(), here.0);
+        }
+        // Neither an unknown reply, nor a timestamp request, nor UDP.
+        let others = [ping(0, there, (NAT, 102)), ping(13, (NAT, 1), there), udp(INSIDE, OUTSIDE)];
+        for (input, bytes) in [1, 0, 0].into_iter().zip(others) {
+            assert!(bench.send(input, marked(&bytes)).is_empty());
+        }
+        assert_eq!(bench.read("lookup 10.0.0.1 7 198.51.100.9 0"), "192.0.2.1 101 198.51.100.9 0");
     }
 
     #[test]

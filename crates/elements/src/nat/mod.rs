@@ -13,6 +13,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iprewriter::Rewriter<iprewriter::Both>>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Tcp>>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Udp>>());
+    r.add(vector::<iprewriter::Rewriter<iprewriter::Ping>>());
     r.add(inert::<iprewriterpatterns::IPRewriterPatterns>());
     r.add(inert::<maglevipmapper::MaglevIPMapper>());
     r.add(inert::<roundrobinipmapper::RoundRobinIPMapper>());

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use tables::flows::{Key, Tuple};
 use wire::checksum::fold64;
-use wire::{protocol, tcp};
+use wire::{icmpv4, protocol, tcp};
 
 const IP: usize = wire::ipv4::HEADER_LEN;
 /// The version and the length of an IP header without options.
@@ -16,6 +16,7 @@ const PLAIN: u8 = 0x45;
 /// What [`Key::kind`] is for TCP and UDP.
 pub(crate) const TCP: u8 = 1;
 pub(crate) const UDP: u8 = 2;
+pub(crate) const PING: u8 = 3;
 /// The least transport header whose packet is translated.
 const LEAST_TRANSPORT: usize = 8;
 /// How much of a TCP header must be there for its checksum to be changed.
@@ -122,6 +123,45 @@ fn with_options(packet: &Packet) -> Option<Key> {
     }
     let ports = u32::from_ne_bytes(*rest.first_chunk()?);
     Some(Key { tuple: Tuple { src: word::<12, _>(h), dst: word::<16, _>(h), ports }, kind: kind(h[9]) })
+}
+
+/// By what the flow of a ping is found: the identifier is the source port of a request and the destination
+/// port of a reply, and the other port is 0. The kind is 0 for any other packet.
+#[inline]
+pub(crate) fn ping_key(packet: &Packet) -> Key {
+    ping_parts(packet).unwrap_or_default()
+}
+
+fn ping_parts(packet: &Packet) -> Option<Key> {
+    let bytes = packet.network_header()?;
+    let h = bytes.first_chunk::<IP>()?;
+    let icmp = bytes.get(usize::from(h[0] & 15) * 4..)?.first_chunk::<LEAST_TRANSPORT>()?;
+    let later_fragment = u16::from_be_bytes([h[6], h[7]]) & 0x1fff != 0;
+    if h[0] & 15 < 5 || h[9] != protocol::ICMP || later_fragment {
+        return None;
+    }
+    let ports = match icmp[0] {
+        icmpv4::ECHO => [icmp[4], icmp[5], 0, 0],
+        icmpv4::ECHO_REPLY => [0, 0, icmp[4], icmp[5]],
+        _ => return None,
+    };
+    let tuple = Tuple { src: word::<12, _>(h), dst: word::<16, _>(h), ports: u32::from_ne_bytes(ports) };
+    Some(Key { tuple, kind: PING })
+}
+
+/// Gives a ping whose flow was found by `key` the addresses and the identifier of `to`.
+pub(crate) fn translate_ping(packet: &mut Packet, key: &Key, to: &Tuple) -> Option<()> {
+    let from = &key.tuple;
+    let bytes = packet.network_header_mut()?;
+    let h = bytes.first_chunk_mut::<IP>()?;
+    rewrite(h, to, change(from.src, to.src) + change(from.dst, to.dst));
+    let header = usize::from(h[0] & 15) * 4;
+    let icmp = bytes.get_mut(header..)?.first_chunk_mut::<LEAST_TRANSPORT>()?;
+    // Of both ports one is 0, before and after, so that only the identifier counts.
+    [icmp[2], icmp[3]] = adjusted([icmp[2], icmp[3]], change(from.ports, to.ports));
+    let [a, b, c, d] = to.ports.to_ne_bytes();
+    [icmp[4], icmp[5]] = if icmp[0] == icmpv4::ECHO { [a, b] } else { [c, d] };
+    Some(())
 }
 
 /// What must be added to the complement of a checksum when one word takes the place of another (RFC 1624
