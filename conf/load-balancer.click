@@ -3,17 +3,18 @@
 // Run:     valiant run conf/load-balancer.click CLIENTS=eth0 SERVERS=eth1 SERVER1=10.0.2.11 SERVER2=10.0.2.12 SERVER3=10.0.2.13
 //          Clients reach VIP by way of CLIENTS_IP, or are on its network; servers use SERVERS_IP as their gateway.
 // Expect:  each connection to VIP stays with one server; a server that is taken out gets no new ones:
-//          valiant write pool.down 10.0.2.12
-// Counters: pool.servers: what each server has been given; the handlers size, tcp_table and patterns of balancer; valiant drops.
+//          valiant write pool.down 10.0.2.12; nor does one that answers no pings.
+// Counters: pool.servers: state of each server, and what it has been given; health.state; the handlers size, tcp_table and patterns of balancer; valiant drops.
 
 define(
   $CLIENTS eth0, $CLIENTS_IP 10.0.1.1, $CLIENTS_MAC 02:00:00:00:02:01, $VIP 10.0.1.100,
   $SERVERS eth1, $SERVERS_IP 10.0.2.1, $SERVERS_MAC 02:00:00:00:02:02,
-  $SERVER1 10.0.2.11, $SERVER2 10.0.2.12, $SERVER3 10.0.2.13
+  $SERVER1 10.0.2.11, $SERVER2 10.0.2.12, $SERVER3 10.0.2.13, $INTERVAL 1
 );
 
 pool :: MaglevIPMapper($SERVER1, $SERVER2, $SERVER3);
 balancer :: IPRewriter(pool, drop);
+health :: HealthCheck(pool, $SERVERS_IP, INTERVAL $INTERVAL);
 
 FromDevice($CLIENTS) -> HostEtherFilter($CLIENTS_MAC) -> in :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
 to_clients :: Queue(4000) -> ToDevice($CLIENTS);
@@ -39,8 +40,10 @@ from_clients [2] -> Discard;
 
 out [2] -> Strip(14) -> CheckIPHeader -> from_servers :: IPClassifier(
     dst host $SERVERS_IP and icmp type echo,
+    dst host $SERVERS_IP and icmp type echo-reply,
     tcp or udp,
     -);
 from_servers [0] -> ICMPPingResponder -> servers_arp;
-from_servers [1] -> [1] balancer [1] -> DecIPTTL -> clients_arp;
-from_servers [2] -> Discard;
+from_servers [1] -> health -> servers_arp;
+from_servers [2] -> [1] balancer [1] -> DecIPTTL -> clients_arp;
+from_servers [3] -> Discard;

@@ -125,7 +125,7 @@ def servers_share_an_address_and_leave_without_harm(lab: Lab) -> None:
     # Servers are addresses of one host, which says whom it answers as.
     for address in SERVERS:
         servers.ip("addr", "add", f"{address}/32", "dev", "eth0")
-    router = Router(lab, middle, ROOT / "conf" / "load-balancer.click")
+    router = Router(lab, middle, ROOT / "conf" / "load-balancer.click", "INTERVAL=100ms")
     wait_for("a ping to the balancer", lambda: ping(clients, "10.0.1.100"), 5)
     script = ECHO.replace("sys.argv[1].encode()", "self.connection.getsockname()[0].encode()")
     servers.popen("/usr/bin/python3", "-c", script, "-", 80, log="servers.log")
@@ -139,6 +139,13 @@ def servers_share_an_address_and_leave_without_harm(lab: Lab) -> None:
         equal(connection.ask("b"), [server, "10.0.1.2", "b"], "a connection after a server was taken out")
     more = [Connection(clients, "10.0.1.100", 80) for _ in range(40)]
     equal({connection.ask("c")[0] for connection in more}, {SERVERS[0], SERVERS[2]}, "servers of new connections")
+    # A server that does not answer any more gets no new connections either.
+    servers.ip("addr", "del", f"{SERVERS[2]}/32", "dev", "eth0")
+    wait_for("the silence to be noticed", lambda: f"{SERVERS[2]} - 1 silent" in router.read("pool.servers"), 5)
+    again = [Connection(clients, "10.0.1.100", 80) for _ in range(20)]
+    equal({connection.ask("e")[0] for connection in again}, {SERVERS[0]}, "servers of new connections")
+    servers.ip("addr", "add", f"{SERVERS[2]}/32", "dev", "eth0")
+    wait_for("the server to be back", lambda: f"{SERVERS[2]} - 1 up" in router.read("pool.servers"), 5)
     control.write("pool.remove", SERVERS[1])
     for server, connection in zip(by, connections, strict=True):
         equal(connection.ask("d")[0], server, "a connection after a server was removed")

@@ -22,8 +22,8 @@
 //! None.
 //!
 //! ## Handlers
-//! - `servers` (read): each server on a line: address, port, weight, `up` or `down`, and how many flows it
-//!   has been given.
+//! - `servers` (read): each server on a line: address, port, weight, `up`, `down` or `silent` (a HealthCheck
+//!   has had no answers), and how many flows it has been given.
 //! - `lookup` (read, *SADDR SPORT DADDR DPORT*): the server of such a flow.
 //! - `add` (write, *ADDR [PORT] [WEIGHT]*): adds a server, or changes its weight.
 //! - `remove` (write, *ADDR [PORT]*): removes a server; new flows go to others.
@@ -42,205 +42,17 @@
 //! ```
 //!
 //! ## See also
-//! IPRewriter, RoundRobinIPMapper
+//! IPRewriter, HealthCheck, RoundRobinIPMapper
 
 use super::engine::headers::FlowId;
-use super::engine::input::{Mapped, Mapper, SharedMapper};
-use super::engine::pattern::Pattern;
+use super::engine::input::SharedMapper;
+use super::engine::pool::{Balancing, By, Pool, Server};
 use crate::prelude::*;
 use lang::args::NameDb;
-use lang::split_words;
-use locks::IgnorePoison;
-use std::fmt::Write as _;
-use std::net::Ipv4Addr;
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
-use tables::maglev::{self, MOST_SERVERS, MOST_WEIGHT};
+use std::sync::Arc;
 
 /// The `MaglevIPMapper` element.
 pub struct MaglevIPMapper;
-
-/// What `HASH` can be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    Source,
-    Flow,
-}
-
-struct Server {
-    address: Ipv4Addr,
-    port: Option<u16>,
-    weight: u32,
-    up: bool,
-    mapped: Mapped,
-    flows: AtomicU64,
-}
-
-impl Server {
-    fn named(&self, (address, port): (Ipv4Addr, Option<u16>)) -> bool {
-        self.address == address && (port.is_none() || self.port == port)
-    }
-    fn place(&self) -> String {
-        self.port.map_or_else(|| format!("{} -", self.address), |port| format!("{} {port}", self.address))
-    }
-}
-
-/// The servers, and to which one each hash leads.
-struct Servers {
-    list: Vec<Server>,
-    table: Vec<u16>,
-}
-
-impl Servers {
-    fn fill(&mut self) {
-        let name = |server: &Server| {
-            u64::from(u32::from(server.address)) << 17 | server.port.map_or(1 << 16, u64::from)
-        };
-        let weight = |server: &Server| if server.up { server.weight } else { 0 };
-        let servers: Vec<(u64, u32)> =
-            self.list.iter().map(|server| (name(server), weight(server))).collect();
-        self.table = maglev::table(&servers);
-    }
-}
-
-/// What the element shares.
-struct Pool {
-    servers: RwLock<Servers>,
-    outputs: [u8; 2],
-    by: By,
-}
-
-/// A server as it is written: where it is, and its weight if there is one.
-fn server(text: &str, names: &NameDb) -> Result<((Ipv4Addr, Option<u16>), Option<u32>), String> {
-    use lang::args::FromArg;
-    let words = split_words(text);
-    let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-    let (address, port, weight) = match words[..] {
-        [address] => (address, "-", None),
-        [address, port] => (address, port, None),
-        [address, port, weight] => (address, port, Some(weight)),
-        _ => return Err("expected 'ADDR [PORT] [WEIGHT]'".into()),
-    };
-    let address = Ipv4Addr::from_arg(address, names).map_err(|_| format!("bad address '{address}'"))?;
-    let port = match port {
-        "-" => None,
-        port => Some(port.parse().ok().filter(|p| *p > 0).ok_or_else(|| format!("bad port '{port}'"))?),
-    };
-    let weight = match weight {
-        None => None,
-        Some(weight) => Some(
-            weight
-                .parse()
-                .ok()
-                .filter(|w| (1..=MOST_WEIGHT).contains(w))
-                .ok_or_else(|| format!("bad weight '{weight}': 1 to {MOST_WEIGHT}"))?,
-        ),
-    };
-    Ok(((address, port), weight))
-}
-
-impl Pool {
-    fn change(
-        &self,
-        text: &str,
-        act: impl FnOnce(&mut Vec<Server>) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let mut servers = self.servers.write().ignore_poison();
-        act(&mut servers.list).map_err(|wrong| format!("{}: {wrong}", text.trim()))?;
-        servers.fill();
-        Ok(())
-    }
-
-    /// Adds a server, or changes its weight.
-    fn add(&self, text: &str, names: &NameDb) -> Result<(), String> {
-        let (place, weight) = server(text, names)?;
-        let (address, port) = place;
-        self.change(text, |list| {
-            if let Some(there) = list.iter_mut().find(|s| s.address == address && s.port == port) {
-                there.weight = weight.unwrap_or(1);
-                return Ok(());
-            }
-            if list.len() == MOST_SERVERS {
-                return Err(format!("more than {MOST_SERVERS} servers"));
-            }
-            let pattern = Arc::new(Pattern::to(address, port));
-            list.push(Server {
-                address,
-                port,
-                weight: weight.unwrap_or(1),
-                up: true,
-                mapped: Mapped { pattern, outputs: self.outputs },
-                flows: AtomicU64::new(0),
-            });
-            Ok(())
-        })
-    }
-
-    fn remove(&self, text: &str) -> Result<(), String> {
-        let (place, _) = server(text, &NameDb::new())?;
-        self.change(text, |list| {
-            let before = list.len();
-            list.retain(|server| !server.named(place));
-            if list.len() == before { Err("no such server".into()) } else { Ok(()) }
-        })
-    }
-
-    fn set_up(&self, text: &str, up: bool) -> Result<(), String> {
-        let (place, _) = server(text, &NameDb::new())?;
-        self.change(text, |list| {
-            let mut known = false;
-            for server in list.iter_mut().filter(|server| server.named(place)) {
-                (server.up, known) = (up, true);
-            }
-            if known { Ok(()) } else { Err("no such server".into()) }
-        })
-    }
-
-    fn hash(&self, flow: FlowId) -> usize {
-        let FlowId { src, sport, dst, dport } = flow;
-        let ports = u64::from(sport) << 16 | u64::from(dport);
-        let rest = if self.by == By::Flow { u64::from(u32::from(dst)) << 32 | ports } else { 0 };
-        let mut x = u64::from(u32::from(src)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rest;
-        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        ((x ^ x >> 32) % maglev::PLACES as u64) as usize
-    }
-
-    /// Calls `act` with the server of a flow, if there is any.
-    fn of<T>(&self, flow: FlowId, act: impl FnOnce(&Server) -> T) -> Option<T> {
-        let servers = self.servers.read().ignore_poison();
-        let server = servers.table.get(self.hash(flow)).and_then(|n| servers.list.get(usize::from(*n)));
-        server.map(act)
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for server in &self.servers.read().ignore_poison().list {
-            let state = if server.up { "up" } else { "down" };
-            let flows = server.flows.load(Relaxed);
-            let _ = writeln!(text, "{} {} {state} {flows}", server.place(), server.weight);
-        }
-        text
-    }
-}
-
-struct Balancing(Arc<Pool>);
-
-impl Mapper for Balancing {
-    fn offer(&self, flow: FlowId, take: &mut dyn FnMut(&Mapped) -> ControlFlow<()>) {
-        let mapped = self.0.of(flow, |server| {
-            server.flows.fetch_add(1, Relaxed);
-            server.mapped.clone()
-        });
-        if let Some(mapped) = mapped {
-            let _ = take(&mapped);
-        }
-    }
-    fn fits(&self, outputs: usize) -> bool {
-        self.0.outputs.iter().all(|output| usize::from(*output) < outputs)
-    }
-}
 
 fn look_up(pool: &Pool, text: &str) -> Result<String, String> {
     let flow = FlowId::parse(text)?;
@@ -264,8 +76,7 @@ impl Element for MaglevIPMapper {
         })?;
         let outputs = [args.k_or::<u8>("FOUTPUT", 0)?, args.k_or::<u8>("ROUTPUT", 1)?];
         let names = args.names().clone();
-        let servers = RwLock::new(Servers { list: Vec::new(), table: Vec::new() });
-        let made = Pool { servers, outputs, by: by.unwrap_or(By::Flow) };
+        let made = Pool::new(outputs, by.unwrap_or(By::Flow));
         let mut first = None;
         for arg in args.rest_args() {
             if let Err(wrong) = made.add(&arg.text, &names) {

@@ -1,6 +1,7 @@
 //! Translating addresses and ports, and distributing connections over servers.
 
 mod engine;
+mod healthcheck;
 mod iprewriter;
 mod iprewriterpatterns;
 mod maglevipmapper;
@@ -10,6 +11,7 @@ use runtime::{Registry, inert, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(vector::<healthcheck::HealthCheck>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Both>>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Tcp>>());
     r.add(vector::<iprewriter::Rewriter<iprewriter::Udp>>());

@@ -39,7 +39,7 @@ use wire::{Icmpv4, Ipv4, icmpv4, ipv4, protocol};
 
 const TTL: u8 = 255;
 /// Both headers of a ping.
-pub(super) const HEADERS_LEN: usize = ipv4::HEADER_LEN + icmpv4::HEADER_LEN;
+pub(crate) const HEADERS_LEN: usize = ipv4::HEADER_LEN + icmpv4::HEADER_LEN;
 
 /// The `ICMPPingEncap` element.
 pub struct ICMPPingEncap {
@@ -51,20 +51,20 @@ pub struct ICMPPingEncap {
 }
 
 /// The fields of a ping's headers.
-pub(super) struct Ping {
-    pub(super) src: Ipv4Addr,
-    pub(super) dst: Ipv4Addr,
-    pub(super) ttl: u8,
-    pub(super) identifier: u16,
+pub(crate) struct Ping {
+    pub(crate) src: Ipv4Addr,
+    pub(crate) dst: Ipv4Addr,
+    pub(crate) ttl: u8,
+    pub(crate) identifier: u16,
     /// Sequence number and IP identification.
-    pub(super) seq: u16,
+    pub(crate) seq: u16,
 }
 
 impl Ping {
     /// Writes the headers over the first bytes of a packet and marks and annotates it. `false` if it is too
     /// short or too long for them.
     #[inline]
-    pub(super) fn write(&self, packet: &mut Packet) -> bool {
+    pub(crate) fn write(&self, packet: &mut Packet) -> bool {
         let written = self.fill(packet.data_mut());
         packet.set_dst_ip(self.dst.octets());
         packet.set_network_header(0, ipv4::HEADER_LEN);

@@ -5,7 +5,7 @@ mod checktcpheader;
 mod checkudpheader;
 pub(crate) mod engine;
 mod icmperror;
-mod icmppingencap;
+pub(crate) mod icmppingencap;
 mod icmppingresponder;
 mod icmppingsource;
 mod settcpchecksum;

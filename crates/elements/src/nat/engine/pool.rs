@@ -1,0 +1,224 @@
+//! The servers of a load balancer: which one a new flow goes to, which ones are up.
+
+use super::headers::FlowId;
+use super::input::{Mapped, Mapper};
+use super::pattern::Pattern;
+use lang::args::{FromArg, NameDb};
+use lang::split_words;
+use locks::IgnorePoison;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+use tables::maglev::{self, MOST_SERVERS, MOST_WEIGHT};
+
+/// What `HASH` can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Source,
+    Flow,
+}
+
+pub(crate) struct Server {
+    address: Ipv4Addr,
+    port: Option<u16>,
+    weight: u32,
+    /// Whether it is to have flows, and whether it answers.
+    up: bool,
+    answers: bool,
+    mapped: Mapped,
+    flows: AtomicU64,
+}
+
+impl Server {
+    fn named(&self, (address, port): (Ipv4Addr, Option<u16>)) -> bool {
+        self.address == address && (port.is_none() || self.port == port)
+    }
+    pub(crate) fn place(&self) -> String {
+        self.port.map_or_else(|| format!("{} -", self.address), |port| format!("{} {port}", self.address))
+    }
+}
+
+/// The servers, and to which one each hash leads.
+struct Servers {
+    list: Vec<Server>,
+    table: Vec<u16>,
+}
+
+impl Servers {
+    fn fill(&mut self) {
+        let name = |server: &Server| {
+            u64::from(u32::from(server.address)) << 17 | server.port.map_or(1 << 16, u64::from)
+        };
+        let weight = |server: &Server| if server.up && server.answers { server.weight } else { 0 };
+        let servers: Vec<(u64, u32)> =
+            self.list.iter().map(|server| (name(server), weight(server))).collect();
+        self.table = maglev::table(&servers);
+    }
+}
+
+/// What the element shares.
+pub(crate) struct Pool {
+    servers: RwLock<Servers>,
+    outputs: [u8; 2],
+    by: By,
+}
+
+/// A server as it is written: where it is, and its weight if there is one.
+fn server(text: &str, names: &NameDb) -> Result<((Ipv4Addr, Option<u16>), Option<u32>), String> {
+    let words = split_words(text);
+    let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let (address, port, weight) = match words[..] {
+        [address] => (address, "-", None),
+        [address, port] => (address, port, None),
+        [address, port, weight] => (address, port, Some(weight)),
+        _ => return Err("expected 'ADDR [PORT] [WEIGHT]'".into()),
+    };
+    let address = Ipv4Addr::from_arg(address, names).map_err(|_| format!("bad address '{address}'"))?;
+    let port = match port {
+        "-" => None,
+        port => Some(port.parse().ok().filter(|p| *p > 0).ok_or_else(|| format!("bad port '{port}'"))?),
+    };
+    let weight = match weight {
+        None => None,
+        Some(weight) => Some(
+            weight
+                .parse()
+                .ok()
+                .filter(|w| (1..=MOST_WEIGHT).contains(w))
+                .ok_or_else(|| format!("bad weight '{weight}': 1 to {MOST_WEIGHT}"))?,
+        ),
+    };
+    Ok(((address, port), weight))
+}
+
+impl Pool {
+    /// No servers yet.
+    pub(crate) fn new(outputs: [u8; 2], by: By) -> Self {
+        Self { servers: RwLock::new(Servers { list: Vec::new(), table: Vec::new() }), outputs, by }
+    }
+
+    /// Where all servers are.
+    pub(crate) fn places(&self) -> Vec<(Ipv4Addr, Option<u16>)> {
+        self.servers.read().ignore_poison().list.iter().map(|s| (s.address, s.port)).collect()
+    }
+
+    /// Notes whether a server answers.
+    pub(crate) fn set_answers(&self, (address, port): (Ipv4Addr, Option<u16>), answers: bool) {
+        let mut servers = self.servers.write().ignore_poison();
+        let server = servers.list.iter_mut().find(|s| s.address == address && s.port == port);
+        if let Some(server) = server
+            && server.answers != answers
+        {
+            server.answers = answers;
+            servers.fill();
+        }
+    }
+
+    fn change(
+        &self,
+        text: &str,
+        act: impl FnOnce(&mut Vec<Server>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut servers = self.servers.write().ignore_poison();
+        act(&mut servers.list).map_err(|wrong| format!("{}: {wrong}", text.trim()))?;
+        servers.fill();
+        Ok(())
+    }
+
+    /// Adds a server, or changes its weight.
+    pub(crate) fn add(&self, text: &str, names: &NameDb) -> Result<(), String> {
+        let (place, weight) = server(text, names)?;
+        let (address, port) = place;
+        self.change(text, |list| {
+            if let Some(there) = list.iter_mut().find(|s| s.address == address && s.port == port) {
+                there.weight = weight.unwrap_or(1);
+                return Ok(());
+            }
+            if list.len() == MOST_SERVERS {
+                return Err(format!("more than {MOST_SERVERS} servers"));
+            }
+            let pattern = Arc::new(Pattern::to(address, port));
+            list.push(Server {
+                address,
+                port,
+                weight: weight.unwrap_or(1),
+                up: true,
+                answers: true,
+                mapped: Mapped { pattern, outputs: self.outputs },
+                flows: AtomicU64::new(0),
+            });
+            Ok(())
+        })
+    }
+
+    pub(crate) fn remove(&self, text: &str) -> Result<(), String> {
+        let (place, _) = server(text, &NameDb::new())?;
+        self.change(text, |list| {
+            let before = list.len();
+            list.retain(|server| !server.named(place));
+            if list.len() == before { Err("no such server".into()) } else { Ok(()) }
+        })
+    }
+
+    pub(crate) fn set_up(&self, text: &str, up: bool) -> Result<(), String> {
+        let (place, _) = server(text, &NameDb::new())?;
+        self.change(text, |list| {
+            let mut known = false;
+            for server in list.iter_mut().filter(|server| server.named(place)) {
+                (server.up, known) = (up, true);
+            }
+            if known { Ok(()) } else { Err("no such server".into()) }
+        })
+    }
+
+    fn hash(&self, flow: FlowId) -> usize {
+        let FlowId { src, sport, dst, dport } = flow;
+        let ports = u64::from(sport) << 16 | u64::from(dport);
+        let rest = if self.by == By::Flow { u64::from(u32::from(dst)) << 32 | ports } else { 0 };
+        let mut x = u64::from(u32::from(src)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rest;
+        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        ((x ^ x >> 32) % maglev::PLACES as u64) as usize
+    }
+
+    /// Calls `act` with the server of a flow, if there is any.
+    pub(crate) fn of<T>(&self, flow: FlowId, act: impl FnOnce(&Server) -> T) -> Option<T> {
+        let servers = self.servers.read().ignore_poison();
+        let server = servers.table.get(self.hash(flow)).and_then(|n| servers.list.get(usize::from(*n)));
+        server.map(act)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for server in &self.servers.read().ignore_poison().list {
+            let state = match (server.up, server.answers) {
+                (false, _) => "down",
+                (true, false) => "silent",
+                (true, true) => "up",
+            };
+            let flows = server.flows.load(Relaxed);
+            let _ = writeln!(text, "{} {} {state} {flows}", server.place(), server.weight);
+        }
+        text
+    }
+}
+
+/// Gives new flows to the servers of a pool.
+pub(crate) struct Balancing(pub(crate) Arc<Pool>);
+
+impl Mapper for Balancing {
+    fn offer(&self, flow: FlowId, take: &mut dyn FnMut(&Mapped) -> ControlFlow<()>) {
+        let mapped = self.0.of(flow, |server| {
+            server.flows.fetch_add(1, Relaxed);
+            server.mapped.clone()
+        });
+        if let Some(mapped) = mapped {
+            let _ = take(&mapped);
+        }
+    }
+    fn fits(&self, outputs: usize) -> bool {
+        self.0.outputs.iter().all(|output| usize::from(*output) < outputs)
+    }
+}
