@@ -705,33 +705,27 @@ impl Flows {
         let mut some = [(Key::default(), None, 0, Places::default()); PLACES];
         let taken = Places { first: (line * PLACES) as u32, which: !equal16(&self.tags, line, 0) };
         let mut many = 0;
-        for (at, place) in taken.zip(&mut some) {
-            let state = self.entry(at)[7].load(Relaxed);
-            if since(now, state >> FLAGS) >= idle
+        for at in taken {
+            let words = self.entry(at);
+            let old = since(now, words[7].load(Relaxed) >> FLAGS) >= idle;
+            if old
+                && words[3].load(Relaxed) & REPLY == 0
                 && let Some((key, found)) = self.read(at)
+                && let Some(place) = some.get_mut(many)
             {
                 let other = Key { tuple: found.to.reversed(), kind: key.kind };
                 *place = (key, Some(found), self.begin(&other), Places::default());
+                many += 1;
             }
-            many += 1;
         }
         let some = &mut some[..many];
-        for (_, found, hash, places) in some.iter_mut() {
-            if found.is_some() {
-                *places = self.places(*hash);
-            }
+        for (_, _, hash, places) in some.iter_mut() {
+            *places = self.places(*hash);
         }
         for (key, found, _, places) in some {
-            let Some(found) = *found else { continue };
-            let other = Key { tuple: found.to.reversed(), kind: key.kind };
-            let other_found = self.find(&other, *places);
-            if !found.is_reply() {
-                each(&Both { key: *key, forward: found, reply: other_found })?;
-            } else if found.idle(now) > ALONE && other_found.is_none() && self.get(&other).is_none() {
-                // A flow is added and removed by two entries, one after the other. An entry that has been
-                // alone for so long is left over.
-                self.remove_one(key);
-            }
+            let Some(forward) = *found else { continue };
+            let other = Key { tuple: forward.to.reversed(), kind: key.kind };
+            each(&Both { key: *key, forward, reply: self.find(&other, *places) })?;
         }
         ControlFlow::Continue(())
     }
@@ -746,9 +740,6 @@ impl Flows {
         }
     }
 }
-
-/// For how long an entry may be without that of the other direction, in units of the caller's time.
-const ALONE: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -893,19 +884,6 @@ mod tests {
         assert!(even > 0 && odd > 0);
         assert!((many / 2..=many / 2 + 100).contains(&(even + odd)));
         assert_eq!(table.len() as u32, many - even - odd);
-    }
-
-    #[test]
-    fn an_entry_alone_is_removed_when_it_is_old() {
-        let table = flows(10);
-        table.add(&new(1), 0).unwrap();
-        table.remove_one(&new(1).key);
-        let look =
-            |now| table.look_over(&mut Cursor::default(), 1 << 20, (now, 0), |_| true, |_| unreachable!());
-        look(ALONE);
-        assert!(table.get(&new(1).reply_key()).is_some());
-        look(ALONE + 1);
-        assert!(table.get(&new(1).reply_key()).is_none());
     }
 
     #[test]
