@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
 
 use locks::IgnorePoison;
 
-use crate::mem::Zeroed;
+use crate::mem::{ALIGN, Zeroed};
 use crate::search::equal16;
 use crate::seed::seeds;
 
@@ -45,8 +45,9 @@ const PLACES: usize = 32;
 /// Lines of tags in a segment, and the words of such a line.
 const TAG_LINES: usize = ENTRIES / PLACES;
 const TAG_WORDS: usize = PLACES / 2;
-/// How full the segments are that a directory has room for at least.
-const LEAST_FULL: usize = ENTRIES / 8;
+/// The most bits of the hash that choose a segment of a part: four times as many segments as there can be, on
+/// average.
+const DIRECTORY_BITS: u32 = 16;
 /// The most flows of any table.
 pub const MOST_FLOWS: usize = 1 << 26;
 
@@ -54,6 +55,7 @@ pub const MOST_FLOWS: usize = 1 << 26;
 type Memory = Zeroed<{ PARTS * SEGMENT * 2 }, { 1 << 30 }>;
 #[cfg(miri)]
 type Memory = Zeroed<{ PARTS * SEGMENT * 2 }, { PARTS * SEGMENT * 4 }>;
+type Directory = Zeroed<{ PARTS << DIRECTORY_BITS }, { PARTS << DIRECTORY_BITS }>;
 #[cfg(not(miri))]
 type Tags = Zeroed<{ PARTS * SEGMENT * 2 / TAG_WORDS }, { (1 << 30) / TAG_WORDS }>;
 #[cfg(miri)]
@@ -238,9 +240,8 @@ pub struct Flows {
     entries: Memory,
     tags: Tags,
     parts: [Part; PARTS],
-    /// Of each part, `1 << directory_bits` numbers of segments.
-    directory: Box<[AtomicU32]>,
-    directory_bits: u32,
+    /// Of each part, `1 << DIRECTORY_BITS` numbers of segments.
+    directory: Directory,
     /// How many segments are in use.
     segments: Mutex<usize>,
     seeds: [u64; 4],
@@ -298,18 +299,22 @@ impl Iterator for Places {
     }
 }
 
+/// Puts a segment into a part's directory.
+fn set_item(directory: &Directory, part: usize, at: usize, segment: usize) {
+    for item in directory.slice(part << DIRECTORY_BITS | at, 1) {
+        item.store(segment as u32, Release);
+    }
+}
+
 impl Flows {
     /// An empty table for up to `limit` flows, at most [`MOST_FLOWS`]; `None` if there is no memory.
     #[must_use]
     pub fn new(limit: usize) -> Option<Self> {
-        let limit = limit.clamp(1, MOST_FLOWS);
-        let segments = (2 * limit).div_ceil(PARTS * LEAST_FULL).next_power_of_two();
-        let directory_bits = segments.trailing_zeros();
         let (entries, tags) = (Memory::new(PARTS * SEGMENT)?, Tags::new(PARTS * TAG_LINES * TAG_WORDS)?);
-        let directory: Box<[AtomicU32]> = (0..PARTS << directory_bits).map(|_| AtomicU32::new(0)).collect();
+        let directory = Directory::new(PARTS << DIRECTORY_BITS)?;
         for part in 0..PARTS {
             // Each part begins with a segment.
-            directory[part << directory_bits].store(part as u32, Relaxed);
+            set_item(&directory, part, 0, part);
         }
         let part = || Part { mask: AtomicU32::new(0), writer: Mutex::new(Depths(vec![0])) };
         Some(Self {
@@ -317,11 +322,10 @@ impl Flows {
             tags,
             parts: std::array::from_fn(|_| part()),
             directory,
-            directory_bits,
             segments: Mutex::new(PARTS),
             seeds: seeds(),
             flows: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
+            limit: AtomicUsize::new(limit.clamp(1, MOST_FLOWS)),
         })
     }
 
@@ -340,11 +344,10 @@ impl Flows {
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
-    /// Changes how many there may be, up to the limit that the table was made with. Those that are too many
-    /// stay until they are removed.
+    /// Changes how many there may be, at most [`MOST_FLOWS`]. Those that are too many stay until they are
+    /// removed.
     pub fn set_limit(&self, limit: usize) {
-        let most = (LEAST_FULL * PARTS << self.directory_bits) / 2;
-        self.limit.store(limit.clamp(1, most), Relaxed);
+        self.limit.store(limit.clamp(1, MOST_FLOWS), Relaxed);
     }
     /// Bytes that the entries take.
     #[must_use]
@@ -369,8 +372,14 @@ impl Flows {
     fn segment(&self, hash: u64) -> usize {
         let part = part_of(hash);
         let mask = u64::from(self.parts[part].mask.load(Acquire));
-        let at = part << self.directory_bits | (hash & mask) as usize;
-        self.directory.get(at).map_or(0, |segment| segment.load(Acquire) as usize)
+        self.item(part, (hash & mask) as usize)
+    }
+
+    /// The segment at a place of a part's directory. Who sees an older one finds nothing there, or an entry
+    /// that has been copied.
+    #[inline(always)]
+    fn item(&self, part: usize, at: usize) -> usize {
+        self.directory.load_masked(part << DIRECTORY_BITS | at) as usize
     }
 
     /// The line of tags where a hash belongs.
@@ -459,7 +468,11 @@ impl Flows {
     #[inline(always)]
     pub fn touch(&self, found: &Found, now: u32, flags: u8, coarse: u32) {
         if found.idle(now) >= coarse || flags != found.flags() {
-            self.entry(found.at as usize)[7].store(now << FLAGS | u32::from(flags), Relaxed);
+            let words = self.entry(found.at as usize);
+            // Unless another thread has put another flow there meanwhile.
+            if words[3].load(Relaxed) == found.control {
+                words[7].store(now << FLAGS | u32::from(flags), Relaxed);
+            }
         }
     }
 
@@ -571,16 +584,14 @@ impl Flows {
         let length = depths.len();
         let at = (hash & (length as u64 - 1)) as usize;
         let depth = u32::from(depths[at]);
-        if depth >= self.directory_bits {
+        if depth >= DIRECTORY_BITS {
             return Err(Refused::NoMemory);
         }
         let old = self.segment(hash) * ENTRIES;
         let new = self.another_segment()?;
-        let base = part << self.directory_bits;
         if 1 << depth == length {
             for n in 0..length {
-                let segment = self.directory[base + n].load(Relaxed);
-                self.directory[base + length + n].store(segment, Release);
+                set_item(&self.directory, part, length + n, self.item(part, n));
             }
             depths.extend_from_within(..);
             self.parts[part].mask.store((2 * length - 1) as u32, Release);
@@ -600,7 +611,7 @@ impl Flows {
             if n & same == at & same {
                 depths[n] = depth as u8 + 1;
                 if n & bit != 0 {
-                    self.directory[base + n].store(new as u32, Release);
+                    set_item(&self.directory, part, n, new);
                 }
             }
         }
@@ -614,14 +625,20 @@ impl Flows {
         let end = (new + 1) * SEGMENT;
         let tags = end / PLACES * TAG_WORDS / WORDS;
         let fits = end <= self.entries.mask() + 1 && tags <= self.tags.mask() + 1;
-        if !fits || !self.entries.grow(end) || !self.tags.grow(tags) {
+        // Memory is made writable in large pages, of which a segment is a part.
+        let grown = |at: usize| !at.is_multiple_of(ALIGN / size_of::<u32>());
+        if !fits
+            || !(grown(new * SEGMENT) || self.entries.grow(end))
+            || !(grown(new * TAG_LINES * TAG_WORDS) || self.tags.grow(tags))
+        {
             return Err(Refused::NoMemory);
         }
         // Before anybody reads: for large pages.
         self.entries.touch(new * SEGMENT);
         self.tags.touch(new * TAG_LINES * TAG_WORDS);
         *segments += 1;
-        if segments.is_power_of_two() && *segments >= LARGE {
+        // What comes later is in large pages from the beginning.
+        if *segments == LARGE {
             self.entries.advise_huge();
             self.tags.advise_huge();
         }
@@ -672,13 +689,10 @@ impl Flows {
                 left = rest;
                 let (item, line) = (cursor.at / TAG_LINES, cursor.at % TAG_LINES);
                 cursor.at += 1;
-                let segment = &self.directory[cursor.part << self.directory_bits | item];
-                let segment = segment.load(Acquire) as usize;
+                let segment = self.item(cursor.part, item);
                 // The directory has a segment more than once: it is looked over where it stands first.
                 let bits = item.checked_ilog2().map_or(0, |bit| item - (1 << bit));
-                let before = item > 0
-                    && self.directory[cursor.part << self.directory_bits | bits].load(Acquire) as usize
-                        == segment;
+                let before = item > 0 && self.item(cursor.part, bits) == segment;
                 if before {
                     cursor.at = (item + 1) * TAG_LINES;
                     continue;

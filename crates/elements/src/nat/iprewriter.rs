@@ -63,7 +63,7 @@
 //! - `nmappings`, `table_size` (read): the same.
 //! - `mapping_failures` (read): flows that could not be made, as all ports were in use or the table was full.
 //! - `patterns` (read): for each input a line with its pattern, and how many flows it has.
-//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument; it can be raised to eight times its value.
+//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument. Flows that are too many end when they would.
 //! - `memory` (read): bytes of memory that the flows take.
 //! - `clear` (write): removes all flows.
 //!

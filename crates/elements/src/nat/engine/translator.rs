@@ -129,6 +129,7 @@ pub(crate) struct Translator {
     /// For each input, how many of its flows there are, and how many could not be made.
     counts: Vec<(AtomicUsize, AtomicU64)>,
     timeouts: Timeouts,
+    /// The limit of the arguments, for flows that are taken over.
     limit: AtomicUsize,
     /// The time as a worker has seen it last.
     now: AtomicU32,
