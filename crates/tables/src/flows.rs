@@ -6,10 +6,10 @@
 //! entry of 32 bytes is half a cache line: to find a flow of many, a worker waits for memory once.
 //!
 //! **Sharing.** All workers find entries, without a lock and without writing, but for the time and the flags
-//! of an entry, which [`Flows::touch`] stores when they have changed. Adding and removing take the lock of one
-//! of 16 parts of the table at a time. An entry that is being changed while it is read is not found; whoever
-//! finds nothing adds, and adding looks again under the lock. So a reader may miss, but never sees half of
-//! one flow and half of another: it reads the key again after the rest.
+//! of an entry, which [`Flows::touch`] stores when they have changed. Adding and removing take the lock of
+//! one of 16 parts of the table at a time. An entry that is being changed while it is read is not found;
+//! whoever finds nothing adds, and adding looks again under the lock. So a reader may miss, but never sees
+//! half of one flow and half of another: it reads the key again after the rest.
 //!
 //! **Growth.** Memory comes in segments of 512 entries. A part of the table has a directory of segments, that
 //! is indexed by the low bits of the hash (extendible hashing). A segment without room for an entry is split
@@ -463,8 +463,8 @@ impl Flows {
         self.find(key, self.places(self.hash(key)))
     }
 
-    /// Notes that a packet of an entry has come, and which flags are set now. That is stored if it has changed
-    /// the flags, or the time by `coarse` at least.
+    /// Notes that a packet of an entry has come, and which flags are set now. That is stored if it has
+    /// changed the flags, or the time by `coarse` at least.
     #[inline(always)]
     pub fn touch(&self, found: &Found, now: u32, flags: u8, coarse: u32) {
         if found.idle(now) >= coarse || flags != found.flags() {

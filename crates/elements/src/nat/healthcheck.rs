@@ -11,21 +11,22 @@
 //!   connection (SYN), which is given up when the server accepts it (RST).
 //! - `PORT` (*port*, keyword): the TCP port of servers that have none in `POOL`, and must be given if there
 //!   are such.
-//! - `INTERVAL` (*time*, keyword, default 1 s, at least 10 ms): how often each server is asked. An answer that
-//!   comes later than that counts for nothing.
-//! - `FALL` (*int*, keyword, default 3): after so many questions without an answer a server gets no new flows.
+//! - `INTERVAL` (*time*, keyword, default 1 s, at least 10 ms): how often each server is asked. An answer
+//!   that comes later than that counts for nothing.
+//! - `FALL` (*int*, keyword, default 3): after so many questions without an answer a server gets no new
+//!   flows.
 //! - `RISE` (*int*, keyword, default 2): after so many answers it gets some again.
 //!
-//! A line is printed when a server falls silent, and when it answers again. A server that an operator has taken
-//! out (`down`) is asked, too, and stays out. Flows that exist are not touched.
+//! A line is printed when a server falls silent, and when it answers again. A server that an operator has
+//! taken out (`down`) is asked, too, and stays out. Flows that exist are not touched.
 //!
 //! ## Ports
 //! One push output for the questions, IP packets with the destination annotation set; one push input for the
 //! answers, IP packets whose header has been marked. Packets that are none are dropped.
 //!
 //! ## Handlers
-//! - `state` (read): each server on a line: address, port, questions, answers, questions without an answer in a
-//!   row.
+//! - `state` (read): each server on a line: address, port, questions, answers, questions without an answer in
+//!   a row.
 //!
 //! ## Threads
 //! One instance, on one worker.
@@ -239,8 +240,8 @@ impl HealthCheck {
         Some(packet)
     }
 
-    /// The server that an answer is from, and, of one that has accepted a connection, the segment that gives it
-    /// up.
+    /// The server that an answer is from, and, of one that has accepted a connection, the segment that gives
+    /// it up.
     fn answer(&self, packet: &Packet) -> Option<(Place, Option<Packet>)> {
         let d = Datagram::of(packet)?;
         let from = d.ip.src();

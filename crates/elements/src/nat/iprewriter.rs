@@ -8,8 +8,8 @@
 //!
 //! `TCPRewriter` is the same for TCP alone, where the keyword `TIMEOUT` is another name of `TCP_TIMEOUT`.
 //! `UDPRewriter` has the keywords `TIMEOUT`, `STREAMING_TIMEOUT` and `GUARANTEE` instead of those for TCP and
-//! UDP; it treats packets of both protocols alike, as UDP. `ICMPPingRewriter` has these keywords too, and does
-//! the same for ICMP echo requests and replies, whose identifiers take the place of the source port in a
+//! UDP; it treats packets of both protocols alike, as UDP. `ICMPPingRewriter` has these keywords too, and
+//! does the same for ICMP echo requests and replies, whose identifiers take the place of the source port in a
 //! request and of the destination port in a reply.
 //!
 //! ## Arguments

@@ -332,8 +332,8 @@ impl Translator {
         false
     }
 
-    /// Removes flows whose time is over, from a cursor on, in the parts of the table that are a worker's. Returns after how
-    /// long to go on.
+    /// Removes flows whose time is over, from a cursor on, in the parts of the table that are a worker's.
+    /// Returns after how long to go on.
     pub(crate) fn reap(
         &self,
         flows: &Flows,
