@@ -477,6 +477,13 @@ impl Cx<'_> {
             o.notifiers.is_empty() || o.notifiers.iter().any(|s| !self.core.full[*s as usize])
         })
     }
+    /// Whether the nearest queues downstream of the output are empty: what was emitted in earlier runs of the
+    /// task has left them.
+    #[must_use]
+    pub fn downstream_empty(&self, port: usize) -> bool {
+        let empty = |o: &Output| !o.queues.iter().any(|s| self.core.nonempty[*s as usize]);
+        self.slot().outputs.get(port).is_none_or(empty)
+    }
 
     // ---- the rest ----
 

@@ -73,6 +73,16 @@
 //! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `lanes` (read): what each worker does for the element.
+//! - `rss_table` (read/write): where there are fewer receive queues than workers, the worker of each bucket
+//!   of the hash, eight on a line, as `ethtool -x` prints it. Written: `equal N` (the first N workers in
+//!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`. A bucket's
+//!   packets wait until those before them have left the old worker, 20 ms at most, so flows stay in order.
+//! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it changes,
+//!   packets wait in the device.
+//! - `rss_packets` (read): for each worker that gets flows its number, a tab, the packets that it has had.
+//! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
+//! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them that
+//!   were passed on `unordered`: they had waited for 20 ms, and may have overtaken others of their flow.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.

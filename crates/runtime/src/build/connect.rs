@@ -166,6 +166,8 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
             }
             let mut found = BTreeSet::new();
             let open = downstream(&next, &shape, (e, o), crossing, &mut BTreeSet::new(), &mut found);
+            let held = found.iter().filter(|n| shape.classes[**n as usize].notify == Notify::EmptyAndFull);
+            shape.outputs[e][o].queues = held.copied().collect();
             if open {
                 continue;
             }

@@ -83,6 +83,8 @@ pub(crate) struct Output {
     pub(crate) port: u16,
     /// The elements downstream that determine whether a push is accepted: those that may be full.
     pub(crate) notifiers: Vec<u32>,
+    /// The nearest elements downstream that hold packets and notify whether they have some.
+    pub(crate) queues: Vec<u32>,
 }
 
 /// What an element's notifications wake.

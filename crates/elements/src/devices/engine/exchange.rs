@@ -1,5 +1,6 @@
 //! The rings over which the workers' replicas of one element exchange packets.
 
+use super::indirection::Indirection;
 use super::line::RING;
 use super::sharing::Shares;
 use crate::prelude::*;
@@ -7,13 +8,68 @@ use dpdk::Port;
 use locks::IgnorePoison;
 use runtime::Lanes;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tables::ring::{Consumer, Producer, spsc};
 
 /// An end of a ring that its owner has not taken yet.
 enum End {
-    In(Producer<Packet>),
-    Out(Consumer<Packet>),
+    In(Outlet),
+    Out(Intake),
+}
+
+/// How many packets of a ring have left the worker that takes them; written by that worker alone.
+#[derive(Default)]
+#[repr(align(128))]
+struct Left(AtomicU64);
+
+/// The end of a ring into which a worker puts packets for another one.
+pub(in crate::devices) struct Outlet {
+    ring: Producer<Packet>,
+    pushed: u64,
+    left: Arc<Left>,
+}
+
+impl Outlet {
+    /// Moves as many packets as fit from the front of `packets`, and returns how many.
+    #[inline]
+    pub(in crate::devices) fn push_many(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let n = self.ring.push_many(packets);
+        self.pushed += n as u64;
+        n
+    }
+    /// How many packets have been put in up to now.
+    pub(in crate::devices) fn pushed(&self) -> u64 {
+        self.pushed
+    }
+    /// Whether the first `n` packets have been taken out and have left the other worker.
+    pub(in crate::devices) fn have_left(&self, n: u64) -> bool {
+        self.left.0.load(Ordering::Acquire) >= n
+    }
+    /// How many packets have not left the other worker.
+    pub(in crate::devices) fn on_the_way(&self) -> u64 {
+        self.pushed - self.left.0.load(Ordering::Acquire)
+    }
+    /// Packets in the ring.
+    pub(in crate::devices) fn len(&self) -> usize {
+        self.ring.len()
+    }
+}
+
+/// The end from which the other worker takes them.
+struct Intake {
+    ring: Consumer<Packet>,
+    popped: u64,
+    /// What it has said in `left`.
+    said: u64,
+    left: Arc<Left>,
+}
+
+/// Both ends of a new ring.
+fn ring() -> (Outlet, Intake) {
+    let ((producer, consumer), left) = (spsc(RING), Arc::<Left>::default());
+    let outlet = Outlet { ring: producer, pushed: 0, left: Arc::clone(&left) };
+    (outlet, Intake { ring: consumer, popped: 0, said: 0, left })
 }
 
 /// The place where the replicas of one element find the ends of their rings, and the transmit queues that
@@ -22,6 +78,7 @@ enum End {
 pub(in crate::devices) struct Exchange {
     ends: Mutex<HashMap<(usize, usize), End>>,
     shares: OnceLock<Arc<Shares>>,
+    indirection: OnceLock<Arc<Indirection>>,
 }
 
 impl Exchange {
@@ -40,13 +97,13 @@ impl Exchange {
         &self,
         pair: (usize, usize),
         mine: impl Fn(End) -> Option<E>,
-        split: impl Fn((Producer<Packet>, Consumer<Packet>)) -> (E, End),
+        split: impl Fn((Outlet, Intake)) -> (E, End),
     ) -> E {
         let mut waiting = self.ends.lock().ignore_poison();
         if let Some(end) = waiting.remove(&pair).and_then(mine) {
             return end;
         }
-        let (end, other) = split(spsc(RING));
+        let (end, other) = split(ring());
         waiting.insert(pair, other);
         end
     }
@@ -55,13 +112,21 @@ impl Exchange {
         let new = || Arc::new(Shares::new(lanes, port.peer_sets_tx_queues()));
         Arc::clone(self.shares.get_or_init(new))
     }
+    /// The indirection table by which the replicas spread flows, made by the first that needs it.
+    pub(super) fn indirection(&self, make: impl FnOnce() -> Indirection) -> Arc<Indirection> {
+        Arc::clone(self.indirection.get_or_init(|| Arc::new(make())))
+    }
+    /// The indirection table, if flows are spread in software.
+    pub(super) fn known_indirection(&self) -> Option<&Arc<Indirection>> {
+        self.indirection.get()
+    }
     /// The end into which `from` puts packets for `to`.
-    pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
+    pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Outlet {
         let mine = |end| if let End::In(p) = end { Some(p) } else { None };
         self.end((from, to), mine, |(p, c)| (p, End::Out(c)))
     }
     /// The end from which `to` takes them.
-    pub(in crate::devices) fn consumer(&self, from: usize, to: usize) -> Consumer<Packet> {
+    fn consumer(&self, from: usize, to: usize) -> Intake {
         let mine = |end| if let End::Out(c) = end { Some(c) } else { None };
         self.end((from, to), mine, |(p, c)| (c, End::In(p)))
     }
@@ -71,7 +136,7 @@ impl Exchange {
 /// configurations.
 pub(in crate::devices) struct Inlet {
     from: usize,
-    rings: VecDeque<Consumer<Packet>>,
+    rings: VecDeque<Intake>,
 }
 
 impl Inlet {
@@ -82,9 +147,10 @@ impl Inlet {
     #[inline]
     pub(in crate::devices) fn pop_many(&mut self, n: usize, out: &mut Vec<Packet>) -> usize {
         loop {
-            let next = self.rings.get(1).map(Consumer::len);
-            let Some(first) = self.rings.front_mut() else { return 0 };
+            let next = self.rings.get(1).map(|intake| intake.ring.len());
+            let Some(Intake { ring: first, popped, .. }) = self.rings.front_mut() else { return 0 };
             let got = first.pop_many(n, out);
+            *popped += got as u64;
             // The other worker uses a ring only after it has stopped using the previous one: if the next ring
             // had packets before, this one stays empty.
             match next {
@@ -95,9 +161,19 @@ impl Inlet {
             }
         }
     }
+    /// Tells the other worker that all packets that were taken up to now have left this one.
+    #[inline]
+    pub(in crate::devices) fn say_left(&mut self) {
+        for intake in &mut self.rings {
+            if intake.said != intake.popped {
+                intake.said = intake.popped;
+                intake.left.0.store(intake.popped, Ordering::Release);
+            }
+        }
+    }
     /// The rings are empty and stay empty: the other worker no longer has its ends.
     fn is_done(&self) -> bool {
-        self.rings.iter().all(|ring| ring.is_closed() && ring.is_empty())
+        self.rings.iter().all(|intake| intake.ring.is_closed() && intake.ring.is_empty())
     }
 }
 
@@ -136,16 +212,30 @@ mod tests {
         let mut back = exchange.consumer(1, 0);
         let mut c = exchange.consumer(0, 1);
         let mut q = exchange.producer(1, 0);
-        assert!(p.push(Packet::from_bytes(b"a").unwrap()).is_ok());
-        assert!(q.push(Packet::from_bytes(b"b").unwrap()).is_ok());
-        assert_eq!(c.pop().unwrap().data(), b"a");
-        assert_eq!(back.pop().unwrap().data(), b"b");
+        assert!(p.ring.push(Packet::from_bytes(b"a").unwrap()).is_ok());
+        assert!(q.ring.push(Packet::from_bytes(b"b").unwrap()).is_ok());
+        assert_eq!(c.ring.pop().unwrap().data(), b"a");
+        assert_eq!(back.ring.pop().unwrap().data(), b"b");
     }
 
     fn bytes(inlet: &mut Inlet) -> String {
         let mut out = Vec::new();
         while inlet.pop_many(1, &mut out) > 0 {}
         out.iter().map(|p| char::from(p.data()[0])).collect()
+    }
+
+    #[test]
+    fn a_worker_says_when_packets_have_left_it() {
+        let exchange = Exchange::default();
+        let (mut p, mut inlet) = (exchange.producer(0, 1), Inlet::new(&exchange, 0, 1));
+        let mut packets: Vec<Packet> = (0..5).map(|n| Packet::from_bytes(&[n]).unwrap()).collect();
+        assert_eq!(p.push_many(&mut packets), 5);
+        let mut out = Vec::new();
+        assert_eq!(inlet.pop_many(3, &mut out), 3);
+        assert!(p.have_left(0) && !p.have_left(1), "taken, and still being worked on");
+        inlet.say_left();
+        assert!(p.have_left(3) && !p.have_left(4));
+        assert_eq!((p.on_the_way(), p.len()), (2, 2));
     }
 
     #[test]
@@ -156,8 +246,9 @@ mod tests {
         let mut inlets = vec![Inlet::new(&new, 0, 1)];
         inherit(&mut inlets, vec![Inlet::new(&old, 0, 1), Inlet::new(&old, 2, 1)], |i| i);
         assert_eq!(inlets.len(), 2, "worker 2 has no successor yet");
-        let send = |p: &mut Producer<Packet>, text: &str| {
-            text.bytes().for_each(|b| assert!(p.push(Packet::from_bytes(&[b]).unwrap()).is_ok()));
+        let send = |p: &mut Outlet, text: &str| {
+            let mut packets = text.bytes().map(|b| Packet::from_bytes(&[b]).unwrap()).collect();
+            assert_eq!(p.push_many(&mut packets), text.len());
         };
         send(&mut before, "ab");
         assert_eq!(bytes(&mut inlets[0]), "ab");

@@ -4,9 +4,6 @@ use tables::toeplitz::{MICROSOFT_KEY, SYMMETRIC_KEY, Toeplitz};
 use wire::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD, ETHERTYPE_VLAN};
 use wire::protocol::{DESTINATION_OPTIONS, HOP_BY_HOP, ROUTING, SCTP, TCP, UDP};
 
-/// Entries of the redirection table: as many as in Microsoft's specification ("Receive Side Scaling").
-const ENTRIES: usize = 128;
-
 /// How flows are distributed over workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devices) enum Rss {
@@ -31,16 +28,10 @@ impl Rss {
     pub(in crate::devices) fn key(self) -> Option<Vec<u8>> {
         (self == Self::Symmetric).then(|| SYMMETRIC_KEY.to_vec())
     }
-    pub(in crate::devices) fn hash(self) -> Toeplitz {
-        Toeplitz::new(if self == Self::Symmetric { &SYMMETRIC_KEY } else { &MICROSOFT_KEY })
+    /// The key with which flows are spread in software.
+    pub(in crate::devices) fn software_key(self) -> [u8; 40] {
+        if self == Self::Symmetric { SYMMETRIC_KEY } else { MICROSOFT_KEY }
     }
-}
-
-/// The one of `n` workers that a hash belongs to, as on a card whose redirection table assigns its entries to
-/// the queues in turn.
-#[inline]
-pub(in crate::devices) fn share_of(hash: u32, n: usize) -> usize {
-    hash as usize % ENTRIES.max(n.next_power_of_two()) % n
 }
 
 #[inline]
@@ -291,13 +282,6 @@ mod tests {
         };
         let seen: std::collections::BTreeSet<u32> = (0..=255).map(|n| hash(&v6(n))).collect();
         assert_eq!(seen.len(), 256);
-    }
-
-    #[test]
-    fn every_worker_has_its_share_of_the_table() {
-        let mut counts = [0; 3];
-        (0..ENTRIES as u32).for_each(|h| counts[share_of(h | 0xabcd_0000 & !127, 3)] += 1);
-        assert_eq!(counts, [43, 43, 42]);
     }
 
     #[test]

@@ -2,15 +2,19 @@
 
 use super::batches::{Batches, Sizes};
 use super::exchange::{Exchange, Inlet, forget_done, inherit};
+use super::handover::HOLD;
+use super::indirection::Indirection;
 use super::line::RING;
 use super::pause::Pause;
 use super::port;
 use super::queues::Queues;
 use super::rss::Rss;
 use super::spread::Spreader;
+use super::steering;
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
 use runtime::{Facts, PortSlot, Spread};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -38,7 +42,13 @@ pub(crate) struct Receiver {
     queues: Vec<(u16, Option<RxQueue>)>,
     next: usize,
     spreader: Option<Spreader>,
+    /// Packets that have waited while their bucket moved to this worker.
+    arrived: VecDeque<Packet>,
     inlets: Vec<Inlet>,
+    /// The place of this worker in the indirection table.
+    seat: Option<(Arc<Indirection>, usize)>,
+    /// When the last run of the task began, by the time stamp counter; 0: it has found no packets.
+    busy_since: u64,
     /// File descriptors that are readable while packets wait in the queues, and whether all queues have them;
     /// `None`: not known yet.
     sockets: Vec<RawFd>,
@@ -79,7 +89,9 @@ impl Receiver {
         if needs.rx_queues > 0 && rss != Rss::None {
             // Packets wait in the rings if there are fewer queues than workers. If the reason is that the
             // device has no more queues, the buffers of the missing ones are available for the rings.
-            needs.extra_buffers += RING * cx.workers().saturating_sub(needs.rx_queues.into());
+            // And some wait while a part of the flows moves to another worker.
+            let missing = cx.workers().saturating_sub(needs.rx_queues.into());
+            needs.extra_buffers += (RING + HOLD) * missing;
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Annotating a packet touches two more cache lines; this is done only if an element reads the
@@ -98,7 +110,10 @@ impl Receiver {
             queues: Vec::new(),
             next: 0,
             spreader: None,
+            arrived: VecDeque::new(),
             inlets: Vec::new(),
+            seat: None,
+            busy_since: 0,
             sockets: Vec::new(),
             has_sockets: None,
             burst,
@@ -135,8 +150,15 @@ impl Receiver {
             let others = lanes.pollers().filter(|&from| from != self.worker);
             self.inlets = others.map(|from| Inlet::new(&self.exchange, from, self.worker)).collect();
         }
-        if !lanes.spread.is_empty() && !self.queues.is_empty() {
-            self.spreader = Some(Spreader::new(self.worker, self.internal, self.rss, &self.exchange, &lanes));
+        if !lanes.spread.is_empty() {
+            let key = (!self.internal).then(|| self.rss.software_key());
+            let make = || Indirection::new(&lanes, key.as_ref().map(|key| &key[..]));
+            let table = self.exchange.indirection(make);
+            if !self.queues.is_empty() {
+                let burst = self.most(cx);
+                self.spreader = Some(Spreader::new(self.worker, &table, &self.exchange, burst));
+            }
+            self.seat = table.seat_of(self.worker).map(|place| (table, place));
         }
         if lanes.receives(self.worker) {
             cx.reschedule();
@@ -155,6 +177,20 @@ impl Receiver {
 
     /// Polls once and emits the packets for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some((table, place)) = &self.seat else { return self.poll_and_emit(cx) };
+        let now = dpdk::cycles();
+        if self.busy_since != 0 {
+            table.seat(*place).add_busy(now.saturating_sub(self.busy_since));
+        }
+        if cx.downstream_empty(0) {
+            self.inlets.iter_mut().for_each(Inlet::say_left);
+        }
+        let moved = self.poll_and_emit(cx);
+        self.busy_since = if moved { now } else { 0 };
+        moved
+    }
+
+    fn poll_and_emit(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.active && self.is_drained() && self.inlets.is_empty() && self.finds_sockets() {
             cx.reschedule();
             cx.idle_until_readable(&self.sockets);
@@ -173,7 +209,11 @@ impl Receiver {
             moved = self.take_in(cx);
             // A worker that others poll for has no queues. A worker whose neighbor's ring is full leaves
             // packets in the device.
-            let held_up = self.spreader.as_mut().is_some_and(|s| s.give(cx));
+            let held_up = self.spreader.as_mut().is_some_and(|s| {
+                s.look(&mut self.arrived, cx);
+                s.give(cx)
+            });
+            moved |= self.emit_arrived(cx);
             if self.active && !self.queues.is_empty() && !held_up {
                 moved |= self.poll_queues(cx);
             }
@@ -209,9 +249,9 @@ impl Receiver {
         self.has_sockets == Some(true) && !self.owes()
     }
 
-    /// Whether packets for other workers wait here.
+    /// Whether packets that have been polled wait here, or flows change workers.
     fn owes(&self) -> bool {
-        self.spreader.as_ref().is_some_and(Spreader::owes)
+        !self.arrived.is_empty() || self.spreader.as_ref().is_some_and(Spreader::owes)
     }
 
     /// Emits packets that other workers have polled for this one.
@@ -238,6 +278,19 @@ impl Receiver {
             forget_done(&mut self.inlets, |i| i, |_| true);
         }
         room < self.most(cx)
+    }
+
+    /// Emits packets that have waited while their bucket moved here.
+    #[inline]
+    fn emit_arrived(&mut self, cx: &mut Cx<'_>) -> bool {
+        let any = !self.arrived.is_empty();
+        while !self.arrived.is_empty() {
+            let mut batch = cx.spare_batch();
+            let n = self.arrived.len().min(self.most(cx));
+            batch.packets_mut().extend(self.arrived.drain(..n));
+            self.emit(batch, None, cx);
+        }
+        any
     }
 
     fn most(&self, cx: &Cx<'_>) -> usize {
@@ -323,6 +376,9 @@ impl Receiver {
                 }
             }
         }
+        if let Some((table, place)) = &self.seat {
+            table.seat(*place).count(batch.len());
+        }
         self.pause.emitted(batch.len());
         cx.output_batch(0, batch);
     }
@@ -347,8 +403,12 @@ impl Receiver {
         // Packets that other workers have polled for this one come first; those workers use the old rings
         // until they swap too.
         inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
-        old.spreader.iter_mut().for_each(|spreader| spreader.end(cx));
-        if !self.inlets.is_empty() {
+        self.arrived.append(&mut old.arrived);
+        if let Some(before) = &mut old.spreader {
+            before.end(&mut self.arrived, cx);
+            self.spreader.iter_mut().for_each(|spreader| spreader.take_over(before));
+        }
+        if !self.inlets.is_empty() || !self.arrived.is_empty() {
             // This holds also if the element is now bound to another worker: this worker must still take the
             // packets in its rings.
             cx.reschedule_here();
@@ -361,7 +421,7 @@ impl Receiver {
     }
     /// Packets in the rings to other workers.
     pub(crate) fn handed(&self) -> usize {
-        self.spreader.as_ref().map_or(0, Spreader::handed)
+        self.arrived.len() + self.spreader.as_ref().map_or(0, Spreader::handed)
     }
     /// The queues that this worker polls, and the workers it polls for: a line, or nothing.
     pub(crate) fn lanes(&self) -> String {
@@ -406,6 +466,13 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     });
     h.sum("handed", |e| e.receiver().handed() as u64);
     h.list("lanes", |e| e.receiver().lanes());
+    h.shared_read::<Exchange>("rss_table", |x, _| Ok(steering::table(x)));
+    h.shared_write::<Exchange>("rss_table", steering::write_table);
+    h.shared_read::<Exchange>("rss_key", |x, _| Ok(steering::key(x)));
+    h.shared_write::<Exchange>("rss_key", steering::write_key);
+    h.shared_read::<Exchange>("rss_packets", |x, _| Ok(steering::packets(x)));
+    h.shared_read::<Exchange>("rss_buckets", |x, _| Ok(steering::buckets(x)));
+    h.shared_read::<Exchange>("rss_moved", |x, _| Ok(steering::moved(x)));
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
     });

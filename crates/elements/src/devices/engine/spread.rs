@@ -1,22 +1,33 @@
 //! RSS in software: if a port has fewer queues than there are workers, the packets that one worker polls are
 //! distributed over others, by flow.
 
-use super::exchange::Exchange;
-use super::rss::{Rss, address_hash, flow_hash, share_of};
+use super::exchange::{Exchange, Outlet};
+use super::handover::{HOLD, Handover};
+use super::indirection::{Indirection, Poller};
+use super::rss::{address_hash, flow_hash};
 use crate::prelude::*;
-use runtime::{Lanes, WorkerId};
+use runtime::WorkerId;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
 /// For how long a worker that does not take its packets makes the polling workers wait; after that they drop
 /// its packets. This is longer than a time slice of Linux (about 3 ms), so that sharing a core causes no
 /// losses while the device's queue has space.
 const STALL_NS: u64 = 5_000_000;
+/// For how long a worker that polls leaves packets in the device, at most, until those that it has given away
+/// have left the other workers: after that it uses the new key of the hash nevertheless.
+const KEY_PATIENCE_NS: u64 = 20_000_000;
+/// How long after that it waits until they have also left the transmit queues.
+const KEY_SETTLE_NS: u64 = 200_000;
+/// In place of a neighbor: packets stay with this worker, or their bucket is on its way.
+const OWN: u16 = u16::MAX;
+const ON_ITS_WAY: u16 = u16::MAX - 1;
+
 /// A worker that gets its share of the flows from this one.
 struct Neighbor {
     worker: WorkerId,
-    ring: Producer<Packet>,
+    ring: Outlet,
     /// Packets for which the ring was full.
     waiting: Vec<Packet>,
     /// Since when packets wait; 0: none do.
@@ -26,6 +37,10 @@ struct Neighbor {
 }
 
 impl Neighbor {
+    /// How many packets this worker has had for it: those in the ring, before it and behind it.
+    fn given(&self) -> u64 {
+        self.ring.pushed() + self.waiting.len() as u64
+    }
     /// Passes waiting packets on, as far as the ring has space. Returns whether this worker has to wait for
     /// the other one.
     fn give(&mut self, cx: &mut Cx<'_>) -> bool {
@@ -54,65 +69,206 @@ impl Neighbor {
 /// The fields that distinguish flows.
 enum FlowKey {
     /// Addresses and ports of IP.
-    Ip(Toeplitz),
+    Ip(Arc<Toeplitz>),
     /// The Ethernet addresses of frames between the nodes of a cluster; the nodes read nothing after these.
     Internal,
 }
 
 impl FlowKey {
+    fn new(hash: Option<Arc<Toeplitz>>) -> Self {
+        hash.map_or(Self::Internal, Self::Ip)
+    }
     #[inline]
     fn hash(&self, frame: &[u8]) -> u32 {
         match self {
-            Self::Ip(hash) => flow_hash(hash, frame),
+            Self::Ip(hash) => flow_hash(&**hash, frame),
             Self::Internal => frame.first_chunk().map_or(0, |addresses| address_hash(*addresses, true)),
         }
     }
 }
 
+/// A change of the hash's key: the worker leaves packets in the device until those that it has given away
+/// have left the other workers, because every flow may have another worker afterwards.
+struct KeyChange {
+    since_ns: u64,
+    /// Since when they have left; 0: they have not.
+    left_ns: u64,
+}
+
 /// Distributes flows over workers.
 pub(in crate::devices) struct Spreader {
     flow_key: FlowKey,
-    /// For each worker that gets flows: this one (`None`), or the index of a neighbor.
-    shares: Vec<Option<usize>>,
+    table: Arc<Indirection>,
+    says: Arc<Poller>,
+    /// Where packets of each bucket go: an index of `neighbors`, [`OWN`] or [`ON_ITS_WAY`].
+    buckets: Vec<u16>,
+    /// The same for each place of the table.
+    places: Vec<u16>,
     neighbors: Vec<Neighbor>,
+    handover: Handover,
+    /// Empty except while packets that have waited are passed on.
+    gone: Vec<(u16, Packet)>,
+    /// The versions of the table and of the key that were acted on.
+    seen: u64,
+    key_seen: u64,
+    /// Whether buckets wait until others have moved.
+    backlog: bool,
+    key_change: Option<KeyChange>,
 }
 
 impl Spreader {
-    /// Distributes the flows that this worker polls over the workers in `lanes`; on an internal link, by the
-    /// Ethernet addresses.
+    /// Distributes the flows that this worker polls over the workers of the table. `burst` is the most packets
+    /// that are distributed at a time.
     pub(in crate::devices) fn new(
         worker: usize,
-        internal: bool,
-        rss: Rss,
+        table: &Arc<Indirection>,
         exchange: &Arc<Exchange>,
-        lanes: &Lanes,
+        burst: usize,
     ) -> Self {
         let mut neighbors = Vec::new();
-        let shares = (lanes.spread.iter())
+        let places: Vec<u16> = (table.workers().iter())
             .map(|&to| {
-                (to != worker).then(|| {
-                    neighbors.push(Neighbor {
-                        worker: WorkerId(to),
-                        ring: exchange.producer(worker, to),
-                        waiting: Vec::new(),
-                        since_ns: 0,
-                        stalled: false,
-                    });
-                    neighbors.len() - 1
-                })
+                if to == worker {
+                    return OWN;
+                }
+                neighbors.push(Neighbor {
+                    worker: WorkerId(to),
+                    ring: exchange.producer(worker, to),
+                    waiting: Vec::new(),
+                    since_ns: 0,
+                    stalled: false,
+                });
+                neighbors.len() as u16 - 1
             })
             .collect();
-        let flow_key = if internal { FlowKey::Internal } else { FlowKey::Ip(rss.hash()) };
-        Self { flow_key, shares, neighbors }
+        let mut spreader = Self {
+            flow_key: FlowKey::new(table.hash()),
+            table: Arc::clone(table),
+            says: table.poller(worker),
+            buckets: Vec::new(),
+            places,
+            neighbors,
+            handover: Handover::new(burst),
+            gone: Vec::with_capacity(HOLD + burst),
+            seen: 0,
+            key_seen: 0,
+            backlog: false,
+            key_change: None,
+        };
+        spreader.begin();
+        spreader
     }
+    /// Takes the table as it is, before the first packet.
+    fn begin(&mut self) {
+        let table = &self.table;
+        (self.seen, self.key_seen) = (table.version(), table.key_version());
+        self.flow_key = FlowKey::new(table.hash());
+        let goes_to = |bucket| self.places[usize::from(table.place(bucket))];
+        self.buckets = (0..table.buckets()).map(goes_to).collect();
+        self.says.say(self.seen, 0, self.handover.moved);
+    }
+    /// Continues where the spreader of the configuration that is being replaced has been ended.
+    pub(in crate::devices) fn take_over(&mut self, old: &Self) {
+        self.table.adopt(&old.table);
+        self.handover.moved = self.says.moved();
+        self.begin();
+    }
+
+    /// Begins with what has changed in the table, and ends what has begun; `own` gets packets that waited and
+    /// that are this worker's now. To be called before other packets are distributed, in each run of the task.
+    #[inline]
+    pub(in crate::devices) fn look(&mut self, own: &mut VecDeque<Packet>, cx: &Cx<'_>) {
+        if self.table.version() != self.seen || self.changes() {
+            self.change(own, cx);
+        }
+    }
+    /// Whether something is changing.
+    fn changes(&self) -> bool {
+        self.backlog || self.key_change.is_some() || !self.handover.is_idle()
+    }
+    #[cold]
+    fn change(&mut self, own: &mut VecDeque<Packet>, cx: &Cx<'_>) {
+        let now = cx.now_ns();
+        let version = self.table.version();
+        let empty = cx.downstream_empty(0);
+        self.end_moves(own, empty, now);
+        if self.seen != version || self.backlog {
+            self.seen = version;
+            if self.table.key_version() != self.key_seen && self.key_change.is_none() {
+                self.key_change = Some(KeyChange { since_ns: now, left_ns: 0 });
+            }
+            self.begin_moves(now);
+        }
+        self.change_key(empty, now);
+        let waits = self.handover.moves() + usize::from(self.key_change.is_some() || self.backlog);
+        self.says.say(self.seen, waits, self.handover.moved);
+    }
+    fn end_moves(&mut self, own: &mut VecDeque<Packet>, empty: bool, now: u64) {
+        let Self { handover, neighbors, buckets, gone, .. } = self;
+        handover.advance(
+            now,
+            |moving| match neighbors.get(usize::from(moving.from)) {
+                Some(neighbor) => neighbor.ring.have_left(moving.mark),
+                // This worker has worked on them in earlier runs of the task.
+                None => empty,
+            },
+            |moving| buckets[usize::from(moving.bucket)] = moving.to,
+            |to, packet| gone.push((to, packet)),
+        );
+        for (to, packet) in gone.drain(..) {
+            match neighbors.get_mut(usize::from(to)) {
+                Some(neighbor) => neighbor.waiting.push(packet),
+                None => own.push_back(packet),
+            }
+        }
+    }
+    fn begin_moves(&mut self, now: u64) {
+        self.backlog = false;
+        for bucket in 0..self.buckets.len() {
+            let wanted = self.places[usize::from(self.table.place(bucket))];
+            let goes_to = self.buckets[bucket];
+            if goes_to == ON_ITS_WAY {
+                self.backlog |= self.handover.goes_to(bucket as u16) != Some(wanted);
+            } else if goes_to != wanted {
+                let mark = self.neighbors.get(usize::from(goes_to)).map_or(0, Neighbor::given);
+                if self.handover.begin(bucket as u16, (goes_to, wanted), mark, now) {
+                    self.buckets[bucket] = ON_ITS_WAY;
+                } else {
+                    self.backlog = true;
+                }
+            }
+        }
+    }
+    fn change_key(&mut self, empty: bool, now: u64) {
+        let Some(change) = &mut self.key_change else { return };
+        let gone = |n: &Neighbor| n.ring.have_left(n.given());
+        if change.left_ns == 0 && empty && self.handover.is_idle() && self.neighbors.iter().all(gone) {
+            change.left_ns = now.max(1);
+        }
+        let settled = change.left_ns > 0 && now.saturating_sub(change.left_ns) >= KEY_SETTLE_NS;
+        if !settled && now.saturating_sub(change.since_ns) < KEY_PATIENCE_NS {
+            return;
+        }
+        if !settled {
+            let on_the_way = |n: &Neighbor| n.ring.on_the_way() + n.waiting.len() as u64;
+            self.handover.moved.unordered += self.neighbors.iter().map(on_the_way).sum::<u64>();
+        }
+        self.key_change = None;
+        self.key_seen = self.table.key_version();
+        self.flow_key = FlowKey::new(self.table.hash());
+    }
+
     /// Keeps this worker's own packets in the batch and passes the others on. Packets of a flow stay in
     /// order.
     pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut own = cx.spare_batch();
         for packet in batch.drain(..) {
-            match self.shares[share_of(self.flow_key.hash(packet.data()), self.shares.len())] {
-                None => own.push(packet),
-                Some(n) => self.neighbors[n].waiting.push(packet),
+            let bucket = Indirection::bucket(self.flow_key.hash(packet.data()));
+            self.says.count(bucket);
+            match self.buckets[bucket] {
+                OWN => own.push(packet),
+                ON_ITS_WAY => self.handover.hold(bucket as u16, packet),
+                n => self.neighbors[usize::from(n)].waiting.push(packet),
             }
         }
         std::mem::swap(batch, &mut own);
@@ -120,25 +276,34 @@ impl Spreader {
         self.give(cx);
     }
     /// Passes waiting packets on, as far as the rings have space. Returns whether this worker has to wait for
-    /// another one.
+    /// another one, or has no place for so many more packets as it polls at a time.
     pub(in crate::devices) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
-        let mut held_up = false;
-        for neighbor in &mut self.neighbors {
+        let mut held_up = self.key_change.is_some();
+        for (n, neighbor) in self.neighbors.iter_mut().enumerate() {
             held_up |= neighbor.give(cx);
+            if neighbor.stalled {
+                self.handover.cut(n as u16, neighbor.given());
+            }
         }
-        held_up
+        held_up || self.handover.is_full(cx.batch_size())
     }
-    /// Whether packets for other workers wait here.
+    /// Whether packets for other workers wait here, or something is changing.
     pub(in crate::devices) fn owes(&self) -> bool {
-        self.neighbors.iter().any(|n| !n.waiting.is_empty())
+        self.changes() || self.neighbors.iter().any(|n| !n.waiting.is_empty())
     }
-    /// Packets in the rings to other workers.
+    /// Packets in the rings to other workers, and those that wait here.
     pub(in crate::devices) fn handed(&self) -> usize {
-        self.neighbors.iter().map(|n| n.ring.len() + n.waiting.len()).sum()
+        let of_neighbors: usize = self.neighbors.iter().map(|n| n.ring.len() + n.waiting.len()).sum();
+        of_neighbors + self.handover.len()
     }
     /// Passes all packets on, because another element takes over: packets for which a ring is full are
-    /// dropped.
-    pub(in crate::devices) fn end(&mut self, cx: &mut Cx<'_>) {
+    /// dropped. `own` gets those that are this worker's.
+    pub(in crate::devices) fn end(&mut self, own: &mut VecDeque<Packet>, cx: &mut Cx<'_>) {
+        let neighbors = &mut self.neighbors;
+        self.handover.end(|to, packet| match neighbors.get_mut(usize::from(to)) {
+            Some(neighbor) => neighbor.waiting.push(packet),
+            None => own.push_back(packet),
+        });
         for neighbor in &mut self.neighbors {
             neighbor.ring.push_many(&mut neighbor.waiting);
             let rest: Batch = neighbor.waiting.drain(..).collect();
@@ -146,6 +311,7 @@ impl Spreader {
                 cx.drop_batch(rest, drops::WORKER_RING_FULL);
             }
         }
+        self.says.say(self.seen, 0, self.handover.moved);
     }
 }
 
@@ -166,7 +332,7 @@ mod tests {
         assert_ne!(hash(9, 1, 0), hash(9, 3, 0), "the input node");
         assert_eq!(flow_key.hash(&[0xc2; 11]), 0);
         let mut shares = [0; 4];
-        (0..=255).for_each(|next_hop| shares[share_of(hash(next_hop, 1, 0), 4)] += 1);
+        (0..=255).for_each(|next_hop| shares[Indirection::bucket(hash(next_hop, 1, 0)) % 4] += 1);
         assert!(shares.iter().all(|n| (32..=96).contains(n)), "{shares:?}");
     }
 }

@@ -1,0 +1,216 @@
+//! Buckets of the indirection table on their way from one worker to another: their packets wait at the worker
+//! that polls until those before them have left the worker that had the bucket.
+
+use crate::prelude::*;
+
+/// Buckets that are on their way at the same time; others wait with the worker that has them.
+pub(super) const MOST_MOVES: usize = 16;
+/// Packets that may wait. If more come, the worker leaves packets in the device.
+pub(super) const HOLD: usize = 1024;
+/// For how long packets wait at most. A worker that was given more than it can do has work for 10 ms in its
+/// ring, with programs of 10 us a packet.
+const PATIENCE_NS: u64 = 20_000_000;
+/// How long after the packets have left the old worker's elements the new one begins: until they have also
+/// left the transmit queue, or the ring to the worker that has it (ToDevice waits for 20 us by default).
+const SETTLE_NS: u64 = 200_000;
+
+/// A bucket on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) bucket: u16,
+    /// Where its packets went, and where they are to go.
+    pub(super) from: u16,
+    pub(super) to: u16,
+    /// How many packets the worker that had it has to be finished with.
+    pub(super) mark: u64,
+    since_ns: u64,
+    /// Since when they have left it; 0: they have not.
+    left_ns: u64,
+}
+
+/// What has become of buckets that moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// Buckets that have moved.
+    pub(super) buckets: u64,
+    /// Packets that have waited.
+    pub(super) held: u64,
+    /// Those for which the wait was too long: they may have overtaken packets of their flow.
+    pub(super) unordered: u64,
+}
+
+/// The buckets that are on their way, and their packets.
+#[derive(Default)]
+pub(super) struct Handover {
+    moves: Vec<Move>,
+    held: Vec<(u16, Packet)>,
+    /// Empty except while packets are let go.
+    rest: Vec<(u16, Packet)>,
+    pub(super) moved: Moved,
+}
+
+impl Handover {
+    pub(super) fn new(burst: usize) -> Self {
+        let room = || Vec::with_capacity(HOLD + burst);
+        Self { moves: Vec::with_capacity(MOST_MOVES), held: room(), rest: room(), moved: Moved::default() }
+    }
+    /// Whether no bucket is on its way.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.moves.is_empty()
+    }
+    /// Whether `packets` more may have no place.
+    #[inline]
+    pub(super) fn is_full(&self, packets: usize) -> bool {
+        self.held.len() + packets > HOLD
+    }
+    /// Packets that wait.
+    pub(super) fn len(&self) -> usize {
+        self.held.len()
+    }
+    pub(super) fn moves(&self) -> usize {
+        self.moves.len()
+    }
+    /// Where a bucket is going.
+    pub(super) fn goes_to(&self, bucket: u16) -> Option<u16> {
+        self.moves.iter().find(|m| m.bucket == bucket).map(|m| m.to)
+    }
+    /// A bucket leaves; its packets are held from now on. False: too many are on their way.
+    pub(super) fn begin(&mut self, bucket: u16, (from, to): (u16, u16), mark: u64, now: u64) -> bool {
+        let begins = self.moves.len() < MOST_MOVES;
+        if begins {
+            self.moves.push(Move { bucket, from, to, mark, since_ns: now, left_ns: 0 });
+        }
+        begins
+    }
+    /// A packet of such a bucket.
+    #[inline]
+    pub(super) fn hold(&mut self, bucket: u16, packet: Packet) {
+        self.held.push((bucket, packet));
+    }
+    /// Packets for `from` after its first `n` have been dropped: nobody waits for them.
+    pub(super) fn cut(&mut self, from: u16, n: u64) {
+        self.moves.iter_mut().filter(|m| m.from == from).for_each(|m| m.mark = m.mark.min(n));
+    }
+    /// Lets buckets go whose packets have `left` the old worker, or have not for too long: `arrive` gets the
+    /// bucket, `go` each of its packets with the place where it goes.
+    pub(super) fn advance(
+        &mut self,
+        now: u64,
+        mut left: impl FnMut(&Move) -> bool,
+        mut arrive: impl FnMut(&Move),
+        mut go: impl FnMut(u16, Packet),
+    ) {
+        let mut at = 0;
+        while let Some(moving) = self.moves.get_mut(at) {
+            if moving.left_ns == 0 && left(moving) {
+                moving.left_ns = now.max(1);
+            }
+            let settled = moving.left_ns > 0 && now.saturating_sub(moving.left_ns) >= SETTLE_NS;
+            if settled || now.saturating_sub(moving.since_ns) >= PATIENCE_NS {
+                let moving = self.moves.swap_remove(at);
+                self.let_go(&moving, settled, &mut go);
+                arrive(&moving);
+            } else {
+                at += 1;
+            }
+        }
+    }
+    /// Lets all buckets go at once.
+    pub(super) fn end(&mut self, mut go: impl FnMut(u16, Packet)) {
+        while let Some(moving) = self.moves.pop() {
+            self.let_go(&moving, false, &mut go);
+        }
+    }
+    fn let_go(&mut self, moving: &Move, ordered: bool, go: &mut impl FnMut(u16, Packet)) {
+        let before = self.held.len();
+        for (bucket, packet) in self.held.drain(..) {
+            if bucket == moving.bucket {
+                go(moving.to, packet);
+            } else {
+                self.rest.push((bucket, packet));
+            }
+        }
+        std::mem::swap(&mut self.held, &mut self.rest);
+        let went = (before - self.held.len()) as u64;
+        self.moved.buckets += 1;
+        self.moved.held += went;
+        self.moved.unordered += if ordered { 0 } else { went };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Lets go what may go; which buckets arrive, and which packets go where.
+    fn advance(handover: &mut Handover, now: u64, left: u64) -> (Vec<u16>, Vec<(u16, u8)>) {
+        let (mut arrived, mut gone) = (Vec::new(), Vec::new());
+        handover.advance(
+            now,
+            |m| m.mark <= left,
+            |m| arrived.push(m.bucket),
+            |to, packet| gone.push((to, packet.data()[0])),
+        );
+        (arrived, gone)
+    }
+
+    fn hold(handover: &mut Handover, bucket: u16, number: u8) {
+        handover.hold(bucket, Packet::from_bytes(&[number]).unwrap());
+    }
+
+    #[test]
+    fn packets_wait_until_those_before_them_have_left() {
+        let mut handover = Handover::new(32);
+        assert!(handover.begin(7, (1, 0), 10, MS) && handover.begin(9, (1, 2), 20, MS));
+        for (bucket, number) in [(7, 1), (9, 2), (7, 3), (9, 4)] {
+            hold(&mut handover, bucket, number);
+        }
+        assert_eq!(advance(&mut handover, 2 * MS, 9), (vec![], vec![]));
+        assert_eq!(advance(&mut handover, 3 * MS, 10), (vec![], vec![]), "they may be in the transmit queue");
+        assert_eq!(handover.goes_to(7), Some(0));
+        assert_eq!(advance(&mut handover, 3 * MS + SETTLE_NS, 19), (vec![7], vec![(0, 1), (0, 3)]));
+        assert_eq!((handover.len(), handover.goes_to(7)), (2, None));
+        assert_eq!(advance(&mut handover, 4 * MS, 20), (vec![], vec![]));
+        assert_eq!(advance(&mut handover, 5 * MS, 20), (vec![9], vec![(2, 2), (2, 4)]));
+        assert!(handover.is_idle());
+        assert_eq!(handover.moved, Moved { buckets: 2, held: 4, unordered: 0 });
+    }
+
+    #[test]
+    fn what_has_waited_too_long_goes_and_is_counted() {
+        let mut handover = Handover::new(32);
+        handover.begin(7, (1, 0), 10, MS);
+        hold(&mut handover, 7, 1);
+        assert!(advance(&mut handover, MS + PATIENCE_NS - 1, 9).0.is_empty());
+        assert_eq!(advance(&mut handover, MS + PATIENCE_NS, 9), (vec![7], vec![(0, 1)]));
+        assert_eq!(handover.moved, Moved { buckets: 1, held: 1, unordered: 1 });
+    }
+
+    #[test]
+    fn nobody_waits_for_packets_that_were_dropped() {
+        let mut handover = Handover::new(32);
+        handover.begin(7, (1, 0), 10, MS);
+        handover.begin(8, (2, 0), 10, MS);
+        handover.cut(1, 4);
+        advance(&mut handover, 2 * MS, 4);
+        assert_eq!(advance(&mut handover, 3 * MS, 4).0, [7], "of another worker nothing was dropped");
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut handover = Handover::new(32);
+        for bucket in 0..MOST_MOVES as u16 {
+            assert!(handover.begin(bucket, (0, 1), 1, MS));
+        }
+        assert!(!handover.begin(99, (0, 1), 1, MS));
+        assert!(!handover.is_full(HOLD));
+        hold(&mut handover, 3, 1);
+        assert!(handover.is_full(HOLD) && !handover.is_full(HOLD - 1));
+        let mut gone = 0;
+        handover.end(|_, _| gone += 1);
+        assert_eq!((gone, handover.len(), handover.moves()), (1, 0, 0));
+    }
+}

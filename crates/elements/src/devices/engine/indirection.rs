@@ -1,0 +1,377 @@
+//! The indirection table of receive-side scaling in software: which worker has the packets of which bucket,
+//! where a packet's bucket is its hash modulo the number of buckets. It changes while packets flow: whoever
+//! changes it writes entries and then a new version; the workers that poll compare the version once for each
+//! poll, and hand buckets over one by one (`handover.rs`), without a lock.
+
+use super::handover::Moved;
+use locks::IgnorePoison;
+use runtime::Lanes;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use tables::toeplitz::Toeplitz;
+
+/// Buckets: as many as network cards have since Intel's XL710. With fewer, several large flows are often in
+/// the same one, and cannot be separated.
+const BUCKETS: usize = 512;
+
+/// What a worker that polls says; it alone writes.
+#[repr(align(128))]
+pub(super) struct Poller {
+    pub(super) worker: usize,
+    /// Packets of each bucket since the start.
+    packets: Box<[AtomicU64]>,
+    /// The last version that it has acted on, and buckets that are on their way.
+    seen: AtomicU64,
+    on_the_way: AtomicU64,
+    /// As in [`Moved`].
+    buckets: AtomicU64,
+    held: AtomicU64,
+    unordered: AtomicU64,
+}
+
+/// What a worker that packets are given to says; it alone writes.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Seat {
+    /// Packets that it has had.
+    packets: AtomicU64,
+    /// Cycles of the time stamp counter for which it worked on packets.
+    busy_cycles: AtomicU64,
+}
+
+#[inline]
+fn add(to: &AtomicU64, n: u64) {
+    to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl Poller {
+    fn new(worker: usize) -> Self {
+        let none = AtomicU64::default;
+        Self {
+            worker,
+            packets: (0..BUCKETS).map(|_| none()).collect(),
+            seen: none(),
+            on_the_way: none(),
+            buckets: none(),
+            held: none(),
+            unordered: none(),
+        }
+    }
+    /// Counts a packet of a bucket.
+    #[inline]
+    pub(super) fn count(&self, bucket: usize) {
+        add(&self.packets[bucket], 1);
+    }
+    /// Says how far it is.
+    pub(super) fn say(&self, version: u64, on_the_way: usize, moved: Moved) {
+        self.seen.store(version, Ordering::Relaxed);
+        self.on_the_way.store(on_the_way as u64, Ordering::Relaxed);
+        self.buckets.store(moved.buckets, Ordering::Relaxed);
+        self.held.store(moved.held, Ordering::Relaxed);
+        self.unordered.store(moved.unordered, Ordering::Relaxed);
+    }
+    /// What it has said of buckets that moved.
+    pub(super) fn moved(&self) -> Moved {
+        let get = |v: &AtomicU64| v.load(Ordering::Relaxed);
+        Moved { buckets: get(&self.buckets), held: get(&self.held), unordered: get(&self.unordered) }
+    }
+}
+
+impl Seat {
+    #[inline]
+    pub(super) fn count(&self, packets: usize) {
+        add(&self.packets, packets as u64);
+    }
+    #[inline]
+    pub(super) fn add_busy(&self, cycles: u64) {
+        add(&self.busy_cycles, cycles);
+    }
+}
+
+/// The key of the hash, and the hash.
+#[derive(Clone)]
+struct Key {
+    bytes: Vec<u8>,
+    hash: Arc<Toeplitz>,
+}
+
+impl Key {
+    fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), hash: Arc::new(Toeplitz::new(bytes)) }
+    }
+}
+
+/// Keys that are kept after they have been replaced, so that no worker that polls has to free their memory.
+const OLD_KEYS: usize = 3;
+
+/// The table of one element.
+pub(in crate::devices) struct Indirection {
+    /// The workers among which flows are spread.
+    workers: Vec<usize>,
+    /// The place in `workers` of the worker that is to have each bucket.
+    entries: Box<[AtomicU16]>,
+    /// Grows with every change of entries or key.
+    version: AtomicU64,
+    /// How often the key has changed.
+    key_version: AtomicU64,
+    /// The present key first; empty where Ethernet addresses are hashed, without a key.
+    keys: Mutex<Vec<Key>>,
+    pollers: Vec<Arc<Poller>>,
+    seats: Vec<Seat>,
+}
+
+/// What all workers together say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Readings {
+    /// Packets of each bucket.
+    pub(super) packets: Vec<u64>,
+    /// The place of the worker of each bucket.
+    pub(super) table: Vec<u16>,
+    /// Cycles for which each worker was busy.
+    pub(super) busy_cycles: Vec<u64>,
+    pub(super) moved: Moved,
+    /// Whether buckets are on their way, or a worker that polls has not seen the last change.
+    pub(super) moving: bool,
+}
+
+impl Indirection {
+    /// The table for flows that are spread as in `lanes`: workers have its entries in turn.
+    pub(super) fn new(lanes: &Lanes, key: Option<&[u8]>) -> Self {
+        let entry = |bucket: usize| AtomicU16::new((bucket % lanes.spread.len().max(1)) as u16);
+        Self {
+            workers: lanes.spread.clone(),
+            entries: (0..BUCKETS).map(entry).collect(),
+            version: AtomicU64::new(0),
+            key_version: AtomicU64::new(0),
+            keys: Mutex::new(key.into_iter().map(Key::new).collect()),
+            pollers: lanes.pollers().map(|worker| Arc::new(Poller::new(worker))).collect(),
+            seats: lanes.spread.iter().map(|_| Seat::default()).collect(),
+        }
+    }
+    pub(super) fn workers(&self) -> &[usize] {
+        &self.workers
+    }
+    /// The bucket of a hash.
+    #[inline]
+    pub(super) fn bucket(hash: u32) -> usize {
+        hash as usize % BUCKETS
+    }
+    pub(super) fn buckets(&self) -> usize {
+        self.entries.len()
+    }
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    pub(super) fn key_version(&self) -> u64 {
+        self.key_version.load(Ordering::Acquire)
+    }
+    /// The place of the worker that is to have a bucket.
+    pub(super) fn place(&self, bucket: usize) -> u16 {
+        self.entries[bucket].load(Ordering::Relaxed)
+    }
+    /// What a worker says as one that polls.
+    pub(super) fn poller(&self, worker: usize) -> Arc<Poller> {
+        let known = self.pollers.iter().find(|poller| poller.worker == worker).cloned();
+        known.unwrap_or_else(|| Arc::new(Poller::new(worker)))
+    }
+    /// The place of a worker that gets flows.
+    pub(super) fn seat_of(&self, worker: usize) -> Option<usize> {
+        self.workers.iter().position(|one| *one == worker)
+    }
+    #[inline]
+    pub(super) fn seat(&self, place: usize) -> &Seat {
+        &self.seats[place]
+    }
+    /// The hash, with its present key.
+    pub(super) fn hash(&self) -> Option<Arc<Toeplitz>> {
+        self.keys.lock().ignore_poison().first().map(|key| Arc::clone(&key.hash))
+    }
+
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+    /// Gives buckets to other workers: pairs of a bucket and the place of a worker.
+    pub(super) fn set(&self, changes: &[(usize, u16)]) {
+        for &(bucket, place) in changes {
+            self.entries[bucket].store(place, Ordering::Relaxed);
+        }
+        self.changed();
+    }
+    /// Changes the key.
+    ///
+    /// # Errors
+    /// There is none, or it is too short.
+    pub(super) fn set_key(&self, bytes: &[u8]) -> Result<(), String> {
+        let mut keys = self.keys.lock().ignore_poison();
+        if keys.is_empty() {
+            return Err(
+                "flows of an internal link are told apart by their Ethernet addresses, without a key".into(),
+            );
+        }
+        if keys.first().is_some_and(|key| key.bytes == bytes) {
+            return Ok(());
+        }
+        keys.insert(0, Key::new(bytes));
+        self.key_version.fetch_add(1, Ordering::Release);
+        self.changed();
+        keys.truncate(1 + OLD_KEYS);
+        Ok(())
+    }
+    /// The present key; none where Ethernet addresses are hashed.
+    pub(super) fn key(&self) -> Option<Vec<u8>> {
+        self.keys.lock().ignore_poison().first().map(|key| key.bytes.clone())
+    }
+
+    /// Continues the table of a configuration that is being replaced, if it is for the same workers. All
+    /// workers stand still.
+    pub(super) fn adopt(&self, old: &Self) {
+        if self.workers != old.workers {
+            return;
+        }
+        for (new, old) in self.entries.iter().zip(&old.entries) {
+            new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (new, old) in self.pollers.iter().flat_map(|new| {
+            let same = old.pollers.iter().find(|old| old.worker == new.worker);
+            same.map(|old| (new, old))
+        }) {
+            for (new, old) in new.packets.iter().zip(&old.packets) {
+                new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            let version = new.seen.load(Ordering::Relaxed);
+            new.say(version, 0, old.moved());
+        }
+        for (new, old) in self.seats.iter().zip(&old.seats) {
+            new.packets.store(old.packets.load(Ordering::Relaxed), Ordering::Relaxed);
+            new.busy_cycles.store(old.busy_cycles.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// What all workers say now.
+    pub(super) fn readings(&self) -> Readings {
+        let version = self.version();
+        let mut readings = Readings {
+            packets: vec![0; self.buckets()],
+            table: self.entries.iter().map(|entry| entry.load(Ordering::Relaxed)).collect(),
+            busy_cycles: self.seats.iter().map(|seat| seat.busy_cycles.load(Ordering::Relaxed)).collect(),
+            ..Readings::default()
+        };
+        for poller in &self.pollers {
+            for (sum, packets) in readings.packets.iter_mut().zip(&poller.packets) {
+                *sum += packets.load(Ordering::Relaxed);
+            }
+            let moved = poller.moved();
+            readings.moved.buckets += moved.buckets;
+            readings.moved.held += moved.held;
+            readings.moved.unordered += moved.unordered;
+            readings.moving |= poller.seen.load(Ordering::Relaxed) != version
+                || poller.on_the_way.load(Ordering::Relaxed) > 0;
+        }
+        readings
+    }
+
+    /// A line for each worker: its number, a tab, the packets that it has had.
+    pub(super) fn packets_text(&self) -> String {
+        let seats = self.workers.iter().zip(&self.seats);
+        seats.map(|(worker, seat)| format!("{worker}\t{}\n", seat.packets.load(Ordering::Relaxed))).collect()
+    }
+    /// A line for each bucket that has had packets: the bucket, its worker, the packets, separated by tabs.
+    pub(super) fn buckets_text(&self) -> String {
+        let readings = self.readings();
+        let mut text = String::new();
+        for (bucket, (packets, place)) in readings.packets.iter().zip(&readings.table).enumerate() {
+            if *packets > 0 {
+                let _ = writeln!(text, "{bucket}\t{}\t{packets}", self.workers[usize::from(*place)]);
+            }
+        }
+        text
+    }
+    /// The table in the form of `ethtool -x`: workers of eight buckets on a line, after the first of these.
+    pub(super) fn table_text(&self) -> String {
+        let workers: Vec<usize> =
+            (0..self.buckets()).map(|bucket| self.workers[usize::from(self.place(bucket))]).collect();
+        super::reta::print(&workers)
+    }
+    /// Changes the table as a text says: see `reta.rs`.
+    ///
+    /// # Errors
+    /// The text is not understood, or names a bucket or a worker that does not exist.
+    pub(super) fn write_table(&self, text: &str) -> Result<(), String> {
+        let changes = super::reta::parse(text, self.buckets(), "worker", &self.workers)?;
+        let places = changes.into_iter().map(|(bucket, place)| (bucket, place as u16));
+        self.set(&places.collect::<Vec<_>>());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(spread: &[usize]) -> Lanes {
+        let mut poll = vec![Vec::new(); 8];
+        poll[0] = vec![0];
+        Lanes { poll, spread: spread.to_vec(), ..Lanes::default() }
+    }
+
+    #[test]
+    fn workers_have_buckets_in_turn_until_somebody_changes_that() {
+        let table = Indirection::new(&lanes(&[0, 2, 5]), Some(&[1; 40]));
+        let mut counts = [0; 3];
+        (0..table.buckets()).for_each(|bucket| counts[usize::from(table.place(bucket))] += 1);
+        assert_eq!(counts, [171, 171, 170]);
+        assert!(
+            table
+                .table_text()
+                .starts_with("    0:      0     2     5     0     2     5     0     2\n    8: ")
+        );
+        table.write_table("(0,5),(511,0)").unwrap();
+        assert_eq!((table.place(0), table.place(511), table.version()), (2, 0, 1));
+        table.poller(0).count(511);
+        table.poller(0).count(511);
+        assert_eq!(table.buckets_text(), "511\t0\t2\n");
+        table.seat(table.seat_of(2).unwrap()).count(7);
+        assert_eq!(table.packets_text(), "0\t0\n2\t7\n5\t0\n");
+    }
+
+    #[test]
+    fn a_change_is_over_when_every_worker_that_polls_has_seen_it() {
+        let table = Indirection::new(&lanes(&[0, 1]), None);
+        assert!(!table.readings().moving);
+        table.set(&[(3, 0)]);
+        assert!(table.readings().moving);
+        let moved = Moved { buckets: 1, held: 2, unordered: 0 };
+        table.poller(0).say(1, 1, moved);
+        assert!(table.readings().moving);
+        table.poller(0).say(1, 0, moved);
+        assert_eq!((table.readings().moving, table.readings().moved), (false, moved));
+    }
+
+    #[test]
+    fn a_key_is_changed_where_there_is_one() {
+        let table = Indirection::new(&lanes(&[0, 1]), Some(&[1; 40]));
+        table.set_key(&[1; 40]).unwrap();
+        assert_eq!(table.key_version(), 0, "it is the same");
+        for n in 2..9 {
+            table.set_key(&[n; 40]).unwrap();
+        }
+        assert_eq!((table.key_version(), table.key()), (7, Some(vec![8; 40])));
+        let internal = Indirection::new(&lanes(&[0, 1]), None);
+        assert!(internal.set_key(&[2; 40]).unwrap_err().contains("without a key"));
+        assert!(internal.hash().is_none());
+    }
+
+    #[test]
+    fn a_hot_swap_keeps_the_table_unless_the_workers_differ() {
+        let old = Indirection::new(&lanes(&[0, 1]), None);
+        old.write_table("(5,0)").unwrap();
+        old.poller(0).count(5);
+        let new = Indirection::new(&lanes(&[0, 1]), None);
+        new.adopt(&old);
+        assert_eq!((new.place(5), new.readings().packets[5], new.readings().moving), (0, 1, false));
+        let other = Indirection::new(&lanes(&[0, 1, 2]), None);
+        other.adopt(&old);
+        assert_eq!(other.place(5), 2);
+    }
+}
