@@ -204,63 +204,67 @@ impl Policy {
     }
 
     fn look(&self, interval: &Interval<'_>) -> Result<Round, Stay> {
-        let (settings, workers) = (&self.settings, interval.busy.len());
-        if workers < 2 {
+        if interval.busy.len() < 2 {
             return Err(Stay::Nothing);
         }
-        // With few packets, more intervals are looked at together.
-        let (mut intervals, mut packets, mut chance);
-        intervals = 2;
+        // With few packets, more intervals are looked at together: as far as buckets have not moved meanwhile,
+        // and until chance makes less than what counts.
+        let known = self.last.len().min(self.since as usize);
+        let mut intervals = 2;
         loop {
-            packets = self.sum(intervals);
-            let total = packets.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-            // The number of a worker's packets has this standard deviation, relative to its mean, if packets
-            // come independently.
-            chance = settings.deviations * ((workers - 1) as f64 / total.max(1) as f64).sqrt();
-            if chance <= settings.start || intervals * 2 > self.last.len() {
-                break;
+            let (found, chance) = self.look_at(interval, intervals);
+            if found.is_ok() || chance <= self.settings.start || intervals * 2 > known {
+                return found;
             }
             intervals *= 2;
         }
+    }
+
+    /// The moves by what the last intervals have brought, or why there are none; and the imbalance that chance
+    /// may make of so many packets.
+    fn look_at(&self, interval: &Interval<'_>, intervals: usize) -> (Result<Round, Stay>, f64) {
+        let (settings, workers) = (&self.settings, interval.busy.len());
+        let packets = self.sum(intervals);
         let loads = of_workers(&packets, interval.table, workers);
-        if loads.iter().all(|load| *load == 0) {
-            return Err(Stay::Nothing);
+        let total = loads.iter().map(|load| *load as f64).sum::<f64>();
+        // The number of a worker's packets has this standard deviation, relative to its mean, if packets come
+        // independently.
+        let chance = settings.deviations * ((workers - 1) as f64 / total.max(1.0)).sqrt();
+        if total == 0.0 {
+            return (Err(Stay::Nothing), chance);
         }
-        let total = loads.iter().sum::<u64>().max(1) as f64;
-        let mean = total / workers as f64;
         let before = imbalance(&loads);
-        if before <= settings.start {
-            return Err(Stay::Even(before));
-        }
         let busy = interval.busy.iter().copied().fold(0.0, f64::max);
-        if busy < settings.least_busy {
-            return Err(Stay::Idle(busy));
-        }
-        if before <= chance {
-            return Err(Stay::Chance(before, chance));
-        }
-        if !self.lasts(interval.table, workers, intervals) {
-            return Err(Stay::Brief(before));
-        }
         // What one bucket has above the mean stays whatever moves.
-        let large = (0..packets.len()).max_by_key(|&bucket| packets[bucket]).unwrap_or(0);
-        let floor = (packets.get(large).copied().unwrap_or(0) as f64 / mean - 1.0).max(0.0);
-        if before - floor <= settings.start.max(chance) && floor > 0.0 {
-            return Err(Stay::Large(large, packets.get(large).copied().unwrap_or(0) as f64 / total));
-        }
-        let moves = plan::moves(&packets, interval.table, workers, settings.price, settings.most_moves);
-        if moves.is_empty() {
-            return Err(Stay::NoGain(before));
-        }
-        let mut table = interval.table.to_vec();
-        for one in &moves {
-            if let Some(worker) = table.get_mut(one.bucket) {
-                *worker = one.to as u16;
+        let (large, most) =
+            packets.iter().enumerate().max_by_key(|(_, n)| **n).map_or((0, 0), |(at, n)| (at, *n));
+        let floor = (most as f64 * workers as f64 / total - 1.0).max(0.0);
+        let stay = if before <= settings.start {
+            Stay::Even(before)
+        } else if busy < settings.least_busy {
+            Stay::Idle(busy)
+        } else if before <= chance {
+            Stay::Chance(before, chance)
+        } else if !self.lasts(interval.table, workers, intervals) {
+            Stay::Brief(before)
+        } else if floor > 0.0 && before - floor <= settings.start.max(chance) {
+            Stay::Large(large, most as f64 / total)
+        } else {
+            let moves = plan::moves(&packets, interval.table, workers, settings.price, settings.most_moves);
+            if !moves.is_empty() {
+                let mut table = interval.table.to_vec();
+                for one in &moves {
+                    if let Some(worker) = table.get_mut(one.bucket) {
+                        *worker = one.to as u16;
+                    }
+                }
+                let after = imbalance(&of_workers(&packets, &table, workers));
+                let shares = loads.iter().map(|load| *load as f64 / total).collect();
+                return (Ok(Round { moves, shares, intervals, before, after }), chance);
             }
-        }
-        let after = imbalance(&of_workers(&packets, &table, workers));
-        let shares = loads.iter().map(|load| *load as f64 / total).collect();
-        Ok(Round { moves, shares, intervals, before, after })
+            Stay::NoGain(before)
+        };
+        (Err(stay), chance)
     }
 
     /// Whether the same worker has most in the newer half of the intervals and in the older one.

@@ -28,6 +28,8 @@
 //!   that polled them, and the others get none. On a link of a cluster (directly to ClusterLink or
 //!   ClusterSwitch) the Ethernet addresses are hashed instead: input node, output node, port and next hop.
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
+//! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way, buckets
+//!   of the hash go to other workers when one worker has more packets than others. See Rebalancing.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
@@ -75,14 +77,19 @@
 //! - `lanes` (read): what each worker does for the element.
 //! - `rss_table` (read/write): where there are fewer receive queues than workers, the worker of each bucket
 //!   of the hash, eight on a line, as `ethtool -x` prints it. Written: `equal N` (the first N workers in
-//!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`. A bucket's
-//!   packets wait until those before them have left the old worker, 20 ms at most, so flows stay in order.
+//!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`; the
+//!   rebalancer then leaves the table alone (`rebalance` becomes false).
 //! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it changes,
 //!   packets wait in the device.
 //! - `rss_packets` (read): for each worker that gets flows its number, a tab, the packets that it has had.
 //! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
 //! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them that
 //!   were passed on `unordered`: they had waited for 20 ms, and may have overtaken others of their flow.
+//! - `rebalance` (read/write): whether buckets go to other workers by themselves.
+//! - `rebalance_status` (read): the `imbalance` of the last interval; how often (`rounds`) and how many
+//!   buckets (`moves`) have moved; `state`, why nothing moves now.
+//! - `rebalance_log` (read): the last 256 moves, the oldest first: the time, the bucket and its share of the
+//!   packets, both workers, and the reason.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.
@@ -96,6 +103,20 @@
 //! gather. After a large segment it looks for the next packet for 50 us before it sleeps. If all queues
 //! downstream are full, or most of the last packets were dropped because they were, packets stay in the
 //! device.
+//!
+//! ## Rebalancing
+//! A few large flows can give one worker much more to do than another, however good the hash is. Where flows
+//! are distributed in software, the table that gives each bucket of the hash (512) to a worker changes by
+//! itself: every 50 ms the packets of each bucket are counted, and if a worker has more than 3 % above the
+//! mean (the imbalance) in two intervals, a few buckets move: those that make the sum of the squared
+//! differences from the mean small, each for a price, as in RSS++ (CoNEXT 2019). Nothing moves if the
+//! difference may be chance, if no worker is busy for 30 % of the time, if one bucket alone is too large for a
+//! worker, or if no move is worth its price; and if the load keeps changing, moves become rare. It is packets
+//! that are made equal, not times.
+//!
+//! A bucket's packets wait at the worker that polls until those before them have left the old worker and the
+//! queues behind it, for 20 ms at most; so flows stay in order, and what could not wait any longer is counted
+//! (`rss_moved`).
 //!
 //! ## Example
 //! ```click
@@ -135,6 +156,7 @@ impl Element for FromDevice {
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queues = Queues::one(args)?;
         let rss = arguments::rss(args)?;
+        let rebalance = arguments::rebalance(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let sniffer = args.k::<bool>("SNIFFER")?;
@@ -149,6 +171,7 @@ impl Element for FromDevice {
         let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_interval(interval);
         receiver.configure_active(active);
+        receiver.configure_rebalancer(rebalance, cx);
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }

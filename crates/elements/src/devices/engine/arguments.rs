@@ -49,6 +49,11 @@ pub(in crate::devices) fn rss(args: &mut Args<'_>) -> Result<Rss, ArgError> {
     Rss::from_word(&word).ok_or_else(bad)
 }
 
+/// Reads the `REBALANCE` argument: by default it is on, except under the name `click`.
+pub(in crate::devices) fn rebalance(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<bool, ArgError> {
+    Ok(args.k("REBALANCE")?.unwrap_or(!cx.as_click()))
+}
+
 /// Reads the `FAIR` argument.
 pub(in crate::devices) fn fair(args: &mut Args<'_>) -> Result<Fair, ArgError> {
     match args.k::<String>("FAIR")?.unwrap_or_default().to_ascii_uppercase().as_str() {

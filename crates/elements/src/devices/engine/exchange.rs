@@ -1,5 +1,6 @@
 //! The rings over which the workers' replicas of one element exchange packets.
 
+use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
 use super::sharing::Shares;
@@ -79,6 +80,7 @@ pub(in crate::devices) struct Exchange {
     ends: Mutex<HashMap<(usize, usize), End>>,
     shares: OnceLock<Arc<Shares>>,
     indirection: OnceLock<Arc<Indirection>>,
+    history: OnceLock<Arc<History>>,
 }
 
 impl Exchange {
@@ -119,6 +121,14 @@ impl Exchange {
     /// The indirection table, if flows are spread in software.
     pub(super) fn known_indirection(&self) -> Option<&Arc<Indirection>> {
         self.indirection.get()
+    }
+    /// What the rebalancer of the table has decided, made by the first replica.
+    pub(super) fn history(&self, make: impl FnOnce() -> Arc<History>) -> Arc<History> {
+        Arc::clone(self.history.get_or_init(make))
+    }
+    /// The same, if there is one.
+    pub(super) fn known_history(&self) -> Option<&Arc<History>> {
+        self.history.get()
     }
     /// The end into which `from` puts packets for `to`.
     pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Outlet {

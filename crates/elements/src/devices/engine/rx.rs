@@ -3,11 +3,13 @@
 use super::batches::{Batches, Sizes};
 use super::exchange::{Exchange, Inlet, forget_done, inherit};
 use super::handover::HOLD;
+use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
 use super::pause::Pause;
 use super::port;
 use super::queues::Queues;
+use super::rebalancer::Rebalancer;
 use super::rss::Rss;
 use super::spread::Spreader;
 use super::steering;
@@ -132,6 +134,16 @@ impl Receiver {
         }
     }
 
+    /// Balances the load of the workers where flows are spread in software, if it is `on`, the `REBALANCE`
+    /// argument.
+    pub(in crate::devices) fn configure_rebalancer(&self, on: bool, cx: &mut ConfigCx<'_>) {
+        let history = cx.shared(|| History::new(on));
+        let history = self.exchange.history(|| history);
+        if cx.workers() > 1 && self.rss != Rss::None {
+            let task = Rebalancer::new(cx.name(), &self.exchange, &history);
+            cx.control(Box::new(task));
+        }
+    }
     /// Sets the `POLL_INTERVAL` argument.
     pub(crate) fn configure_interval(&mut self, ns: u64) {
         self.pause.interval_ns = ns;
@@ -473,6 +485,13 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.shared_read::<Exchange>("rss_packets", |x, _| Ok(steering::packets(x)));
     h.shared_read::<Exchange>("rss_buckets", |x, _| Ok(steering::buckets(x)));
     h.shared_read::<Exchange>("rss_moved", |x, _| Ok(steering::moved(x)));
+    h.shared_read::<History>("rebalance", |history, _| Ok(history.is_on().to_string()));
+    h.shared_write::<History>("rebalance", |history, text| {
+        history.switch(lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?);
+        Ok(())
+    });
+    h.shared_read::<History>("rebalance_status", |history, _| Ok(history.status()));
+    h.shared_read::<History>("rebalance_log", |history, _| Ok(history.log()));
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
     });

@@ -20,9 +20,13 @@ pub(super) fn table(exchange: &Exchange) -> String {
     exchange.known_indirection().map_or_else(String::new, |table| table.table_text())
 }
 
-/// `rss_table`, written.
+/// `rss_table`, written. The rebalancer leaves the table alone from then on.
 pub(super) fn write_table(exchange: &Exchange, text: &str) -> Result<(), String> {
-    software(exchange)?.write_table(text)
+    software(exchange)?.write_table(text)?;
+    if let Some(history) = exchange.known_history() {
+        history.switch(false);
+    }
+    Ok(())
 }
 
 /// `rss_key`: empty where there is none.
