@@ -248,6 +248,7 @@ int valiant_port_info(uint16_t port, struct valiant_port_info *info)
 	info->rx_offloads = dev.rx_offload_capa;
 	info->tx_offloads = dev.tx_offload_capa;
 	info->rss_types = dev.flow_type_rss_offloads;
+	info->reta_size = dev.reta_size;
 	info->rss_key_size = dev.hash_key_size;
 	info->has_lsc = dev.dev_flags != NULL && (*dev.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	info->has_rmv = dev.dev_flags != NULL && (*dev.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
@@ -265,6 +266,61 @@ int valiant_port_of(const char *devargs)
 			found = port;
 	}
 	return found;
+}
+
+/* The longest table that DPDK's drivers have (ice). */
+#define RETA_GROUPS (2048 / RTE_ETH_RETA_GROUP_SIZE)
+
+int valiant_reta_get(uint16_t port, uint16_t *queues, uint16_t size)
+{
+	struct rte_eth_rss_reta_entry64 groups[RETA_GROUPS];
+	int status;
+
+	if (size > RETA_GROUPS * RTE_ETH_RETA_GROUP_SIZE)
+		return -ENOSPC;
+	memset(groups, 0, sizeof(groups));
+	for (int i = 0; i < RETA_GROUPS; i++)
+		groups[i].mask = UINT64_MAX;
+	status = rte_eth_dev_rss_reta_query(port, groups, size);
+	for (int i = 0; status == 0 && i < size; i++)
+		queues[i] = groups[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
+	return status;
+}
+
+int valiant_reta_set(uint16_t port, const uint16_t *queues, uint16_t size)
+{
+	struct rte_eth_rss_reta_entry64 groups[RETA_GROUPS];
+
+	if (size > RETA_GROUPS * RTE_ETH_RETA_GROUP_SIZE)
+		return -ENOSPC;
+	memset(groups, 0, sizeof(groups));
+	for (int i = 0; i < size; i++) {
+		struct rte_eth_rss_reta_entry64 *group = &groups[i / RTE_ETH_RETA_GROUP_SIZE];
+
+		group->mask |= UINT64_C(1) << (i % RTE_ETH_RETA_GROUP_SIZE);
+		group->reta[i % RTE_ETH_RETA_GROUP_SIZE] = queues[i];
+	}
+	return rte_eth_dev_rss_reta_update(port, groups, size);
+}
+
+int valiant_rss_key_get(uint16_t port, uint8_t *key, uint8_t length)
+{
+	struct rte_eth_rss_conf conf = { .rss_key = key, .rss_key_len = length };
+
+	return rte_eth_dev_rss_hash_conf_get(port, &conf);
+}
+
+int valiant_rss_key_set(uint16_t port, const uint8_t *key, uint8_t length)
+{
+	struct rte_eth_rss_conf conf = { .rss_key = NULL };
+	int status = rte_eth_dev_rss_hash_conf_get(port, &conf);
+
+	if (status != 0)
+		return status;
+	/* What is hashed stays as it is. */
+	conf.rss_key = (uint8_t *)(uintptr_t)key;
+	conf.rss_key_len = length;
+	return rte_eth_dev_rss_hash_update(port, &conf);
 }
 
 int valiant_port_configure(uint16_t port, const struct valiant_port_config *config)

@@ -95,6 +95,7 @@ struct valiant_port_info {
 	uint16_t max_tx_queues;
 	uint16_t max_mtu;
 	uint64_t rx_offloads, tx_offloads, rss_types;
+	uint16_t reta_size; /* entries of the indirection table of RSS; 0: it cannot be changed */
 	uint8_t rss_key_size;
 	uint8_t has_lsc, has_rmv;
 };
@@ -132,6 +133,12 @@ typedef void (*valiant_event_fn)(uint16_t port, int event);
 int valiant_port_info(uint16_t port, struct valiant_port_info *info);
 /* The first port of the device that the devargs name; negative: none. */
 int valiant_port_of(const char *devargs);
+/* The indirection table of RSS, all entries of it; -ENOSPC: it is longer than any that is known. */
+int valiant_reta_get(uint16_t port, uint16_t *queues, uint16_t size);
+int valiant_reta_set(uint16_t port, const uint16_t *queues, uint16_t size);
+/* The key of RSS, of the length that the driver has. */
+int valiant_rss_key_get(uint16_t port, uint8_t *key, uint8_t length);
+int valiant_rss_key_set(uint16_t port, const uint8_t *key, uint8_t length);
 int valiant_port_configure(uint16_t port, const struct valiant_port_config *config);
 int valiant_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, int numa_node,
 			   struct rte_mempool *pool);

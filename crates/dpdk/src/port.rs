@@ -539,6 +539,96 @@ impl Port {
         Ok(())
     }
 
+    /// The device and what its driver says, for what only a port with several queues of one device has.
+    fn spreading(&self, doing: &'static str) -> Result<(u16, dpdk_sys::valiant_port_info), Error> {
+        let refused = |why: &str| Err(Error::port(&self.name, doing, why));
+        match self.members.as_slice() {
+            _ if self.state() == PortState::Gone => refused("its device has gone"),
+            [member] if member.rx_queues > 1 => port_info(member.id)
+                .map(|info| (member.id, info))
+                .ok_or_else(|| Error::port(&self.name, doing, "its driver does not answer")),
+            [_] => refused("it has one receive queue, so the device distributes nothing"),
+            [] => refused("it is no device of DPDK: the kernel distributes its packets"),
+            _ => refused("it consists of several devices, each with one queue"),
+        }
+    }
+
+    /// The receive queue of each entry of the device's indirection table (RETA) of RSS.
+    ///
+    /// # Errors
+    /// The device has no such table, or its driver does not show it.
+    pub fn rss_table(&self) -> Result<Vec<u16>, Error> {
+        const DOING: &str = "reading its indirection table";
+        let (id, info) = self.spreading(DOING)?;
+        if info.reta_size == 0 {
+            let why = format!("its driver ({}) has none that can be read or changed", self.driver);
+            return Err(Error::port(&self.name, DOING, why));
+        }
+        let mut queues = vec![0u16; info.reta_size.into()];
+        let mark = Mark::now();
+        // SAFETY: the port exists, and there are as many places as the length says.
+        let status = unsafe { dpdk_sys::valiant_reta_get(id, queues.as_mut_ptr(), info.reta_size) };
+        if status != 0 {
+            return Err(Error::port(&self.name, DOING, mark.quote_or(|| errno_text(status))));
+        }
+        Ok(queues)
+    }
+
+    /// Changes the indirection table while packets are received: a queue for each entry.
+    ///
+    /// # Errors
+    /// As for [`Port::rss_table`]; a queue does not exist, or the number of entries is another one.
+    pub fn set_rss_table(&self, queues: &[u16]) -> Result<(), Error> {
+        const DOING: &str = "changing its indirection table";
+        let (_, info) = self.spreading(DOING)?;
+        if queues.len() != usize::from(info.reta_size) || info.reta_size == 0 {
+            let why = format!("its table has {} entries, not {}", info.reta_size, queues.len());
+            return Err(Error::port(&self.name, DOING, why));
+        }
+        if let Some(queue) = queues.iter().find(|queue| **queue >= self.rx_queues()) {
+            return Err(Error::port(&self.name, DOING, format!("it has no receive queue {queue}")));
+        }
+        // SAFETY: the port exists, and there are as many entries as the length says.
+        self.set(DOING, |id| unsafe { dpdk_sys::valiant_reta_set(id, queues.as_ptr(), info.reta_size) })
+    }
+
+    /// The key of the device's RSS.
+    ///
+    /// # Errors
+    /// The device distributes nothing, or its driver does not show its key.
+    pub fn rss_key(&self) -> Result<Vec<u8>, Error> {
+        const DOING: &str = "reading the key of its hash";
+        let (id, info) = self.spreading(DOING)?;
+        if info.rss_key_size == 0 {
+            let why = format!("its driver ({}) does not show it", self.driver);
+            return Err(Error::port(&self.name, DOING, why));
+        }
+        let mut key = vec![0u8; info.rss_key_size.into()];
+        let mark = Mark::now();
+        // SAFETY: the port exists, and there are as many bytes as the length says.
+        let status = unsafe { dpdk_sys::valiant_rss_key_get(id, key.as_mut_ptr(), info.rss_key_size) };
+        if status != 0 {
+            return Err(Error::port(&self.name, DOING, mark.quote_or(|| errno_text(status))));
+        }
+        Ok(key)
+    }
+
+    /// Changes the key while packets are received. A key that is too short for the driver is repeated.
+    ///
+    /// # Errors
+    /// As for [`Port::rss_key`], or the driver refuses the key.
+    pub fn set_rss_key(&self, key: &[u8]) -> Result<(), Error> {
+        const DOING: &str = "changing the key of its hash";
+        let (_, info) = self.spreading(DOING)?;
+        let key: Vec<u8> = key.iter().copied().cycle().take(info.rss_key_size.into()).collect();
+        if key.is_empty() {
+            let why = format!("its driver ({}) takes no key", self.driver);
+            return Err(Error::port(&self.name, DOING, why));
+        }
+        // SAFETY: the port exists, and there are as many bytes as the length says.
+        self.set(DOING, |id| unsafe { dpdk_sys::valiant_rss_key_set(id, key.as_ptr(), info.rss_key_size) })
+    }
+
     /// Sets the largest network packet, in bytes, as far as the port's buffers go.
     pub fn set_mtu(&self, mtu: u32) -> Result<(), Error> {
         const DOING: &str = "setting its MTU";

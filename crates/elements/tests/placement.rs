@@ -344,6 +344,50 @@ fn the_key_of_the_hash_changes_while_packets_flow_and_no_flow_is_reordered() {
 }
 
 #[test]
+fn the_table_and_the_key_of_a_device_change_where_its_driver_can() {
+    if !may_run() {
+        return;
+    }
+    let config = "in :: FromDPDKDevice(net_null_reta) -> Discard;";
+    let mut two = router(config, workers(2, Placement::Parallel)).unwrap();
+    assert_eq!(two.read("in.rss_packets", "").unwrap(), "", "the device distributes packets itself");
+    two.write("in.rss_table", "weight 1 3").unwrap();
+    let table = two.read("in.rss_table", "").unwrap();
+    assert_eq!(table.lines().next(), Some("    0:      0     0     0     0     0     0     0     0"));
+    assert_eq!(table.lines().last(), Some("  120:      1     1     1     1     1     1     1     1"));
+    let refused = two.write("in.rss_table", "(0,2)").unwrap_err().to_string();
+    assert!(refused.contains("'2' is no queue here: there are 0 and 1"), "{refused}");
+    let refused = two.write("in.rss_key", &["ab"; 40].join(":")).unwrap_err().to_string();
+    assert!(refused.contains("its driver (net_null) takes no key"), "{refused}");
+    drop(two);
+    let mut one = router(config, workers(1, Placement::Parallel)).unwrap();
+    let refused = one.write("in.rss_table", "equal 1").unwrap_err().to_string();
+    assert!(refused.contains("it has one receive queue, so the device distributes nothing"), "{refused}");
+}
+
+#[test]
+fn the_rebalancer_moves_buckets_while_packets_flow_and_says_why() {
+    if !may_run() {
+        return;
+    }
+    let input = pcap("even", 64, 4);
+    // As many packets as there can be, all on one worker until it is on.
+    let config = format!(
+        "in :: FromDPDKDevice(\"net_pcap_even,rx_pcap={},infinite_rx=1\") -> WorkPackage(W 100) -> Discard;
+         DriverManager(write in.rss_table equal 1, write in.rebalance true, wait 2s, stop);",
+        input.display()
+    );
+    let mut router = router(&config, workers(2, Placement::Parallel)).unwrap();
+    router.drive(|| false);
+    let log = router.read("in.rebalance_log", "").unwrap();
+    assert!(log.contains("from worker 0 to worker 1: of the packets of 100 ms worker 0 100.0 %"), "{log}");
+    let status = router.read("in.rebalance_status", "").unwrap();
+    assert!(status.contains(&format!("moves\t{}\n", log.lines().count())), "{status}");
+    assert!(router.read("in.rss_buckets", "").unwrap().lines().any(|line| line.contains("\t1\t")));
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
 fn packets_stay_with_the_worker_that_polled_them_when_asked_to() {
     if !may_run() {
         return;

@@ -76,20 +76,23 @@
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `lanes` (read): what each worker does for the element.
 //! - `rss_table` (read/write): where there are fewer receive queues than workers, the worker of each bucket
-//!   of the hash, eight on a line, as `ethtool -x` prints it. Written: `equal N` (the first N workers in
+//!   of the hash, eight on a line, as `ethtool -x` prints it; else the queue of each entry of the device's
+//!   own table (RETA), if its driver shows it. Written: `equal N` (the first N workers in
 //!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`; the
 //!   rebalancer then leaves the table alone (`rebalance` becomes false).
 //! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it changes,
-//!   packets wait in the device.
-//! - `rss_packets` (read): for each worker that gets flows its number, a tab, the packets that it has had.
+//!   packets wait in the device. The key and the table of a device change at once, and flows may be reordered.
+//! - `rss_packets` (read): for each worker that gets flows its number, the packets that it was given, and
+//!   those that it has taken.
 //! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
 //! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them that
-//!   were passed on `unordered`: they had waited for 20 ms, and may have overtaken others of their flow.
+//!   were passed on `unordered`: they had waited for too long, and may have overtaken others of their flow.
 //! - `rebalance` (read/write): whether buckets go to other workers by themselves.
 //! - `rebalance_status` (read): the `imbalance` of the last interval; how often (`rounds`) and how many
 //!   buckets (`moves`) have moved; `state`, why nothing moves now.
 //! - `rebalance_log` (read): the last 256 moves, the oldest first: the time, the bucket and its share of the
 //!   packets, both workers, and the reason.
+//! - `summary` (read): imbalance, moves and `state` in a line, for `valiant stats`.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.
@@ -115,8 +118,8 @@
 //! that are made equal, not times.
 //!
 //! A bucket's packets wait at the worker that polls until those before them have left the old worker and the
-//! queues behind it, for 20 ms at most; so flows stay in order, and what could not wait any longer is counted
-//! (`rss_moved`).
+//! queues behind it, for 100 ms at most (20 ms if there are more than 1,024); so flows stay in order, and what
+//! could not wait any longer is counted (`rss_moved`).
 //!
 //! ## Example
 //! ```click

@@ -31,7 +31,7 @@
 //! - `count` (read): packets received.
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
-//! - `handed`, `lanes`, `rss_packets`, `rss_buckets`, `rss_moved`, `rebalance_status`, `rebalance_log` (read),
+//! - `handed`, `lanes`, `rss_packets`, `rss_buckets`, `rss_moved`, `rebalance_status`, `rebalance_log`, `summary` (read),
 //!   `rss_table`, `rss_key`, `rebalance` (read/write): as for FromDevice.
 //! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.

@@ -148,9 +148,16 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             text
         }),
         "changed_workers" => format!("{}\n", router.changed_workers()),
-        "cycles" => table(router),
+        "cycles" => {
+            let summaries = summaries(router);
+            let lines = summaries.into_iter().map(|(name, summary)| format!("{name}: {summary}\n"));
+            table(router) + &lines.collect::<String>()
+        }
         "load.json" => super::load::json(router),
-        "stats.json" => counters(router),
+        "stats.json" => {
+            let summaries = summaries(router);
+            counters(router, &summaries)
+        }
         "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
             let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
             text
@@ -225,11 +232,28 @@ fn table(router: &Router) -> String {
     text
 }
 
+/// What elements say of themselves in a line: those that have a handler `summary`, unless it is empty.
+fn summaries(router: &mut Router) -> Vec<(String, String)> {
+    let has = |e: &&ElementInfo| e.handlers.iter().any(|h| h.name == "summary");
+    let names: Vec<String> = router.elements().iter().filter(has).map(|e| e.name.clone()).collect();
+    let mut all = Vec::new();
+    for name in names {
+        let summary = router.read(&format!("{name}.summary"), "").unwrap_or_default();
+        if !summary.is_empty() {
+            all.push((name, summary));
+        }
+    }
+    all
+}
+
 /// All counters, as JSON.
-fn counters(router: &Router) -> String {
+fn counters(router: &Router, summaries: &[(String, String)]) -> String {
     let element = |e: &ElementInfo| {
         let mut all = e.totals().json();
         (all["name"], all["class"]) = (e.name.clone().into(), e.class.into());
+        if let Some((_, summary)) = summaries.iter().find(|(name, _)| *name == e.name) {
+            all["summary"] = summary.as_str().into();
+        }
         all
     };
     let stuck = router.hub().stuck();

@@ -10,7 +10,7 @@ use locks::IgnorePoison;
 use runtime::Lanes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tables::ring::{Consumer, Producer, spsc};
 
 /// An end of a ring that its owner has not taken yet.
@@ -81,6 +81,7 @@ pub(in crate::devices) struct Exchange {
     shares: OnceLock<Arc<Shares>>,
     indirection: OnceLock<Arc<Indirection>>,
     history: OnceLock<Arc<History>>,
+    port: OnceLock<Weak<Port>>,
 }
 
 impl Exchange {
@@ -129,6 +130,14 @@ impl Exchange {
     /// The same, if there is one.
     pub(super) fn known_history(&self) -> Option<&Arc<History>> {
         self.history.get()
+    }
+    /// Remembers the port, for handlers.
+    pub(super) fn at_port(&self, port: &Arc<Port>) {
+        self.port.get_or_init(|| Arc::downgrade(port));
+    }
+    /// The port, once it is open.
+    pub(super) fn port(&self) -> Option<Arc<Port>> {
+        self.port.get()?.upgrade()
     }
     /// The end into which `from` puts packets for `to`.
     pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Outlet {

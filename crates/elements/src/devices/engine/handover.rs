@@ -8,8 +8,10 @@ pub(super) const MOST_MOVES: usize = 16;
 /// Packets that may wait. If more come, the worker leaves packets in the device.
 pub(super) const HOLD: usize = 1024;
 /// For how long packets wait at most. A worker that was given more than it can do has work for 10 ms in its
-/// ring, with programs of 10 us a packet.
-const PATIENCE_NS: u64 = 20_000_000;
+/// ring, with programs of 10 us a packet; and the system may let others have its processor for a while.
+const PATIENCE_NS: u64 = 100_000_000;
+/// The same while there is no place for more, so that packets wait in the device.
+const SHORT_PATIENCE_NS: u64 = 20_000_000;
 /// How long after the packets have left the old worker's elements the new one begins: until they have also
 /// left the transmit queue, or the ring to the worker that has it (ToDevice waits for 20 us by default).
 const SETTLE_NS: u64 = 200_000;
@@ -59,10 +61,10 @@ impl Handover {
     pub(super) fn is_idle(&self) -> bool {
         self.moves.is_empty()
     }
-    /// Whether `packets` more may have no place.
+    /// Whether a poll may bring packets for which there is no place.
     #[inline]
-    pub(super) fn is_full(&self, packets: usize) -> bool {
-        self.held.len() + packets > HOLD
+    pub(super) fn is_full(&self) -> bool {
+        self.held.len() > HOLD
     }
     /// Packets that wait.
     pub(super) fn len(&self) -> usize {
@@ -101,13 +103,14 @@ impl Handover {
         mut arrive: impl FnMut(&Move),
         mut go: impl FnMut(u16, Packet),
     ) {
+        let patience = if self.is_full() { SHORT_PATIENCE_NS } else { PATIENCE_NS };
         let mut at = 0;
         while let Some(moving) = self.moves.get_mut(at) {
             if moving.left_ns == 0 && left(moving) {
                 moving.left_ns = now.max(1);
             }
             let settled = moving.left_ns > 0 && now.saturating_sub(moving.left_ns) >= SETTLE_NS;
-            if settled || now.saturating_sub(moving.since_ns) >= PATIENCE_NS {
+            if settled || now.saturating_sub(moving.since_ns) >= patience {
                 let moving = self.moves.swap_remove(at);
                 self.let_go(&moving, settled, &mut go);
                 arrive(&moving);
@@ -206,9 +209,15 @@ mod tests {
             assert!(handover.begin(bucket, (0, 1), 1, MS));
         }
         assert!(!handover.begin(99, (0, 1), 1, MS));
-        assert!(!handover.is_full(HOLD));
+        (0..HOLD).for_each(|_| hold(&mut handover, 3, 1));
+        assert!(!handover.is_full());
         hold(&mut handover, 3, 1);
-        assert!(handover.is_full(HOLD) && !handover.is_full(HOLD - 1));
+        assert!(handover.is_full());
+        assert!(advance(&mut handover, MS + SHORT_PATIENCE_NS - 1, 0).0.is_empty());
+        assert_eq!(advance(&mut handover, MS + SHORT_PATIENCE_NS, 0).0.len(), MOST_MOVES);
+        assert_eq!(handover.moved.unordered, HOLD as u64 + 1);
+        assert!(handover.begin(0, (0, 1), 1, MS));
+        hold(&mut handover, 0, 1);
         let mut gone = 0;
         handover.end(|_, _| gone += 1);
         assert_eq!((gone, handover.len(), handover.moves()), (1, 0, 0));

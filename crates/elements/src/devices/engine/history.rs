@@ -57,6 +57,14 @@ impl History {
         let _ = writeln!(text, "state\t{state}");
         text
     }
+    /// The same in a line, for people; nothing where nothing has ever been counted.
+    pub(super) fn summary(&self) -> String {
+        let said = self.said.lock().ignore_poison();
+        let Some(stay) = said.stay.filter(|_| self.is_on()) else { return String::new() };
+        let (rounds, moves) = (self.rounds.load(Ordering::Relaxed), self.moves.load(Ordering::Relaxed));
+        let imbalance = 100.0 * said.imbalance;
+        format!("imbalance of the workers {imbalance:.1} %, {moves} buckets moved in {rounds} rounds; {stay}")
+    }
     /// The imbalance of an interval.
     pub(super) fn measured(&self, imbalance: f64) {
         self.said.lock().ignore_poison().imbalance = imbalance;
@@ -88,6 +96,13 @@ mod tests {
             history.moved((0..200).map(|line| format!("{n} {line}")).collect());
         }
         let log = history.log();
+        assert_eq!(history.summary(), "", "buckets are moving");
+        history.measured(0.05);
+        history.stays(Stay::Even(0.05));
+        assert_eq!(
+            history.summary(),
+            "imbalance of the workers 5.0 %, 600 buckets moved in 3 rounds; the workers have as many packets, but for 5.0 %"
+        );
         assert_eq!(log.lines().count(), REMEMBERED);
         assert!(log.ends_with("2 199\n"), "{log}");
     }

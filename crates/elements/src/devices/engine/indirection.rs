@@ -21,6 +21,8 @@ pub(super) struct Poller {
     pub(super) worker: usize,
     /// Packets of each bucket since the start.
     packets: Box<[AtomicU64]>,
+    /// Packets for each place since the start.
+    given: Box<[AtomicU64]>,
     /// The last version that it has acted on, and buckets that are on their way.
     seen: AtomicU64,
     on_the_way: AtomicU64,
@@ -46,11 +48,12 @@ fn add(to: &AtomicU64, n: u64) {
 }
 
 impl Poller {
-    fn new(worker: usize) -> Self {
+    fn new(worker: usize, places: usize) -> Self {
         let none = AtomicU64::default;
         Self {
             worker,
             packets: (0..BUCKETS).map(|_| none()).collect(),
+            given: (0..places).map(|_| none()).collect(),
             seen: none(),
             on_the_way: none(),
             buckets: none(),
@@ -62,6 +65,11 @@ impl Poller {
     #[inline]
     pub(super) fn count(&self, bucket: usize) {
         add(&self.packets[bucket], 1);
+    }
+    /// Counts packets for a worker.
+    #[inline]
+    pub(super) fn give(&self, place: usize, packets: usize) {
+        add(&self.given[place], packets as u64);
     }
     /// Says how far it is.
     pub(super) fn say(&self, version: u64, on_the_way: usize, moved: Moved) {
@@ -145,7 +153,10 @@ impl Indirection {
             version: AtomicU64::new(0),
             key_version: AtomicU64::new(0),
             keys: Mutex::new(key.into_iter().map(Key::new).collect()),
-            pollers: lanes.pollers().map(|worker| Arc::new(Poller::new(worker))).collect(),
+            pollers: lanes
+                .pollers()
+                .map(|worker| Arc::new(Poller::new(worker, lanes.spread.len())))
+                .collect(),
             seats: lanes.spread.iter().map(|_| Seat::default()).collect(),
         }
     }
@@ -173,7 +184,7 @@ impl Indirection {
     /// What a worker says as one that polls.
     pub(super) fn poller(&self, worker: usize) -> Arc<Poller> {
         let known = self.pollers.iter().find(|poller| poller.worker == worker).cloned();
-        known.unwrap_or_else(|| Arc::new(Poller::new(worker)))
+        known.unwrap_or_else(|| Arc::new(Poller::new(worker, self.workers.len())))
     }
     /// The place of a worker that gets flows.
     pub(super) fn seat_of(&self, worker: usize) -> Option<usize> {
@@ -225,7 +236,7 @@ impl Indirection {
 
     /// Continues the table of a configuration that is being replaced, if it is for the same workers. All
     /// workers stand still.
-    pub(super) fn adopt(&self, old: &Self) {
+    pub(super) fn adopt<'a>(&'a self, old: &'a Self) {
         if self.workers != old.workers {
             return;
         }
@@ -236,7 +247,8 @@ impl Indirection {
             let same = old.pollers.iter().find(|old| old.worker == new.worker);
             same.map(|old| (new, old))
         }) {
-            for (new, old) in new.packets.iter().zip(&old.packets) {
+            let all = |one: &'a Poller| one.packets.iter().chain(&one.given);
+            for (new, old) in all(new).zip(all(old)) {
                 new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             let version = new.seen.load(Ordering::Relaxed);
@@ -271,10 +283,15 @@ impl Indirection {
         readings
     }
 
-    /// A line for each worker: its number, a tab, the packets that it has had.
+    /// A line for each worker: its number, the packets that it was given, and those that it has taken.
     pub(super) fn packets_text(&self) -> String {
-        let seats = self.workers.iter().zip(&self.seats);
-        seats.map(|(worker, seat)| format!("{worker}\t{}\n", seat.packets.load(Ordering::Relaxed))).collect()
+        let mut text = String::new();
+        for (place, (worker, seat)) in self.workers.iter().zip(&self.seats).enumerate() {
+            let given = self.pollers.iter().map(|poller| poller.given[place].load(Ordering::Relaxed));
+            let taken = seat.packets.load(Ordering::Relaxed);
+            let _ = writeln!(text, "{worker}\t{}\t{taken}", given.sum::<u64>());
+        }
+        text
     }
     /// A line for each bucket that has had packets: the bucket, its worker, the packets, separated by tabs.
     pub(super) fn buckets_text(&self) -> String {
@@ -331,8 +348,9 @@ mod tests {
         table.poller(0).count(511);
         table.poller(0).count(511);
         assert_eq!(table.buckets_text(), "511\t0\t2\n");
+        table.poller(0).give(1, 9);
         table.seat(table.seat_of(2).unwrap()).count(7);
-        assert_eq!(table.packets_text(), "0\t0\n2\t7\n5\t0\n");
+        assert_eq!(table.packets_text(), "0\t0\t0\n2\t9\t7\n5\t0\t0\n");
     }
 
     #[test]

@@ -156,6 +156,7 @@ impl Receiver {
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
         let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
         self.mac = port.mac();
+        self.exchange.at_port(port);
         let lanes = Arc::clone(lanes);
         self.queues = lanes.poll.get(self.worker).into_iter().flatten().map(|&q| (q, None)).collect();
         if lanes.spread.contains(&self.worker) {
@@ -478,9 +479,9 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     });
     h.sum("handed", |e| e.receiver().handed() as u64);
     h.list("lanes", |e| e.receiver().lanes());
-    h.shared_read::<Exchange>("rss_table", |x, _| Ok(steering::table(x)));
+    h.shared_read::<Exchange>("rss_table", |x, _| steering::table(x));
     h.shared_write::<Exchange>("rss_table", steering::write_table);
-    h.shared_read::<Exchange>("rss_key", |x, _| Ok(steering::key(x)));
+    h.shared_read::<Exchange>("rss_key", |x, _| steering::key(x));
     h.shared_write::<Exchange>("rss_key", steering::write_key);
     h.shared_read::<Exchange>("rss_packets", |x, _| Ok(steering::packets(x)));
     h.shared_read::<Exchange>("rss_buckets", |x, _| Ok(steering::buckets(x)));
@@ -491,6 +492,7 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
         Ok(())
     });
     h.shared_read::<History>("rebalance_status", |history, _| Ok(history.status()));
+    h.shared_read::<History>("summary", |history, _| Ok(history.summary()));
     h.shared_read::<History>("rebalance_log", |history, _| Ok(history.log()));
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())

@@ -27,9 +27,13 @@ const ON_ITS_WAY: u16 = u16::MAX - 1;
 /// A worker that gets its share of the flows from this one.
 struct Neighbor {
     worker: WorkerId,
+    /// Its place in the table.
+    place: usize,
     ring: Outlet,
     /// Packets for which the ring was full.
     waiting: Vec<Packet>,
+    /// How many of them waited before the last batch.
+    waited: usize,
     /// Since when packets wait; 0: none do.
     since_ns: u64,
     /// It has taken no packets for so long that this worker no longer waits for it.
@@ -104,6 +108,8 @@ pub(in crate::devices) struct Spreader {
     buckets: Vec<u16>,
     /// The same for each place of the table.
     places: Vec<u16>,
+    /// This worker's own place, if it gets flows.
+    own_place: Option<usize>,
     neighbors: Vec<Neighbor>,
     handover: Handover,
     /// Empty except while packets that have waited are passed on.
@@ -126,15 +132,17 @@ impl Spreader {
         burst: usize,
     ) -> Self {
         let mut neighbors = Vec::new();
-        let places: Vec<u16> = (table.workers().iter())
-            .map(|&to| {
+        let places: Vec<u16> = (table.workers().iter().enumerate())
+            .map(|(place, &to)| {
                 if to == worker {
                     return OWN;
                 }
                 neighbors.push(Neighbor {
                     worker: WorkerId(to),
+                    place,
                     ring: exchange.producer(worker, to),
                     waiting: Vec::new(),
+                    waited: 0,
                     since_ns: 0,
                     stalled: false,
                 });
@@ -147,6 +155,7 @@ impl Spreader {
             says: table.poller(worker),
             buckets: Vec::new(),
             places,
+            own_place: table.seat_of(worker),
             neighbors,
             handover: Handover::new(burst),
             gone: Vec::with_capacity(HOLD + burst),
@@ -204,7 +213,7 @@ impl Spreader {
         self.says.say(self.seen, waits, self.handover.moved);
     }
     fn end_moves(&mut self, own: &mut VecDeque<Packet>, empty: bool, now: u64) {
-        let Self { handover, neighbors, buckets, gone, .. } = self;
+        let Self { handover, neighbors, buckets, gone, says, own_place, .. } = self;
         handover.advance(
             now,
             |moving| match neighbors.get(usize::from(moving.from)) {
@@ -217,8 +226,14 @@ impl Spreader {
         );
         for (to, packet) in gone.drain(..) {
             match neighbors.get_mut(usize::from(to)) {
-                Some(neighbor) => neighbor.waiting.push(packet),
-                None => own.push_back(packet),
+                Some(neighbor) => {
+                    says.give(neighbor.place, 1);
+                    neighbor.waiting.push(packet);
+                }
+                None => {
+                    own_place.iter().for_each(|place| says.give(*place, 1));
+                    own.push_back(packet);
+                }
             }
         }
     }
@@ -262,6 +277,9 @@ impl Spreader {
     /// order.
     pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut own = cx.spare_batch();
+        for neighbor in &mut self.neighbors {
+            neighbor.waited = neighbor.waiting.len();
+        }
         for packet in batch.drain(..) {
             let bucket = Indirection::bucket(self.flow_key.hash(packet.data()));
             self.says.count(bucket);
@@ -273,10 +291,14 @@ impl Spreader {
         }
         std::mem::swap(batch, &mut own);
         cx.recycle(own);
+        self.own_place.iter().for_each(|place| self.says.give(*place, batch.len()));
+        for neighbor in &self.neighbors {
+            self.says.give(neighbor.place, neighbor.waiting.len() - neighbor.waited);
+        }
         self.give(cx);
     }
     /// Passes waiting packets on, as far as the rings have space. Returns whether this worker has to wait for
-    /// another one, or has no place for so many more packets as it polls at a time.
+    /// another one, or has no place for more packets.
     pub(in crate::devices) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut held_up = self.key_change.is_some();
         for (n, neighbor) in self.neighbors.iter_mut().enumerate() {
@@ -285,7 +307,7 @@ impl Spreader {
                 self.handover.cut(n as u16, neighbor.given());
             }
         }
-        held_up || self.handover.is_full(cx.batch_size())
+        held_up || self.handover.is_full()
     }
     /// Whether packets for other workers wait here, or something is changing.
     pub(in crate::devices) fn owes(&self) -> bool {
