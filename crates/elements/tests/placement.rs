@@ -287,8 +287,8 @@ fn all_there(router: &mut Router, total: u64) -> bool {
     number(router, "out.count") + dropped == total
 }
 
-/// The workers that saw each flow. Fails if one was reordered, unless packets had waited for so long that they
-/// were passed on nevertheless, which is counted.
+/// The workers that saw each flow. Fails if one was reordered, unless packets had waited for so long that
+/// they were passed on nevertheless, which is counted.
 fn owners_while_moving(router: &mut Router) -> BTreeMap<u16, BTreeSet<usize>> {
     let moved = router.read("in.rss_moved", "").unwrap();
     let seen = seen(router);

@@ -88,8 +88,8 @@ impl Plan {
         (0..self.loads.len()).min_by(|a, b| self.loads[*a].total_cmp(&self.loads[*b])).unwrap_or(0)
     }
     fn best_move(&self) -> Option<Step> {
-        // Of the workers that a bucket can go to, the one with the least load gains most. Workers with less than
-        // the mean need not get rid of anything.
+        // Of the workers that a bucket can go to, the one with the least load gains most. Workers with less
+        // than the mean need not get rid of anything.
         let (to, mean) = (self.least(), self.sum / self.loads.len().max(1) as f64);
         let gains = self.buckets().filter(|&(_, _, from)| from != to && self.loads[from] > mean);
         let best = gains.map(|(bucket, c, from)| (self.gain(c, from, to), bucket));

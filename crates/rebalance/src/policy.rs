@@ -207,8 +207,8 @@ impl Policy {
         if interval.busy.len() < 2 {
             return Err(Stay::Nothing);
         }
-        // With few packets, more intervals are looked at together: as far as buckets have not moved meanwhile,
-        // and until chance makes less than what counts.
+        // With few packets, more intervals are looked at together: as far as buckets have not moved
+        // meanwhile, and until chance makes less than what counts.
         let known = self.last.len().min(self.since as usize);
         let mut intervals = 2;
         loop {
@@ -220,8 +220,8 @@ impl Policy {
         }
     }
 
-    /// The moves by what the last intervals have brought, or why there are none; and the imbalance that chance
-    /// may make of so many packets.
+    /// The moves by what the last intervals have brought, or why there are none; and the imbalance that
+    /// chance may make of so many packets.
     fn look_at(&self, interval: &Interval<'_>, intervals: usize) -> (Result<Round, Stay>, f64) {
         let (settings, workers) = (&self.settings, interval.busy.len());
         let packets = self.sum(intervals);

@@ -28,8 +28,8 @@
 //!   that polled them, and the others get none. On a link of a cluster (directly to ClusterLink or
 //!   ClusterSwitch) the Ethernet addresses are hashed instead: input node, output node, port and next hop.
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
-//! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way, buckets
-//!   of the hash go to other workers when one worker has more packets than others. See Rebalancing.
+//! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
+//!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
@@ -80,13 +80,15 @@
 //!   own table (RETA), if its driver shows it. Written: `equal N` (the first N workers in
 //!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`; the
 //!   rebalancer then leaves the table alone (`rebalance` becomes false).
-//! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it changes,
-//!   packets wait in the device. The key and the table of a device change at once, and flows may be reordered.
+//! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it
+//!   changes, packets wait in the device. The key and the table of a device change at once, and flows may be
+//!   reordered.
 //! - `rss_packets` (read): for each worker that gets flows its number, the packets that it was given, and
 //!   those that it has taken.
 //! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
-//! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them that
-//!   were passed on `unordered`: they had waited for too long, and may have overtaken others of their flow.
+//! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them
+//!   that were passed on `unordered`: they had waited for too long, and may have overtaken others of their
+//!   flow.
 //! - `rebalance` (read/write): whether buckets go to other workers by themselves.
 //! - `rebalance_status` (read): the `imbalance` of the last interval; how often (`rounds`) and how many
 //!   buckets (`moves`) have moved; `state`, why nothing moves now.
@@ -113,13 +115,13 @@
 //! itself: every 50 ms the packets of each bucket are counted, and if a worker has more than 3 % above the
 //! mean (the imbalance) in two intervals, a few buckets move: those that make the sum of the squared
 //! differences from the mean small, each for a price, as in RSS++ (CoNEXT 2019). Nothing moves if the
-//! difference may be chance, if no worker is busy for 30 % of the time, if one bucket alone is too large for a
-//! worker, or if no move is worth its price; and if the load keeps changing, moves become rare. It is packets
-//! that are made equal, not times.
+//! difference may be chance, if no worker is busy for 30 % of the time, if one bucket alone is too large for
+//! a worker, or if no move is worth its price; and if the load keeps changing, moves become rare. It is
+//! packets that are made equal, not times.
 //!
 //! A bucket's packets wait at the worker that polls until those before them have left the old worker and the
-//! queues behind it, for 100 ms at most (20 ms if there are more than 1,024); so flows stay in order, and what
-//! could not wait any longer is counted (`rss_moved`).
+//! queues behind it, for 100 ms at most (20 ms if there are more than 1,024); so flows stay in order, and
+//! what could not wait any longer is counted (`rss_moved`).
 //!
 //! ## Example
 //! ```click

@@ -31,8 +31,8 @@
 //! - `count` (read): packets received.
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
-//! - `handed`, `lanes`, `rss_packets`, `rss_buckets`, `rss_moved`, `rebalance_status`, `rebalance_log`, `summary` (read),
-//!   `rss_table`, `rss_key`, `rebalance` (read/write): as for FromDevice.
+//! - `handed`, `lanes`, `rss_packets`, `rss_buckets`, `rss_moved`, `rebalance_status`, `rebalance_log`,
+//!   `summary` (read), `rss_table`, `rss_key`, `rebalance` (read/write): as for FromDevice.
 //! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets,

@@ -159,8 +159,8 @@ mod tests {
         Indirection::new(&lanes, Some(&[1; 40]))
     }
 
-    /// Intervals in which the buckets of worker 0 get twice the packets of others; how many rounds of moves come
-    /// of it.
+    /// Intervals in which the buckets of worker 0 get twice the packets of others; how many rounds of moves
+    /// come of it.
     fn run(rebalancer: &mut Rebalancer, table: &Indirection, intervals: u64) -> usize {
         let poller = table.poller(0);
         let mut rounds = 0;

@@ -123,8 +123,8 @@ pub(in crate::devices) struct Spreader {
 }
 
 impl Spreader {
-    /// Distributes the flows that this worker polls over the workers of the table. `burst` is the most packets
-    /// that are distributed at a time.
+    /// Distributes the flows that this worker polls over the workers of the table. `burst` is the most
+    /// packets that are distributed at a time.
     pub(in crate::devices) fn new(
         worker: usize,
         table: &Arc<Indirection>,
@@ -184,7 +184,8 @@ impl Spreader {
     }
 
     /// Begins with what has changed in the table, and ends what has begun; `own` gets packets that waited and
-    /// that are this worker's now. To be called before other packets are distributed, in each run of the task.
+    /// that are this worker's now. To be called before other packets are distributed, in each run of the
+    /// task.
     #[inline]
     pub(in crate::devices) fn look(&mut self, own: &mut VecDeque<Packet>, cx: &Cx<'_>) {
         if self.table.version() != self.seen || self.changes() {

@@ -1,5 +1,5 @@
-//! The handlers by which the indirection table and the key of receive-side scaling are read and changed: those
-//! of the router where it spreads flows in software, else those of the device.
+//! The handlers by which the indirection table and the key of receive-side scaling are read and changed:
+//! those of the router where it spreads flows in software, else those of the device.
 
 use super::exchange::Exchange;
 use super::indirection::Indirection;
