@@ -282,8 +282,7 @@ fn one_queue_for_two(name: &str, flows: u16, each: u32) -> (Router, u64, PathBuf
 /// Whether everything has come out or is counted as dropped.
 fn all_there(router: &mut Router, total: u64) -> bool {
     let dropped = router.read("drops", "").unwrap();
-    let dropped: u64 =
-        dropped.lines().filter_map(|line| line.split('\t').next_back()?.parse::<u64>().ok()).sum();
+    let dropped: u64 = dropped.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum();
     number(router, "out.count") + dropped == total
 }
 
@@ -789,6 +788,36 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
     let seen = seen(&router);
     assert_eq!(seen.len() as u64 + dropped(&mut router), total);
     assert!(owners(&seen).values().all(|by| by.len() == 1));
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn a_hot_swap_keeps_the_table_while_buckets_change_workers() {
+    if !may_run() {
+        return;
+    }
+    let (flows, each) = (64, 4000);
+    let input = pcap("swaptable", flows, each);
+    let config = |name: &str| {
+        format!(
+            "in :: FromDPDKDevice(\"net_pcap_swaptable,rx_pcap={}\", REBALANCE false) -> w :: Witness -> {name} :: Null
+             -> out :: Counter -> Discard",
+            input.display()
+        )
+    };
+    let options = Options { hotswap: true, ..workers(2, Placement::Parallel) };
+    let mut router = router(&config("n0"), options).unwrap();
+    router.start();
+    for n in 1..20 {
+        let table = ["weight 1 3", "equal 1", "weight 0 1", "(5,0)"][n % 4];
+        router.write("in.rss_table", table).unwrap();
+        let before = router.read("in.rss_table", "").unwrap();
+        router.write("hotconfig", &config(&format!("n{}", n % 3))).unwrap();
+        assert_eq!(router.read("in.rss_table", "").unwrap(), before, "{table}");
+    }
+    let total = u64::from(flows) * u64::from(each);
+    run_until(&mut router, |r| all_there(r, total));
+    owners_while_moving(&mut router);
     fs::remove_file(input).unwrap();
 }
 

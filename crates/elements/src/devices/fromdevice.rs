@@ -87,8 +87,8 @@
 //!   those that it has taken.
 //! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
 //! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them
-//!   that were passed on `unordered`: they had waited for too long, and may have overtaken others of their
-//!   flow.
+//!   that were passed on `unordered`, because they had waited for too long or a hot swap came: they may have
+//!   overtaken others of their flow. A bucket without such packets that moved too early counts as one.
 //! - `rebalance` (read/write): whether buckets go to other workers by themselves.
 //! - `rebalance_status` (read): the `imbalance` of the last interval; how often (`rounds`) and how many
 //!   buckets (`moves`) have moved; `state`, why nothing moves now.

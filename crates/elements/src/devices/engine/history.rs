@@ -52,6 +52,10 @@ impl History {
         let state = match said.stay {
             _ if !self.is_on() => "it is off".to_owned(),
             Some(stay) => stay.to_string(),
+            None if get(&self.rounds) == 0 => {
+                "nothing is known yet: no packet has come, or flows are not spread in software here"
+                    .to_owned()
+            }
             None => "buckets are moving".to_owned(),
         };
         let _ = writeln!(text, "state\t{state}");
@@ -92,6 +96,7 @@ mod tests {
     #[test]
     fn the_log_is_bounded() {
         let history = History::new(true);
+        assert!(history.status().contains("state\tnothing is known yet"), "{}", history.status());
         for n in 0..3 {
             history.moved((0..200).map(|line| format!("{n} {line}")).collect());
         }
