@@ -8,5 +8,5 @@
 define($RATE 80k, $FLOWS 64, $SKEW 0, $WORK 4000);
 
 MeasureSource(RATE $RATE, FLOWS $FLOWS, SKEW $SKEW) -> wire :: ToDPDKDevice(net_ring0, N_QUEUES 1);
-in :: FromDPDKDevice(net_ring0, N_QUEUES 1) -> WorkPackage(W $WORK) -> out :: ToDPDKDevice("net_null0,size=60,no-rx=1");
+in :: FromDPDKDevice(net_ring0, N_QUEUES 1, REBALANCE false) -> WorkPackage(W $WORK) -> out :: ToDPDKDevice("net_null0,size=60,no-rx=1");
 StaticThreadSched(wire 0);

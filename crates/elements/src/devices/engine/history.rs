@@ -65,9 +65,9 @@ impl History {
     pub(super) fn summary(&self) -> String {
         let said = self.said.lock().ignore_poison();
         let Some(stay) = said.stay.filter(|_| self.is_on()) else { return String::new() };
-        let (rounds, moves) = (self.rounds.load(Ordering::Relaxed), self.moves.load(Ordering::Relaxed));
+        let moves = self.moves.load(Ordering::Relaxed);
         let imbalance = 100.0 * said.imbalance;
-        format!("imbalance of the workers {imbalance:.1} %, {moves} buckets moved in {rounds} rounds; {stay}")
+        format!("imbalance of the workers {imbalance:.1} %, buckets moved {moves} times; {stay}")
     }
     /// The imbalance of an interval.
     pub(super) fn measured(&self, imbalance: f64) {
@@ -106,7 +106,7 @@ mod tests {
         history.stays(Stay::Even(0.05));
         assert_eq!(
             history.summary(),
-            "imbalance of the workers 5.0 %, 600 buckets moved in 3 rounds; the workers have as many packets, but for 5.0 %"
+            "imbalance of the workers 5.0 %, buckets moved 600 times; the workers have as many packets, but for 5.0 %"
         );
         assert_eq!(log.lines().count(), REMEMBERED);
         assert!(log.ends_with("2 199\n"), "{log}");
