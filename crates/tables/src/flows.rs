@@ -23,9 +23,9 @@
 //! flags mean.
 
 use std::ops::ControlFlow;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
+use std::sync::{Mutex, MutexGuard};
 
 use locks::IgnorePoison;
 
@@ -49,7 +49,7 @@ const TAG_WORDS: usize = PLACES / 2;
 /// average.
 const DIRECTORY_BITS: u32 = 16;
 /// The most flows of any table.
-pub const MOST_FLOWS: usize = 1 << 26;
+pub const MOST_FLOWS: usize = 1 << 24;
 
 #[cfg(not(miri))]
 type Memory = Zeroed<{ PARTS * SEGMENT * 2 }, { 1 << 30 }>;
@@ -106,11 +106,16 @@ const WITHOUT_GENERATION: u32 = u32::MAX >> (32 - GENERATION);
 const FLAGS: u32 = 8;
 const TIME_MASK: u32 = u32::MAX >> FLAGS;
 
-/// How long ago `then` was, at `now`; times wrap around.
+/// How long ago `then` was, at `now`; times wrap around. The clock of a thread may be behind that of another
+/// one, by which an entry is then a little in the future.
 #[inline(always)]
 fn since(now: u32, then: u32) -> u32 {
-    now.wrapping_sub(then) & TIME_MASK
+    let since = now.wrapping_sub(then) & TIME_MASK;
+    if since > LONGEST { 0 } else { since }
 }
+
+/// The longest time that is told apart.
+pub const LONGEST: u32 = TIME_MASK - TIME_MASK / 64;
 
 /// An entry, as it was when it was found.
 #[derive(Clone, Copy, Debug)]
@@ -233,6 +238,22 @@ struct Part {
     /// One less than the length of its directory.
     mask: AtomicU32,
     writer: Mutex<Depths>,
+}
+
+/// One part or two that are locked.
+struct Locked<'a> {
+    low: (usize, MutexGuard<'a, Depths>),
+    high: Option<MutexGuard<'a, Depths>>,
+}
+
+impl Locked<'_> {
+    /// Of one of the parts.
+    fn depths(&mut self, part: usize) -> &mut Depths {
+        match &mut self.high {
+            Some(high) if part != self.low.0 => high,
+            _ => &mut self.low.1,
+        }
+    }
 }
 
 /// The table.
@@ -476,24 +497,41 @@ impl Flows {
         }
     }
 
+    /// Locks the parts where two hashes belong, in an order that is the same for everybody.
+    fn lock(&self, a: u64, b: u64) -> Locked<'_> {
+        let (low, high) = (part_of(a).min(part_of(b)), part_of(a).max(part_of(b)));
+        let lock = |part: usize| self.parts[part].writer.lock().ignore_poison();
+        Locked { low: (low, lock(low)), high: (high > low).then(|| lock(high)) }
+    }
+
+    /// Finds the entry of a key, and waits for whoever is changing it: what is not found here is not there.
+    #[must_use]
+    pub fn find_surely(&self, key: &Key) -> Option<Found> {
+        let hash = self.hash(key);
+        let _locked = self.lock(hash, hash);
+        self.find(key, self.places(hash))
+    }
+
     /// Adds a flow.
     ///
     /// # Errors
     /// Nothing has changed then.
     pub fn add(&self, new: &New, now: u32) -> Result<Found, Refused> {
+        let reply = new.reply_key();
+        let (hash, reply_hash) = (self.hash(&new.key), self.hash(&reply));
+        let mut locked = self.lock(hash, reply_hash);
+        if self.find(&new.key, self.places(hash)).is_some() {
+            return Err(Refused::Exists);
+        }
+        // A flow from an address and port to itself has one entry.
+        let both = reply != new.key;
+        if both && self.find(&reply, self.places(reply_hash)).is_some() {
+            return Err(Refused::ReplyTaken);
+        }
         if self.flows.fetch_add(1, Relaxed) >= self.limit() {
             self.flows.fetch_sub(1, Relaxed);
             return Err(Refused::Full);
         }
-        let done = self.add_both(new, now);
-        if done.is_err() {
-            self.flows.fetch_sub(1, Relaxed);
-        }
-        done
-    }
-
-    fn add_both(&self, new: &New, now: u32) -> Result<Found, Refused> {
-        let reply = new.reply_key();
         let control = |output: u8| {
             u32::from(new.key.kind) & KIND
                 | u32::from(output) << OUTPUT
@@ -502,36 +540,37 @@ impl Flows {
         };
         let state = now << FLAGS | u32::from(new.flags);
         let [forward_output, reply_output] = new.outputs;
-        // A flow from an address and port to itself has one entry.
-        let both = reply != new.key;
-        if both {
-            let words = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
-            self.add_one(&reply, words).map_err(|refused| match refused {
-                Refused::Exists => Refused::ReplyTaken,
-                other => other,
-            })?;
-        }
-        let added = self.add_one(&new.key, (control(forward_output), new.to, state));
-        if added.is_err() && both {
-            self.remove_one(&reply);
+        let value = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
+        let replies =
+            if both { self.add_one(&mut locked, reply_hash, &reply, value).map(drop) } else { Ok(()) };
+        let value = (control(forward_output), new.to, state);
+        let added = replies.and_then(|()| self.add_one(&mut locked, hash, &new.key, value));
+        if added.is_err() {
+            // The entry of replies may have been moved by a split.
+            if let Some(replies) = both.then(|| self.find(&reply, self.places(reply_hash))).flatten() {
+                self.clear(replies.at as usize);
+            }
+            self.flows.fetch_sub(1, Relaxed);
         }
         added
     }
 
-    fn add_one(&self, key: &Key, value: (u32, Tuple, u32)) -> Result<Found, Refused> {
-        let hash = self.hash(key);
+    /// Adds an entry that is not there, in a part that is locked.
+    fn add_one(
+        &self,
+        locked: &mut Locked<'_>,
+        hash: u64,
+        key: &Key,
+        value: (u32, Tuple, u32),
+    ) -> Result<Found, Refused> {
         let part = part_of(hash);
-        let mut depths = self.parts[part].writer.lock().ignore_poison();
-        if self.find(key, self.places(hash)).is_some() {
-            return Err(Refused::Exists);
-        }
         loop {
             let line = self.tag_line(hash);
             let mut free = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, 0) };
             if let Some(at) = free.next() {
                 return Ok(self.write(at, hash, key, value));
             }
-            self.split(&mut depths, part, hash)?;
+            self.split(locked.depths(part), part, hash)?;
         }
     }
 
@@ -645,20 +684,31 @@ impl Flows {
         Ok(new)
     }
 
-    /// Removes one entry. Returns what it was.
-    fn remove_one(&self, key: &Key) -> Option<Found> {
-        let hash = self.hash(key);
-        let _writer = self.parts[part_of(hash)].writer.lock().ignore_poison();
-        let found = self.find(key, self.places(hash))?;
-        self.clear(found.at as usize);
-        Some(found)
-    }
-
     /// Removes the flow whose packets, of either direction, have this key. Returns the entry that was found
     /// by it.
     pub fn remove(&self, key: &Key) -> Option<Found> {
-        let found = self.remove_one(key)?;
-        self.remove_one(&Key { tuple: found.to.reversed(), kind: key.kind });
+        self.remove_if(key, |_, _| true)
+    }
+
+    /// The same, if `still` says so of the entry and that of the other direction, when nobody can change them
+    /// any more but by [`Flows::touch`].
+    pub fn remove_if(&self, key: &Key, still: impl FnOnce(&Found, Option<&Found>) -> bool) -> Option<Found> {
+        let hash = self.hash(key);
+        let found = self.find(key, self.places(hash))?;
+        let other = Key { tuple: found.to.reversed(), kind: key.kind };
+        let other_hash = self.hash(&other);
+        let _locked = self.lock(hash, other_hash);
+        // It may be another flow by now.
+        let to = found.to;
+        let found = self.find(key, self.places(hash)).filter(|found| found.to == to)?;
+        let other_found = self
+            .find(&other, self.places(other_hash))
+            .filter(|other| other.to.reversed() == key.tuple && other.at != found.at);
+        if !still(&found, other_found.as_ref()) {
+            return None;
+        }
+        self.clear(found.at as usize);
+        other_found.iter().for_each(|other| self.clear(other.at as usize));
         self.flows.fetch_sub(1, Relaxed);
         Some(found)
     }
@@ -785,7 +835,7 @@ mod tests {
         assert!(reply.is_reply());
         assert_eq!((reply.to, reply.output()), (added.key.tuple.reversed(), 7));
         assert!(table.get(&Key { kind: 1, ..added.key }).is_none());
-        assert_eq!(table.add(&added, 1).unwrap_err(), Refused::ReplyTaken);
+        assert_eq!(table.add(&added, 1).unwrap_err(), Refused::Exists);
         assert!(table.remove(&added.reply_key()).unwrap().is_reply());
         assert!(table.get(&added.key).is_none() && table.get(&added.reply_key()).is_none());
         assert!(table.remove(&added.key).is_none());
@@ -856,7 +906,9 @@ mod tests {
     #[cfg(not(miri))]
     fn segments_are_filled_well() {
         let table = flows(1 << 20);
-        (0..1 << 20).for_each(|n| drop(table.add(&new(n), 0).unwrap()));
+        for n in 0..1 << 20 {
+            table.add(&new(n), 0).unwrap();
+        }
         let full = (2 * table.len() * 32) as f64 / table.bytes() as f64;
         assert!(full > 0.4, "{full}");
     }
@@ -865,7 +917,9 @@ mod tests {
     fn looking_over_sees_each_flow_once() {
         let many = if cfg!(miri) { 500 } else { 20_000 };
         let table = flows(many as usize);
-        (0..many).for_each(|n| drop(table.add(&new(n), n / 100).unwrap()));
+        for n in 0..many {
+            table.add(&new(n), n / 100).unwrap();
+        }
         let mut seen: HashMap<u32, u32> = HashMap::new();
         let (mut cursor, mut rounds) = (Cursor::default(), 0);
         while !table.look_over(
@@ -905,11 +959,51 @@ mod tests {
         let table = flows(10);
         let found = table.add(&new(1), TIME_MASK).unwrap();
         assert_eq!(found.idle(3), 4);
+        // A thread whose clock is behind.
+        assert_eq!(found.idle(TIME_MASK - 1), 0);
         table.touch(&found, 3, 0, 5);
         assert_eq!(table.get(&new(1).key).unwrap().idle(3), 4);
         table.touch(&found, 3, 2, 5);
         let found = table.get(&new(1).key).unwrap();
         assert_eq!((found.idle(3), found.flags()), (0, 2));
+    }
+
+    /// Threads add the same flows at once, and remove them by either key: no half of one stays, and none is
+    /// counted twice.
+    #[test]
+    fn flows_are_added_and_removed_whole() {
+        let many = if cfg!(miri) { 100 } else { 20_000 };
+        let table = flows(100_000);
+        let both_ways = |remove: bool| {
+            std::thread::scope(|scope| {
+                for thread in 0..3u32 {
+                    let table = &table;
+                    scope.spawn(move || {
+                        for n in 0..many {
+                            let new = new(n);
+                            if !remove {
+                                // As a translator does whose patterns give away each reply to the newest flow.
+                                while let Err(Refused::ReplyTaken) = table.add(&new, 0) {
+                                    table.remove(&new.reply_key());
+                                }
+                            } else if thread == 1 {
+                                table.remove(&new.reply_key());
+                            } else {
+                                table.remove(&new.key);
+                            }
+                        }
+                    });
+                }
+            });
+        };
+        both_ways(false);
+        assert_eq!(table.len(), many as usize);
+        for n in 0..many {
+            assert!(table.get(&new(n).key).is_some() && table.get(&new(n).reply_key()).is_some(), "{n}");
+        }
+        both_ways(true);
+        assert_eq!(table.len(), 0);
+        table.for_each(|key, _| panic!("{key:?} is left"));
     }
 
     /// Threads add, remove and find the same keys: whatever is found belongs to its key.
@@ -941,7 +1035,9 @@ mod tests {
                 });
             }
         });
-        (0..keys).for_each(|n| drop(table.remove(&key(n))));
+        for n in 0..keys {
+            table.remove(&key(n));
+        }
         assert_eq!(table.len(), 0);
     }
 }

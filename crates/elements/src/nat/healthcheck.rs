@@ -9,8 +9,8 @@
 //! - `SRC` (*IP address*): the source of the questions, to which servers answer.
 //! - `METHOD` (*ping* or *tcp*, keyword, default ping): an ICMP echo request; or the beginning of a TCP
 //!   connection (SYN), which is given up when the server accepts it (RST).
-//! - `PORT` (*port*, keyword): the TCP port of servers that have none in `POOL`, and must be given if there
-//!   are such.
+//! - `PORT` (*port*, keyword): the TCP port of servers that have none in `POOL`; it must be given if there are
+//!   such. Servers without a port that come later are not asked if there is none.
 //! - `INTERVAL` (*time*, keyword, default 1 s, at least 10 ms): how often each server is asked. An answer
 //!   that comes later than that counts for nothing.
 //! - `FALL` (*int*, keyword, default 3): after so many questions without an answer a server gets no new
@@ -77,8 +77,6 @@ struct Known {
     answered: bool,
     silent: u32,
     answering: u32,
-    /// Whether it has been taken out.
-    out: bool,
 }
 
 type Place = (Ipv4Addr, Option<u16>);
@@ -92,9 +90,11 @@ pub struct HealthCheck {
     interval: Duration,
     fall: u32,
     rise: u32,
-    /// What an answer must have: the identifier of pings, the high half of the sequence numbers of TCP.
-    secret: u16,
+    /// What decides what an answer must have, and how often servers have been asked.
+    secret: u64,
     round: u16,
+    /// When they are asked next.
+    due_ns: u64,
     known: HashMap<Place, Known>,
 }
 
@@ -127,19 +127,23 @@ impl Element for HealthCheck {
         if fall == 0 || rise == 0 {
             return Err(args.error("FALL and RISE must be 1 or more"));
         }
+        if port == Some(0) {
+            return Err(args.error("PORT must be 1 or more"));
+        }
         let pool = cx.shared_of::<Pool>(&pool, "a MaglevIPMapper")?;
         let method = method.unwrap_or(Method::Ping);
-        if method == Method::Tcp && port.is_none() && pool.places().iter().any(|(_, port)| port.is_none()) {
+        let no_port = |((_, port), _): &(Place, bool)| port.is_none();
+        if method == Method::Tcp && port.is_none() && pool.places().iter().any(no_port) {
             return Err(args.error("PORT: a server has no port, so that one must be given"));
         }
         let known = HashMap::new();
-        Ok(Self { pool, src, method, port, interval, fall, rise, secret: 0, round: 0, known })
+        Ok(Self { pool, src, method, port, interval, fall, rise, secret: 0, round: 0, due_ns: 0, known })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("state", |e| {
             let mut text = String::new();
-            for place in e.pool.places() {
+            for (place, _) in e.pool.places() {
                 let Known { questions, answers, silent, .. } =
                     e.known.get(&place).copied().unwrap_or_default();
                 let port = place.1.map_or_else(|| "-".to_owned(), |port| port.to_string());
@@ -150,20 +154,26 @@ impl Element for HealthCheck {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.secret = cx.random() as u16;
+        self.secret = cx.random();
         cx.timer_after(0, Duration::ZERO);
         Ok(())
     }
 
     fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
-        self.ask(cx);
-        cx.timer_after(id, self.interval);
+        // After a hot swap, servers are asked when they would have been.
+        if cx.now_ns() >= self.due_ns {
+            self.ask(cx);
+            let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+            self.due_ns = cx.now_ns().saturating_add(interval);
+        }
+        cx.timer_at(id, self.due_ns);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.known = std::mem::take(&mut old.known);
-        // A pool that has been made anew knows nothing of servers that are silent.
-        self.known.values_mut().for_each(|known| known.out = false);
+        if self.method == old.method {
+            (self.secret, self.round, self.due_ns) = (old.secret, old.round, old.due_ns);
+        }
     }
 }
 
@@ -171,33 +181,42 @@ impl HealthCheck {
     /// Judges the answers to the last questions, and asks again.
     fn ask(&mut self, cx: &mut Cx<'_>) {
         let places = self.pool.places();
-        self.known.retain(|place, _| places.contains(place));
-        self.round = self.round.wrapping_add(1);
-        for place in places {
-            let known = self.known.entry(place).or_default();
+        self.known.retain(|known, _| places.iter().any(|(place, _)| place == known));
+        let mut changes = Vec::new();
+        for (place, answers) in &places {
+            let known = self.known.entry(*place).or_default();
             if known.questions > 0 {
                 if known.answered {
                     (known.answering, known.silent) = (known.answering.saturating_add(1), 0);
                 } else {
                     (known.answering, known.silent) = (0, known.silent.saturating_add(1));
                 }
+                // What counts is what the pool believes now: it may have been made anew.
                 let (fall, rise) = (known.silent >= self.fall, known.answering >= self.rise);
-                if (!known.out && fall) || (known.out && rise) {
-                    known.out = fall;
-                    self.pool.set_answers(place, !fall);
+                if *answers && fall || !*answers && rise {
+                    changes.push((*place, !fall));
                     let what = if fall { "does not answer" } else { "answers again" };
                     let port = place.1.map_or_else(String::new, |port| format!(" port {port}"));
                     cx.chatter(&format!("{}: server {}{port} {what}", cx.name(), place.0));
                 }
             }
-            known.answered = false;
-            known.questions += 1;
-            let question = match self.method {
-                Method::Ping => self.ping(place.0),
-                Method::Tcp => {
-                    self.segment(place.0, place.1.or(self.port).unwrap_or(0), tcp::SYN, self.sequence(), 0)
-                }
+        }
+        if !changes.is_empty() {
+            self.pool.set_answers(&changes);
+        }
+        self.round = self.round.wrapping_add(1);
+        for (place, _) in places {
+            let port = place.1.or(self.port);
+            let question = match (self.method, port) {
+                (Method::Ping, _) => self.ping(place.0),
+                (Method::Tcp, Some(port)) => self.segment(place.0, port, tcp::SYN, self.expected(place), 0),
+                // It has been added without a port: nothing can be asked.
+                (Method::Tcp, None) => continue,
             };
+            if let Some(known) = self.known.get_mut(&place) {
+                known.answered = false;
+                known.questions += 1;
+            }
             match question {
                 Some(packet) => cx.output(0, packet),
                 None => cx.count_drops(1, drops::OUT_OF_MEMORY),
@@ -205,16 +224,21 @@ impl HealthCheck {
         }
     }
 
-    fn ping(&self, dst: Ipv4Addr) -> Option<Packet> {
-        let mut packet = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN)?;
-        let Self { src, secret: identifier, round: seq, .. } = *self;
-        Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
-        Some(packet)
+    /// What the answer of a server to the question of this round has: the sequence number that is acknowledged,
+    /// or, of pings, the identifier, in which the port has no part.
+    fn expected(&self, (address, port): Place) -> u32 {
+        let port = if self.method == Method::Tcp { port.map_or(0, u64::from) } else { 0 };
+        let server = u64::from(u32::from(address)) << 16 | port;
+        let x = (self.secret ^ server.wrapping_add(u64::from(self.round) << 48))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((x ^ x >> 31).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32) as u32
     }
 
-    /// The sequence number of the SYNs of this round.
-    fn sequence(&self) -> u32 {
-        u32::from(self.secret) << 16 | u32::from(self.round)
+    fn ping(&self, dst: Ipv4Addr) -> Option<Packet> {
+        let mut packet = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN)?;
+        let (src, seq, identifier) = (self.src, self.round, self.expected((dst, None)) as u16);
+        Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
+        Some(packet)
     }
 
     fn segment(&self, dst: Ipv4Addr, port: u16, flags: u8, seq: u32, ack: u32) -> Option<Packet> {
@@ -245,6 +269,9 @@ impl HealthCheck {
     fn answer(&self, packet: &Packet) -> Option<(Place, Option<Packet>)> {
         let d = Datagram::of(packet)?;
         let from = d.ip.src();
+        if d.ip.dst() != self.src {
+            return None;
+        }
         let of = |port: Option<u16>| {
             let same = |place: &&Place| {
                 place.0 == from && port.is_none_or(|port| place.1.or(self.port) == Some(port))
@@ -254,17 +281,19 @@ impl HealthCheck {
         match (self.method, d.ip.protocol()) {
             (Method::Ping, protocol::ICMP) => {
                 let m = Icmpv4::new(d.rest)?;
-                let ours = m.kind() == icmpv4::ECHO_REPLY && m.id() == self.secret && m.seq() == self.round;
+                let ours = m.kind() == icmpv4::ECHO_REPLY
+                    && m.id() == self.expected((from, None)) as u16
+                    && m.seq() == self.round;
                 ours.then(|| of(None)).flatten().map(|place| (place, None))
             }
             (Method::Tcp, protocol::TCP) => {
                 let t = Tcp::new(d.rest)?;
                 let accepted = t.flags() & (tcp::SYN | tcp::ACK | tcp::RST) == tcp::SYN | tcp::ACK;
-                let next = self.sequence().wrapping_add(1);
+                let place = of(Some(t.src_port()))?;
+                let next = self.expected(place).wrapping_add(1);
                 if !accepted || t.dst_port() != SPORT || t.ack() != next {
                     return None;
                 }
-                let place = of(Some(t.src_port()))?;
                 Some((place, self.segment(from, t.src_port(), tcp::RST, next, 0)))
             }
             _ => None,
@@ -357,6 +386,29 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_made_anew_is_judged_anew() {
+        let mut bench = bench(", FALL 2");
+        let ask = |bench: &mut Bench, rounds: usize, second: bool| {
+            for _ in 0..rounds {
+                for question in questions(bench) {
+                    if question[19] == 1 || second {
+                        bench.send(0, pong(&question));
+                    }
+                }
+            }
+        };
+        ask(&mut bench, 4, false);
+        assert_eq!(states(&mut bench), ["up", "silent"]);
+        bench.write("m.remove", "10.0.0.2");
+        bench.write("m.add", "10.0.0.2 80");
+        assert_eq!(states(&mut bench), ["up", "up"]);
+        ask(&mut bench, 1, false);
+        assert_eq!(states(&mut bench), ["up", "silent"]);
+        ask(&mut bench, 4, true);
+        assert_eq!(states(&mut bench), ["up", "up"]);
+    }
+
+    #[test]
     fn what_is_no_answer_counts_for_nothing() {
         let mut bench = bench(", FALL 1");
         let old = questions(&mut bench);
@@ -411,6 +463,7 @@ mod tests {
             ("HealthCheck(m, 1.0.0.1, METHOD x)", "expected 'ping' or 'tcp'"),
             ("HealthCheck(m, 1.0.0.1, INTERVAL 1ms)", "INTERVAL must be 10 ms or more"),
             ("HealthCheck(m, 1.0.0.1, FALL 0)", "FALL and RISE must be 1 or more"),
+            ("HealthCheck(m, 1.0.0.1, PORT 0)", "PORT must be 1 or more"),
             ("HealthCheck(m, 1.0.0.1, METHOD tcp)", "PORT: a server has no port"),
         ] {
             let error = Bench::error(&format!("{declaration}; m :: MaglevIPMapper(10.0.0.1)"));

@@ -26,9 +26,9 @@
 //!     had.
 //!   - `pattern NAME FOUTPUT ROUTPUT`: the pattern has this name in an IPRewriterPatterns element.
 //!   - `ELEMENT`: this element, such as a RoundRobinIPMapper, chooses a pattern for each flow.
-//! - `MAPPING_CAPACITY` (*int*, keyword, default 4,194,304, at most 67,108,864): how many flows there may be.
-//!   For a new flow beyond that, one that is not guaranteed any more is removed: of some tens of flows the
-//!   one with the least time left. If there is none, the new flow's packet is dropped.
+//! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many flows there may be.
+//!   For a new flow beyond that, one that is not guaranteed any more is removed: of about fifty flows the one
+//!   with the least time left. If there is none, the new flow's packet is dropped.
 //! - `TCP_TIMEOUT` (*time*, keyword, default 24 h): how long a TCP flow is kept after its last packet, if
 //!   there has been data in both directions.
 //! - `TCP_DONE_TIMEOUT` (*time*, keyword, default 4 min): the same after FIN in both directions, or RST.
@@ -43,9 +43,12 @@
 //! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new
 //!   destination.
 //!
-//! Times are precise to a second. Checksums are adjusted, not computed anew (RFC 1624), so that a wrong one
+//! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47 days,
+//! and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a wrong one
 //! stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and other
-//! protocols are dropped, unless the input has `pass`. Of a large range of ports, 2,048 are tried for a flow.
+//! protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a flow; if none is
+//! free, packets of new flows to the same address and port are dropped for a quarter of a second. A pattern without a range
+//! gives the replies of an older flow to a newer one that would have the same; the older one ends.
 //! Mappings depend on the address and port of the other side as well (RFC 4787: address and port-dependent
 //! mapping and filtering), as in Click.
 //!
@@ -88,7 +91,7 @@
 use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
 use super::engine::input::{Input, Known, SharedMapper, named};
 use super::engine::translator::{
-    Admitted, COARSE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
+    Admitted, DONE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
 };
 use crate::prelude::*;
 use crate::splitter::Splitter;
@@ -96,7 +99,7 @@ use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Key, MOST_FLOWS, Places, Tuple};
+use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Tuple};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
@@ -224,6 +227,8 @@ pub struct Rewriter<V> {
     /// Where removing old flows has got to, and which of how many workers this is.
     cursor: Cursor,
     share: (usize, usize),
+    /// By how much the time of an entry must have changed to be stored.
+    coarse: u32,
     /// Of the current batch.
     keys: Vec<Key>,
     hashes: Vec<u64>,
@@ -322,13 +327,17 @@ impl<V: Variant> Element for Rewriter<V> {
         if cx.n_inputs().max(cx.n_outputs()) > MOST_PORTS {
             return Err(args.error(format!("more than {MOST_PORTS} inputs or outputs")));
         }
-        let limit = args.with("MAPPING_CAPACITY", false, false, |text, _| capacity(text))?;
+        let mut limit = args.with("CAPACITY", false, false, |text, _| capacity(text))?;
+        if let Some(mapping) = args.with("MAPPING_CAPACITY", false, false, |text, _| capacity(text))? {
+            limit = Some(mapping);
+        }
         let timeouts = timeouts(args, &V::KEYWORDS)?;
         let annotate = args.k_or("DST_ANNO", true)?;
-        let shared = cx.shared(Shared::default);
+        // A hot swap to the same text may come with other mappers and patterns. `take_state` keeps the flows.
+        let shared = cx.shared_if(|_| false, Shared::default);
         let shared = match shared.get() {
             Some(made) => {
-                // It comes from another worker's replica, or from a configuration with the same string.
+                // It comes from another worker's replica.
                 args.ignore_rest();
                 Arc::clone(made)
             }
@@ -344,6 +353,7 @@ impl<V: Variant> Element for Rewriter<V> {
             splitter: Splitter::new(cx.n_outputs()),
             cursor: Cursor::default(),
             share: (cx.worker().0, cx.workers().max(1)),
+            coarse: timeouts.coarse(),
             keys: Vec::with_capacity(MAX_BATCH),
             hashes: Vec::with_capacity(MAX_BATCH),
             places: Vec::with_capacity(MAX_BATCH),
@@ -442,9 +452,20 @@ impl<V: Variant> Rewriter<V> {
             }
             let flags =
                 if key.kind == TCP { tcp_flags(found.flags(), segment) } else { counted(found.flags()) };
-            flows.touch(&found, now, flags, COARSE);
+            if segment.flags & wire::tcp::RST != 0 {
+                both_done(flows, key, &found, now);
+            }
+            flows.touch(&found, now, flags, self.coarse);
             self.outputs.push(found.output().into());
         }
+    }
+}
+
+/// After a reset, neither side goes on.
+#[cold]
+fn both_done(flows: &Flows, key: &Key, found: &Found, now: u32) {
+    if let Some(other) = flows.get(&Key { tuple: found.to.reversed(), kind: key.kind }) {
+        flows.touch(&other, now, other.flags() | DONE, 0);
     }
 }
 
@@ -457,7 +478,7 @@ fn admit(
     key: &Key,
     now: u32,
     random: u64,
-) -> Result<tables::flows::Found, usize> {
+) -> Result<Found, usize> {
     if key.kind == 0 {
         return Err(shared.passes(input).map_or(DROP + 3, usize::from));
     }
@@ -775,6 +796,67 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_a_new_flow_in_one_batch_are_of_one_flow() {
+        let mut bench = nat("192.0.2.1 1024-1025 - -", ", MAPPING_CAPACITY 2");
+        let batch = |host: u8| (0..32).map(|_| marked(&udp(([10, 0, 0, host], 7), OUTSIDE))).collect();
+        for host in 1..=2 {
+            assert_eq!(bench.send_batch(0, batch(host)).len(), 32);
+        }
+        assert_eq!((bench.read("size"), bench.read("mapping_failures")), ("2".into(), "0".into()));
+        // And of a mapper that chooses once for each flow.
+        let config = "m :: MaglevIPMapper(10.0.0.1 80, 10.0.0.2 80); e :: IPRewriter(m, drop);";
+        let mut bench = Bench::with_config(config, 2, 2);
+        assert_eq!(bench.send_batch(0, batch(3)).len(), 32);
+        let chosen: u32 = bench
+            .read("m.servers")
+            .lines()
+            .map(|l| l.split(' ').nth(4).unwrap().parse::<u32>().unwrap())
+            .sum();
+        assert_eq!(chosen, 1);
+    }
+
+    #[test]
+    fn a_short_tcp_header_gets_its_ports() {
+        for len in [8, 12, 17, 18] {
+            let mut bench = nat("192.0.2.1 1024-9999# - -", "");
+            let bytes = ip_with(&[], &packet(INSIDE, OUTSIDE, Some(tcp::SYN), b"")[20..20 + len], |h| {
+                h.set_protocol(6)
+            });
+            let out = bench.send(0, marked(&bytes)).remove(0).1;
+            assert_eq!(out.data()[20..24], [4, 0, 0, 53], "{len}");
+        }
+    }
+
+    #[test]
+    fn a_connection_after_a_reset_is_a_connection() {
+        let mut bench = simulated("IPRewriter(keep 0 1, TCP_TIMEOUT 1000, TCP_DONE_TIMEOUT 100)", 1, 2);
+        let both = |bench: &mut Bench, flags, data: &[u8]| {
+            assert!(sent(bench, 0, &packet(INSIDE, OUTSIDE, Some(flags), data)).is_some());
+            assert!(sent(bench, 0, &packet(OUTSIDE, INSIDE, Some(flags), data)).is_some());
+        };
+        both(&mut bench, tcp::ACK, b"data");
+        assert!(bench.read("tcp_table").contains("exp1000"));
+        sent(&mut bench, 0, &packet(INSIDE, OUTSIDE, Some(tcp::RST), b""));
+        assert!(bench.read("tcp_table").contains("exp100\n"));
+        both(&mut bench, tcp::SYN, b"");
+        assert!(bench.read("tcp_table").contains("exp1000"), "{}", bench.read("tcp_table"));
+    }
+
+    #[test]
+    fn packets_keep_flows_alive_however_short_their_time_is() {
+        let declaration =
+            "IPRewriter(pattern 192.0.2.1 1024-9999# - - 0 1, drop, UDP_TIMEOUT 1, UDP_GUARANTEE 0)";
+        let mut bench = simulated(declaration, 2, 2);
+        let first = sent(&mut bench, 0, &udp(INSIDE, OUTSIDE));
+        for _ in 0..50 {
+            bench.turns(2);
+            assert_eq!(sent(&mut bench, 0, &udp(INSIDE, OUTSIDE)), first);
+        }
+        wait(&mut bench, 3);
+        assert_ne!(sent(&mut bench, 0, &udp(INSIDE, OUTSIDE)), first);
+    }
+
+    #[test]
     fn pings_are_told_apart_by_their_identifiers() {
         let ping = |kind: u8, from: ([u8; 4], u16), to: ([u8; 4], u16)| {
             let [a, b] = (if kind == 8 { from.1 } else { to.1 }).to_be_bytes();
@@ -836,7 +918,7 @@ mod tests {
             ("drop 1", "input spec 0: syntax error, expected 'drop'"),
             ("zonk", "input spec 0: unknown specification"),
             ("drop, drop", "need 1 arguments, one per input port"),
-            ("drop, MAPPING_CAPACITY 0", "expected a number of flows, 1 to 67108864"),
+            ("drop, MAPPING_CAPACITY 0", "expected a number of flows, 1 to 16777216"),
         ] {
             let error = Bench::error(&format!("IPRewriter({spec})"));
             assert!(error.contains(wrong), "{spec}: {error}");

@@ -23,10 +23,11 @@
 //!
 //! ## Handlers
 //! - `servers` (read): each server on a line: address, port, weight, `up`, `down` or `silent` (a HealthCheck
-//!   has had no answers), and how many flows it has been given.
+//!   has had no answers), and how often it has been chosen.
 //! - `lookup` (read, *SADDR SPORT DADDR DPORT*): the server of such a flow.
 //! - `add` (write, *ADDR [PORT] [WEIGHT]*): adds a server, or changes its weight.
-//! - `remove` (write, *ADDR [PORT]*): removes a server; new flows go to others.
+//! - `remove` (write, *ADDR [PORT]*): removes a server; new flows go to others. Without a port, or with `-`,
+//!   this means all servers at the address.
 //! - `down`, `up` (write, *ADDR [PORT]*): a server gets no new flows any more, or gets some again.
 //!
 //! ## Threads
@@ -47,6 +48,7 @@
 use super::engine::headers::FlowId;
 use super::engine::input::SharedMapper;
 use super::engine::pool::{Balancing, By, Pool, Server};
+use super::healthcheck::HealthCheck;
 use crate::prelude::*;
 use lang::args::NameDb;
 use std::sync::Arc;
@@ -77,17 +79,21 @@ impl Element for MaglevIPMapper {
         let outputs = [args.k_or::<u8>("FOUTPUT", 0)?, args.k_or::<u8>("ROUTPUT", 1)?];
         let names = args.names().clone();
         let made = Pool::new(outputs, by.unwrap_or(By::Flow));
-        let mut first = None;
-        for arg in args.rest_args() {
-            if let Err(wrong) = made.add(&arg.text, &names) {
-                let error = args.error_at(&arg, wrong);
-                first.get_or_insert(error);
+        let all = args.rest_args();
+        let texts: Vec<&str> = all.iter().map(|arg| arg.text.as_str()).collect();
+        let first = match made.add_all(&texts, &names) {
+            Ok(()) => None,
+            Err((n, wrong)) => {
+                Some(all.get(n).map_or_else(|| ArgError::new(&*wrong), |arg| args.error_at(arg, &*wrong)))
             }
-        }
+        };
         match first {
             Some(error) => Err(error),
             None => {
                 let pool = cx.shared(|| made);
+                if !cx.config().elements.iter().any(|element| element.class == HealthCheck::CLASS) {
+                    pool.forget_answers();
+                }
                 cx.publish(Arc::new(SharedMapper(Arc::new(Balancing(pool)))));
                 Ok(Self)
             }

@@ -106,7 +106,8 @@ pub(crate) fn key(packet: &Packet) -> Key {
         && h[0] == PLAIN
     {
         let fragment = u16::from_be_bytes([h[6], h[7]]) & 0x1fff != 0;
-        let kind = if fragment { 0 } else { kind(h[9]) };
+        let short = usize::from(u16::from_be_bytes([h[2], h[3]])) < IP + LEAST_TRANSPORT;
+        let kind = if fragment || short { 0 } else { kind(h[9]) };
         let tuple = Tuple { src: word::<12, _>(h), dst: word::<16, _>(h), ports: word::<20, _>(h) };
         return Key { tuple, kind };
     }
@@ -117,7 +118,8 @@ pub(crate) fn key(packet: &Packet) -> Key {
 fn with_options(packet: &Packet) -> Option<Key> {
     let bytes = packet.network_header()?;
     let h = bytes.first_chunk::<IP>()?;
-    let rest = bytes.get(usize::from(h[0] & 15) * 4..)?;
+    let total = usize::from(u16::from_be_bytes([h[2], h[3]])).min(bytes.len());
+    let rest = bytes.get(usize::from(h[0] & 15) * 4..total)?;
     if h[0] & 15 < 5 || rest.len() < LEAST_TRANSPORT || u16::from_be_bytes([h[6], h[7]]) & 0x1fff != 0 {
         return None;
     }
@@ -244,8 +246,8 @@ fn unusual(packet: &mut Packet, to: &Tuple, addresses: u64, all: u64) -> Option<
         }
         return None;
     }
+    set_word::<0, _>(rest.first_chunk_mut::<LEAST_TRANSPORT>()?, to.ports);
     let h = rest.first_chunk_mut::<TO_CHECKSUM>()?;
-    set_word::<0, _>(h, to.ports);
     [h[16], h[17]] = adjusted([h[16], h[17]], all);
     Some(Segment { flags: h[13], data: total > header + usize::from(h[12] >> 4) * 4 })
 }

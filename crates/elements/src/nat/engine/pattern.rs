@@ -31,7 +31,7 @@ pub(crate) struct Pattern {
 
 /// How many of a large range are tried for a new flow, one after the other. An attacker who takes all ports
 /// toward a host must not make each further packet search all of them.
-const MOST_TRIED: u32 = 2048;
+const MOST_TRIED: u32 = 512;
 
 /// The marks at the end of a range.
 fn marks(text: &str) -> (&str, bool, bool) {

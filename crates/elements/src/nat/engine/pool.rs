@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use tables::maglev::{self, MOST_SERVERS, MOST_WEIGHT};
 
 /// What `HASH` can be.
@@ -20,6 +20,7 @@ pub(crate) enum By {
     Flow,
 }
 
+#[derive(Clone)]
 pub(crate) struct Server {
     address: Ipv4Addr,
     port: Option<u16>,
@@ -28,7 +29,8 @@ pub(crate) struct Server {
     up: bool,
     answers: bool,
     mapped: Mapped,
-    flows: AtomicU64,
+    /// How often it has been chosen.
+    chosen: Arc<AtomicU64>,
 }
 
 impl Server {
@@ -47,20 +49,21 @@ struct Servers {
 }
 
 impl Servers {
-    fn fill(&mut self) {
+    fn of(list: Vec<Server>) -> Self {
         let name = |server: &Server| {
             u64::from(u32::from(server.address)) << 17 | server.port.map_or(1 << 16, u64::from)
         };
         let weight = |server: &Server| if server.up && server.answers { server.weight } else { 0 };
-        let servers: Vec<(u64, u32)> =
-            self.list.iter().map(|server| (name(server), weight(server))).collect();
-        self.table = maglev::table(&servers);
+        let servers: Vec<(u64, u32)> = list.iter().map(|server| (name(server), weight(server))).collect();
+        Self { table: maglev::table(&servers), list }
     }
 }
 
 /// What the element shares.
 pub(crate) struct Pool {
-    servers: RwLock<Servers>,
+    servers: RwLock<Arc<Servers>>,
+    /// Held by whoever changes them; the table is made while others look up the old one.
+    changing: Mutex<()>,
     outputs: [u8; 2],
     by: By,
 }
@@ -96,23 +99,37 @@ fn server(text: &str, names: &NameDb) -> Result<((Ipv4Addr, Option<u16>), Option
 impl Pool {
     /// No servers yet.
     pub(crate) fn new(outputs: [u8; 2], by: By) -> Self {
-        Self { servers: RwLock::new(Servers { list: Vec::new(), table: Vec::new() }), outputs, by }
+        let servers = RwLock::new(Arc::new(Servers::of(Vec::new())));
+        Self { servers, changing: Mutex::new(()), outputs, by }
     }
 
-    /// Where all servers are.
-    pub(crate) fn places(&self) -> Vec<(Ipv4Addr, Option<u16>)> {
-        self.servers.read().ignore_poison().list.iter().map(|s| (s.address, s.port)).collect()
+    fn now(&self) -> Arc<Servers> {
+        Arc::clone(&self.servers.read().ignore_poison())
     }
 
-    /// Notes whether a server answers.
-    pub(crate) fn set_answers(&self, (address, port): (Ipv4Addr, Option<u16>), answers: bool) {
-        let mut servers = self.servers.write().ignore_poison();
-        let server = servers.list.iter_mut().find(|s| s.address == address && s.port == port);
-        if let Some(server) = server
-            && server.answers != answers
-        {
-            server.answers = answers;
-            servers.fill();
+    /// Where all servers are, and whether they answer.
+    pub(crate) fn places(&self) -> Vec<((Ipv4Addr, Option<u16>), bool)> {
+        self.now().list.iter().map(|s| ((s.address, s.port), s.answers)).collect()
+    }
+
+    /// Notes which servers answer, and which do not any more.
+    pub(crate) fn set_answers(&self, changes: &[((Ipv4Addr, Option<u16>), bool)]) {
+        let _ = self.change("", |list| {
+            for ((address, port), answers) in changes {
+                for server in list.iter_mut().filter(|s| s.address == *address && s.port == *port) {
+                    server.answers = *answers;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Nobody asks the servers: all count as if they answered.
+    pub(crate) fn forget_answers(&self) {
+        let silent: Vec<_> =
+            self.places().into_iter().filter(|place| !place.1).map(|p| (p.0, true)).collect();
+        if !silent.is_empty() {
+            self.set_answers(&silent);
         }
     }
 
@@ -121,36 +138,49 @@ impl Pool {
         text: &str,
         act: impl FnOnce(&mut Vec<Server>) -> Result<(), String>,
     ) -> Result<(), String> {
-        let mut servers = self.servers.write().ignore_poison();
-        act(&mut servers.list).map_err(|wrong| format!("{}: {wrong}", text.trim()))?;
-        servers.fill();
+        let _changing = self.changing.lock().ignore_poison();
+        let mut list = self.now().list.clone();
+        act(&mut list).map_err(|wrong| format!("{}: {wrong}", text.trim()))?;
+        let new = Arc::new(Servers::of(list));
+        *self.servers.write().ignore_poison() = new;
         Ok(())
     }
 
-    /// Adds a server, or changes its weight.
-    pub(crate) fn add(&self, text: &str, names: &NameDb) -> Result<(), String> {
-        let (place, weight) = server(text, names)?;
-        let (address, port) = place;
-        self.change(text, |list| {
-            if let Some(there) = list.iter_mut().find(|s| s.address == address && s.port == port) {
-                there.weight = weight.unwrap_or(1);
-                return Ok(());
+    /// Adds servers, or changes their weights. Returns which text is wrong, and why.
+    pub(crate) fn add_all(&self, texts: &[&str], names: &NameDb) -> Result<(), (usize, String)> {
+        let mut read = Vec::with_capacity(texts.len());
+        for (n, text) in texts.iter().enumerate() {
+            read.push(server(text, names).map_err(|wrong| (n, wrong))?);
+        }
+        let mut last = 0;
+        let done = self.change("", |list| {
+            for (n, ((address, port), weight)) in read.into_iter().enumerate() {
+                last = n;
+                if let Some(there) = list.iter_mut().find(|s| s.address == address && s.port == port) {
+                    there.weight = weight.unwrap_or(there.weight);
+                    continue;
+                }
+                if list.len() == MOST_SERVERS {
+                    return Err(format!("more than {MOST_SERVERS} servers"));
+                }
+                let pattern = Arc::new(Pattern::to(address, port));
+                list.push(Server {
+                    address,
+                    port,
+                    weight: weight.unwrap_or(1),
+                    up: true,
+                    answers: true,
+                    mapped: Mapped { pattern, outputs: self.outputs },
+                    chosen: Arc::default(),
+                });
             }
-            if list.len() == MOST_SERVERS {
-                return Err(format!("more than {MOST_SERVERS} servers"));
-            }
-            let pattern = Arc::new(Pattern::to(address, port));
-            list.push(Server {
-                address,
-                port,
-                weight: weight.unwrap_or(1),
-                up: true,
-                answers: true,
-                mapped: Mapped { pattern, outputs: self.outputs },
-                flows: AtomicU64::new(0),
-            });
             Ok(())
-        })
+        });
+        done.map_err(|wrong| (last, wrong.trim_start_matches(": ").to_owned()))
+    }
+
+    pub(crate) fn add(&self, text: &str, names: &NameDb) -> Result<(), String> {
+        self.add_all(&[text], names).map_err(|(_, wrong)| wrong)
     }
 
     pub(crate) fn remove(&self, text: &str) -> Result<(), String> {
@@ -185,21 +215,21 @@ impl Pool {
 
     /// Calls `act` with the server of a flow, if there is any.
     pub(crate) fn of<T>(&self, flow: FlowId, act: impl FnOnce(&Server) -> T) -> Option<T> {
-        let servers = self.servers.read().ignore_poison();
+        let servers = self.now();
         let server = servers.table.get(self.hash(flow)).and_then(|n| servers.list.get(usize::from(*n)));
         server.map(act)
     }
 
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for server in &self.servers.read().ignore_poison().list {
+        for server in &self.now().list {
             let state = match (server.up, server.answers) {
                 (false, _) => "down",
                 (true, false) => "silent",
                 (true, true) => "up",
             };
-            let flows = server.flows.load(Relaxed);
-            let _ = writeln!(text, "{} {} {state} {flows}", server.place(), server.weight);
+            let chosen = server.chosen.load(Relaxed);
+            let _ = writeln!(text, "{} {} {state} {chosen}", server.place(), server.weight);
         }
         text
     }
@@ -211,7 +241,7 @@ pub(crate) struct Balancing(pub(crate) Arc<Pool>);
 impl Mapper for Balancing {
     fn offer(&self, flow: FlowId, take: &mut dyn FnMut(&Mapped) -> ControlFlow<()>) {
         let mapped = self.0.of(flow, |server| {
-            server.flows.fetch_add(1, Relaxed);
+            server.chosen.fetch_add(1, Relaxed);
             server.mapped.clone()
         });
         if let Some(mapped) = mapped {

@@ -1,6 +1,6 @@
 //! The flows that all workers of a translator share, and how a new one is made.
 
-use super::headers::{FlowId, TCP};
+use super::headers::{FlowId, PING, TCP};
 use super::input::{Input, Mapped};
 use locks::IgnorePoison;
 use std::fmt::Write as _;
@@ -8,24 +8,20 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Found, Key, New, Refused, Tuple};
+use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, New, Refused, Tuple};
 use wire::tcp;
 
 use super::headers::Segment;
 
 /// Units of the flows' time in a second.
 const PER_SECOND: u64 = 4;
-/// The time of an entry is stored when it has changed by a second.
-pub(crate) const COARSE: u32 = PER_SECOND as u32;
-/// The longest time that can be told apart: 48 days, less a day.
-const LONGEST: u64 = 47 * 86_400;
+/// The longest time in seconds: 47 days.
+const LONGEST_SECONDS: u64 = LONGEST as u64 / PER_SECOND;
 
 /// There has been data.
 const DATA: u8 = 1;
 /// The sender has ended the connection.
-const DONE: u8 = 2;
-/// The sender has reset the connection, for both sides.
-const RESET: u8 = 4;
+pub(crate) const DONE: u8 = 2;
 /// One packet of a protocol without connections; they are counted up to 3.
 const PACKET: u8 = 8;
 const PACKETS: u8 = 3 * PACKET;
@@ -52,21 +48,23 @@ pub(crate) struct Timeouts {
 
 /// A duration in units of the flows' time.
 pub(crate) fn units(duration: Duration) -> u32 {
-    (duration.as_secs().min(LONGEST) * PER_SECOND) as u32
+    (duration.as_secs().min(LONGEST_SECONDS - 1) * PER_SECOND) as u32
         + duration.subsec_nanos() / (1_000_000_000 / PER_SECOND as u32)
 }
 
 impl Timeouts {
     /// How long a flow is kept after its last packet.
     fn of(&self, kind: u8, forward: u8, reply: u8) -> u32 {
+        self.after(kind, forward, reply).max(self.guarantee(kind))
+    }
+    fn after(&self, kind: u8, forward: u8, reply: u8) -> u32 {
         if kind != TCP {
             let packets = (forward & PACKETS) / PACKET + (reply & PACKETS) / PACKET;
             let streaming = packets >= 3 && reply & PACKETS != 0;
             return if streaming { self.udp_streaming } else { self.udp };
         }
-        let done = (forward | reply) & RESET != 0 || forward & reply & DONE != 0;
         match () {
-            () if done => self.tcp_done,
+            () if forward & reply & DONE != 0 => self.tcp_done,
             () if forward & reply & DATA != 0 => self.tcp,
             () => self.tcp_no_data,
         }
@@ -76,8 +74,14 @@ impl Timeouts {
     }
     /// After how long a flow may be removed.
     pub(crate) fn least(&self) -> u32 {
-        let all = [self.tcp, self.tcp_done, self.tcp_no_data, self.udp, self.udp_streaming];
-        all.into_iter().min().unwrap_or(0)
+        let tcp = self.tcp.min(self.tcp_done).min(self.tcp_no_data).max(self.tcp_guarantee);
+        tcp.min(self.udp.min(self.udp_streaming).max(self.udp_guarantee))
+    }
+    /// By how much the time of an entry must have changed to be stored: so little that no flow ends early.
+    pub(crate) fn coarse(&self) -> u32 {
+        let guarantees = [self.tcp_guarantee, self.udp_guarantee].into_iter().filter(|units| *units > 0);
+        let least = guarantees.chain([self.least()]).min().unwrap_or(0);
+        (least / 4).clamp(1, PER_SECOND as u32)
     }
     /// In which time all flows are looked over: so that none stays for much longer than it should.
     fn round(&self) -> Duration {
@@ -91,8 +95,7 @@ impl Timeouts {
 pub(crate) fn tcp_flags(flags: u8, segment: Segment) -> u8 {
     let flags = if segment.data { flags | DATA } else { flags };
     match segment.flags {
-        is if is & tcp::RST != 0 => flags | RESET,
-        is if is & tcp::FIN != 0 => flags | DONE,
+        is if is & (tcp::RST | tcp::FIN) != 0 => flags | DONE,
         is if is & tcp::SYN != 0 || segment.data => flags & !DONE,
         _ => flags,
     }
@@ -136,6 +139,7 @@ pub(crate) struct Translator {
     /// Where to look next for a flow that can make room, and from when on that is worth it again.
     eviction: Mutex<Cursor>,
     full_until: AtomicU32,
+    exhausted: Exhausted,
 }
 
 /// A translator, or one that has not been made yet.
@@ -158,6 +162,36 @@ impl Shared {
 /// How many lines of the table are searched at a time for a flow that can make room, and how often.
 const LINES_SEARCHED: usize = 2;
 const SEARCHES: usize = 256;
+/// So many flows that can make room are enough.
+const CANDIDATES: usize = 48;
+
+/// Where a pattern had nothing left a moment ago: toward the same address and port. A flood of new flows must
+/// not make each of its packets search.
+struct Exhausted([AtomicU64; 64]);
+
+impl Exhausted {
+    fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+    /// The place of what was tried, and what is stored there.
+    fn place(&self, mapped: &Mapped, key: &Key, now: u32) -> Option<(&AtomicU64, u64)> {
+        let pattern = Arc::as_ptr(&mapped.pattern) as usize as u64;
+        let [_, _, c, d] = key.tuple.ports.to_ne_bytes();
+        let what = u64::from(key.tuple.dst) << 16 | u64::from(u16::from_ne_bytes([c, d]));
+        let hash =
+            (what ^ pattern.rotate_left(20) ^ u64::from(key.kind) << 60).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let value = hash << 16 >> 16 | u64::from(now as u16) << 48;
+        self.0.get((hash >> 58) as usize).map(|place| (place, value))
+    }
+    fn is(&self, mapped: &Mapped, key: &Key, now: u32) -> bool {
+        self.place(mapped, key, now).is_some_and(|(place, value)| place.load(Relaxed) == value)
+    }
+    fn note(&self, mapped: &Mapped, key: &Key, now: u32) {
+        if let Some((place, value)) = self.place(mapped, key, now) {
+            place.store(value, Relaxed);
+        }
+    }
+}
 
 impl Translator {
     pub(crate) fn new(inputs: Vec<Input>, timeouts: Timeouts, limit: usize) -> Result<Self, String> {
@@ -170,7 +204,8 @@ impl Translator {
             limit: AtomicUsize::new(limit),
             now: AtomicU32::new(0),
             eviction: Mutex::default(),
-            full_until: AtomicU32::new(0),
+            full_until: AtomicU32::new(u32::MAX),
+            exhausted: Exhausted::new(),
         })
     }
 
@@ -201,7 +236,9 @@ impl Translator {
     pub(crate) fn expected_reply(&self, input: usize, key: &Key, random: u64) -> Option<Key> {
         let to = match self.inputs.get(input)? {
             Input::Drop | Input::Pass(_) => return None,
-            Input::Pattern(mapped) => mapped.pattern.first(FlowId::of(key.tuple), random).to_tuple(),
+            Input::Pattern(mapped) => {
+                self.fitting(key, mapped.pattern.first(FlowId::of(key.tuple), random).to_tuple())
+            }
             Input::Keep(_) | Input::Mapper(_) => key.tuple,
         };
         Some(Key { tuple: to.reversed(), kind: key.kind })
@@ -210,12 +247,28 @@ impl Translator {
     /// Decides about a packet of no flow that has come in at an input.
     #[cold]
     pub(crate) fn admit(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
+        // Another packet of the batch, or another worker, may have made it; or it was just being moved.
+        if let Some(found) = flows.find_surely(key) {
+            return Admitted::Flow(found);
+        }
         let keep = |outputs: [u8; 2]| self.add(flows, input, key, (key.tuple, outputs), now, false);
         let pattern = |mapped: &Mapped| {
-            mapped.pattern.offer(FlowId::of(key.tuple), random, |id| {
-                let to = (id.to_tuple(), mapped.outputs);
-                self.add(flows, input, key, to, now, mapped.pattern.chooses())
-            })
+            if self.exhausted.is(mapped, key, now) {
+                return Ok(None);
+            }
+            let found = mapped.pattern.offer(FlowId::of(key.tuple), random, |id| {
+                let to = self.fitting(key, id.to_tuple());
+                // Most of what is taken is seen without a lock.
+                let reply = Key { tuple: to.reversed(), kind: key.kind };
+                if mapped.pattern.chooses() && flows.get(&reply).is_some() {
+                    return Ok(None);
+                }
+                self.add(flows, input, key, (to, mapped.outputs), now, mapped.pattern.chooses())
+            });
+            if matches!(found, Ok(None)) {
+                self.exhausted.note(mapped, key, now);
+            }
+            found
         };
         let found = match self.inputs.get(input) {
             None | Some(Input::Drop) => return Admitted::Dropped(Why::NoMapping),
@@ -244,6 +297,17 @@ impl Translator {
             failures.fetch_add(1, Relaxed);
         }
         Admitted::Dropped(why)
+    }
+
+    /// What a pattern gives, less what the packets have no place for: a ping has one identifier.
+    fn fitting(&self, key: &Key, to: Tuple) -> Tuple {
+        if key.kind != PING {
+            return to;
+        }
+        let [a, b, c, d] = to.ports.to_ne_bytes();
+        let [_, _, reply @ ..] = key.tuple.ports.to_ne_bytes();
+        let ports = if reply == [0, 0] { [a, b, 0, 0] } else { [0, 0, c, d] };
+        Tuple { ports: u32::from_ne_bytes(ports), ..to }
     }
 
     /// The output of packets that are no flow's and never will be, if their input has one.
@@ -281,7 +345,7 @@ impl Translator {
                         return Err(Refused::ReplyTaken);
                     }
                 }
-                Err(Refused::Full) if self.make_room(flows, now) => {}
+                Err(Refused::Full | Refused::NoMemory) if self.make_room(flows, now) => {}
                 Err(refused) => return Err(refused),
             }
         }
@@ -289,11 +353,28 @@ impl Translator {
 
     /// Removes a flow; whether there was one.
     fn remove(&self, flows: &Flows, key: &Key) -> bool {
-        let removed = flows.remove(key);
+        self.uncount(flows.remove(key))
+    }
+
+    /// Removes a flow if it has been idle for so long, and still is.
+    fn remove_idle(&self, flows: &Flows, key: &Key, now: u32, idle: u32) -> bool {
+        self.uncount(flows.remove_if(key, |found, other| {
+            found.idle(now) >= idle && other.is_none_or(|other| other.idle(now) >= idle)
+        }))
+    }
+
+    fn uncount(&self, removed: Option<Found>) -> bool {
         if let Some((flows, _)) = removed.and_then(|found| self.counts.get(usize::from(found.owner()))) {
-            flows.fetch_sub(1, Relaxed);
+            // A hot swap may have changed which inputs there are.
+            let _ = flows.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
         }
         removed.is_some()
+    }
+
+    /// After how long without packets a flow ends.
+    fn timeout(&self, both: &Both) -> u32 {
+        let reply = both.reply.map_or(0, |reply| reply.flags());
+        self.timeouts.of(both.key.kind, both.forward.flags(), reply)
     }
 
     /// Removes a flow that has the least time left of some that are not guaranteed any more.
@@ -303,7 +384,7 @@ impl Translator {
         }
         let mut cursor = self.eviction.lock().ignore_poison();
         let guarantee = self.timeouts.tcp_guarantee.min(self.timeouts.udp_guarantee);
-        let mut best: Option<(u32, Key)> = None;
+        let mut candidates: Vec<(u32, Key, u32)> = Vec::with_capacity(CANDIDATES + 32);
         for _ in 0..SEARCHES {
             flows.look_over(
                 &mut cursor,
@@ -311,21 +392,20 @@ impl Translator {
                 (now, guarantee),
                 |_| true,
                 |both| {
-                    let idle = both.idle(now);
-                    if idle >= self.timeouts.guarantee(both.key.kind) {
-                        let reply = both.reply.map_or(0, |reply| reply.flags());
-                        let left =
-                            self.timeouts.of(both.key.kind, both.forward.flags(), reply).saturating_sub(idle);
-                        if best.is_none_or(|(least, _)| left < least) {
-                            best = Some((left, both.key));
-                        }
+                    let (idle, guarantee) = (both.idle(now), self.timeouts.guarantee(both.key.kind));
+                    if idle >= guarantee {
+                        candidates.push((self.timeout(both).saturating_sub(idle), both.key, guarantee));
                     }
                     ControlFlow::Continue(())
                 },
             );
-            if let Some((_, key)) = best {
-                return self.remove(flows, &key);
+            if candidates.len() >= CANDIDATES {
+                break;
             }
+        }
+        candidates.sort_unstable_by_key(|candidate| candidate.0);
+        if candidates.iter().any(|(_, key, guarantee)| self.remove_idle(flows, key, now, *guarantee)) {
+            return true;
         }
         // A flood of new flows must not make each of its packets search.
         self.full_until.store(now, Relaxed);
@@ -349,16 +429,16 @@ impl Translator {
         let total = flows.lines() / workers + 1;
         let slices = total.min(round.as_millis() as usize).max(1);
         let mine = |part| part % workers == worker % workers;
-        let mut over: Vec<Key> = Vec::new();
+        let mut over: Vec<(Key, u32)> = Vec::new();
         flows.look_over(cursor, total.div_ceil(slices), (now, self.timeouts.least()), mine, |both| {
-            let reply = both.reply.map_or(0, |reply| reply.flags());
-            if both.idle(now) >= self.timeouts.of(both.key.kind, both.forward.flags(), reply) {
-                over.push(both.key);
+            let timeout = self.timeout(both);
+            if both.idle(now) >= timeout {
+                over.push((both.key, timeout));
             }
             ControlFlow::Continue(())
         });
-        for key in &over {
-            self.remove(flows, key);
+        for (key, timeout) in &over {
+            self.remove_idle(flows, key, now, *timeout);
         }
         round / slices as u32
     }
