@@ -19,9 +19,8 @@ from guest import BUSYBOX, QEMU, NoGuest, archive, kernel
 from lab import Lab, LabError, Namespace, Process, the_binary, wait_for
 
 # What the guest's kernel must be able to load; what these depend on comes along.
-MODULES = ("vfio-pci", "vfio_iommu_type1", "virtio_net", "vmxnet3", "virtio_pci")
+MODULES = ("vfio-pci", "vfio_iommu_type1", "virtio_net", "vmxnet3", "virtio_pci", "tun")
 MEMORY = 1536
-HUGEPAGES = 200
 # The kinds of NIC: their devices in QEMU, and which Linux drivers take them before vfio-pci does.
 KINDS = {"virtio": "virtio-net-pci", "e1000e": "e1000e", "vmxnet3": "vmxnet3"}
 # linux/if_tun.h
@@ -33,9 +32,7 @@ INIT = """#!/bin/sh
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
-mkdir -p /dev/hugepages /run /tmp /dev/shm
 mount -t tmpfs none /run
-mount -t hugetlbfs none /dev/hugepages
 ip link set lo up
 ulimit -l unlimited
 exec </dev/ttyS1 >/dev/ttyS1 2>/dev/console
@@ -210,7 +207,7 @@ class PciGuest:
         if self.iommu:
             words += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
         words += ["-kernel", self.kernel, "-initrd", self.root]
-        words += ["-append", f"console=ttyS0 quiet panic=-1 hugepages={HUGEPAGES} intel_iommu=on iommu=pt"]
+        words += ["-append", f"console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt"]
         words += ["-chardev", f"file,id=console,path={self.lab.dir}/{self.name}.console", "-serial", "chardev:console"]
         self.shell = self.lab.dir / f"{self.name}.shell"
         words += ["-chardev", f"socket,id=shell,server=on,wait=off,path={self.shell}", "-serial", "chardev:shell"]
@@ -264,3 +261,11 @@ class PciGuest:
     def put(self, path: str, text: str) -> None:
         """Write a file in the guest."""
         self.sh(f"echo {base64.b64encode(text.encode()).decode()} | base64 -d > {path}")
+
+    def addresses(self) -> list[str]:
+        """Where its NICs are on PCI, in their order."""
+        devices = "/sys/bus/pci/devices"
+        found = self.sh(f"cd {devices}; for d in *; do [ -e $d/class ] && grep -q ^0x02 $d/class && echo $d $(readlink -f $d); done; cd /")
+        # Each is behind a root port of its own, and these have the numbers of their slots.
+        behind = sorted((line.split()[1].split("/")[-2], line.split()[0]) for line in found.splitlines())
+        return [address for _, address in behind]

@@ -381,6 +381,19 @@ void valiant_port_unwatch(uint16_t port)
 		rte_eth_dev_callback_unregister(port, events[i], on_event, (void *)(uintptr_t)-1);
 }
 
+static void on_device_event(const char *device, enum rte_dev_event_type type, void *arg)
+{
+	valiant_removal_fn removal = (valiant_removal_fn)(uintptr_t)arg;
+
+	if (type == RTE_DEV_EVENT_REMOVE)
+		removal(device);
+}
+
+int valiant_watch_removals(valiant_removal_fn removal)
+{
+	return rte_dev_event_callback_register(NULL, on_device_event, (void *)(uintptr_t)removal);
+}
+
 int valiant_port_link(uint16_t port, struct valiant_link *link)
 {
 	struct rte_eth_link dev;
