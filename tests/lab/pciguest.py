@@ -54,10 +54,7 @@ class Nic:
     host: Namespace
     queues: int = 1
     mtu: int = 1500
-    # Further properties of the device.
-    extra: str = ""
-    # Found when the guest runs.
-    address: str = ""
+    # Given when the guest is made.
     mac: str = ""
     taps: list[int] = field(default_factory=list)
 
@@ -192,12 +189,26 @@ class PciGuest:
     def nic_words(self, number: int, nic: Nic) -> list[object]:
         words: list[object] = ["-netdev", f"tap,id=net{number},vhost=off," + ("fd=" if nic.queues == 1 else "fds=") + ":".join(map(str, nic.taps))]
         words += ["-device", f"pcie-root-port,id=port{number},bus=pcie.0,chassis={number + 1},slot={number + 1}"]
-        device = f"{KINDS[nic.kind]},id=nic{number},netdev=net{number},bus=port{number},mac={nic.mac},romfile="
+        device = ",".join(f"{name}={value}" for name, value in self.device(number).items())
+        return [*words, "-device", device]
+
+    def device(self, number: int) -> dict[str, object]:
+        """The properties of a NIC, as QEMU has them."""
+        nic = self.nics[number]
+        found: dict[str, object] = {"driver": KINDS[nic.kind], "id": f"nic{number}", "netdev": f"net{number}", "bus": f"port{number}",
+                                    "mac": nic.mac, "romfile": ""}
         if nic.kind == "virtio":
-            device += ",disable-legacy=on" + (",iommu_platform=on" if self.iommu else "")
+            found["disable-legacy"] = "on"
+            if self.iommu:
+                found["iommu_platform"] = "on"
             if nic.queues > 1:
-                device += f",mq=on,rss=on,vectors={2 * nic.queues + 2}"
-        return [*words, "-device", device + nic.extra]
+                found |= {"mq": "on", "rss": "on", "vectors": 2 * nic.queues + 2}
+        return found
+
+    def plug(self, number: int) -> None:
+        """Plugs a NIC in again that has been unplugged."""
+        on = {"on": True}
+        self.monitor("device_add", **{name: on.get(str(value), value) for name, value in self.device(number).items()})
 
     def start(self) -> Process:
         words: list[object] = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", MEMORY, "-smp", self.processors]

@@ -26,7 +26,7 @@ class Books:
         def of(handler: str, *wanted: str) -> list[str]:
             return [f"{name}.{handler}" for name, known in classes.items() if known in wanted]
 
-        self.came = of("count", "FromDevice") + of("queries", "ARPQuerier")
+        self.came = of("count", "FromDevice", "FromDPDKDevice") + of("queries", "ARPQuerier")
         self.went = of("count", "ToDevice", "Discard") + of("responses", "ARPQuerier")
         self.held = of("length", "Queue", "ARPQuerier") + of("waiting", "ToDevice")
 
@@ -98,15 +98,24 @@ class PciNet(Net):
             said = self.doctor()
         raise LabError(f"doctor still advises: {advice}")
 
+    def plug(self, number: int) -> None:
+        """Puts a NIC back into its place, where doctor says how it becomes a port."""
+        self.guest.plug(number)
+        wait_for("the NIC", lambda: len(self.guest.addresses()) == len(self.nics), 20, 0.2)
+        self.addresses = self.guest.addresses()
+        self.follow(self.doctor())
+
     # --- the router -------------------------------------------------------------------------------------------------------
 
     def start(self, *options: str, conf: str = "/router.click", **variables: object) -> None:
         """Starts the router, or starts it again."""
-        self.stop()
         values = {f"DEV{i}": address for i, address in enumerate(self.addresses)}
         values |= {f"MAC{i}": nic.mac for i, nic in enumerate(self.nics)}
-        words = [f"{name}={value}" for name, value in {**values, **variables}.items()]
-        self.guest.sh(f"valiant run {conf} -p {PORT} {' '.join([*options, *words])} </dev/null >/run/log 2>&1 & echo $! >/run/pid")
+        self.run(conf, [*options, *(f"{name}={value}" for name, value in {**values, **variables}.items())])
+
+    def run(self, conf: str, words: list[str]) -> None:
+        self.stop()
+        self.guest.sh(f"valiant run {conf} -p {PORT} {' '.join(words)} </dev/null >/run/log 2>&1 & echo $! >/run/pid")
         self.started = True
         try:
             wait_for("the router", lambda: "Click::ControlSocket" in self.guest.sh(f"nc 127.0.0.1 {PORT} -w 1 </dev/null", check=False)
@@ -115,6 +124,15 @@ class PciNet(Net):
             raise LabError(f"the router does not start:\n{self.log()}") from None
         if not self.alive:
             raise LabError(f"the router has ended:\n{self.log()}")
+
+    def only(self, numbers: list[int]) -> None:
+        """Starts a router between two of the NICs; the hosts keep their addresses."""
+        self.guest.put("/two.click", (ROOT / "conf" / "ip-router-2.click").read_text())
+        values: dict[str, object] = {}
+        for i, number in enumerate(numbers):
+            values |= {f"DEV{i}": self.addresses[number], f"MAC{i}": self.nics[number].mac, f"IP{i}": f"10.0.{number + 1}.1",
+                       f"NET{i}": f"10.0.{number + 1}.0/24", f"BASE{i}": f"10.0.{number + 1}.0", f"BCAST{i}": f"10.0.{number + 1}.255"}
+        self.run("/two.click", [f"{name}={value}" for name, value in values.items()])
 
     def stop(self) -> None:
         if self.started and self.alive:
@@ -127,7 +145,9 @@ class PciNet(Net):
         return not self.started or self.guest.sh("kill -0 $(cat /run/pid) 2>/dev/null && echo yes", check=False).strip() == "yes"
 
     def log(self) -> str:
-        return self.guest.sh("cat /run/log", check=False) + self.guest.console[-1500:]
+        # What QEMU's vmxnet3 reads at address 0 whenever it is started, the IOMMU stops.
+        console = [line for line in self.guest.console.splitlines() if "DMAR" not in line]
+        return self.guest.sh("cat /run/log", check=False) + "\n".join(console[-20:])
 
     def read(self, *handlers: str) -> list[str]:
         """Values of read handlers, by the control socket."""
@@ -145,6 +165,31 @@ class PciNet(Net):
 
     def number(self, handler: str) -> int:
         return int(self.read(handler)[0])
+
+    def of_class(self, word: str) -> list[str]:
+        """The names of the elements of a class that have no names of their own, in the order of the configuration."""
+        names = [name for name in self.read("list")[0].split("\n")[1:] if name.startswith(f"{word}@")]
+        return sorted(names, key=lambda name: int(name.partition("@")[2]))
+
+    def inputs(self) -> list[str]:
+        """The elements that receive, in the order of the NICs."""
+        return self.of_class("FromDevice") or self.of_class("FromDPDKDevice")
+
+    def outputs(self) -> list[str]:
+        """The elements that send, in the order of the NICs."""
+        return self.of_class("ToDevice")
+
+    def port(self, number: int) -> dict[str, Any]:
+        """What the router says of a NIC's port."""
+        ports: list[dict[str, Any]] = json.loads(self.read("load.json")[0])["ports"]
+        return next(port for port in ports if port["name"].startswith(self.addresses[number]))
+
+    def cpu(self) -> tuple[float, int]:
+        """The processor time that the router has used so far, in seconds, and how many times its threads have slept."""
+        said = self.guest.sh("p=$(cat /run/pid); cat /proc/$p/stat; cat /proc/$p/task/*/status | grep ^voluntary")
+        fields = said.splitlines()[0].rpartition(")")[2].split()
+        slept = sum(int(line.split()[1]) for line in said.splitlines()[1:])
+        return (int(fields[11]) + int(fields[12])) / 100, slept
 
     def books(self) -> Books:
         return Books(self.read)
