@@ -1,13 +1,11 @@
 """A virtual machine with PCI NICs behind an IOMMU, and hosts outside of it, each in a namespace at the other end of a NIC's cable."""
 
 import base64
-import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -15,11 +13,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from guest import BUSYBOX, QEMU, NoGuest, archive, kernel
+from guest import BUSYBOX, QEMU, archive, kernel
 from lab import Lab, LabError, Namespace, Process, the_binary, wait_for
 
 # What the guest's kernel must be able to load; what these depend on comes along.
-MODULES = ("vfio-pci", "vfio_iommu_type1", "virtio_net", "vmxnet3", "virtio_pci", "tun")
+MODULES = ("vfio-pci", "vfio_iommu_type1", "virtio_net", "vmxnet3", "virtio_pci", "virtio_console", "tun")
 MEMORY = 1536
 # The kinds of NIC: their devices in QEMU, and which Linux drivers take them before vfio-pci does.
 KINDS = {"virtio": "virtio-net-pci", "e1000e": "e1000e", "vmxnet3": "vmxnet3"}
@@ -35,8 +33,10 @@ mount -t devtmpfs none /dev
 mount -t tmpfs none /run
 ip link set lo up
 ulimit -l unlimited
-exec </dev/ttyS1 >/dev/ttyS1 2>/dev/console
-stty raw -echo
+modprobe virtio_pci
+modprobe virtio_console
+while [ ! -e /dev/vport0p1 ]; do usleep 10000; done
+exec 0<>/dev/vport0p1 1>&0 2>/dev/console
 echo the guest is ready >/dev/console
 # Commands come from outside, one a line: a number and the command. What it prints goes back, then the number and its status.
 while read -r number command; do
@@ -54,6 +54,8 @@ class Nic:
     host: Namespace
     queues: int = 1
     mtu: int = 1500
+    # The NUMA node that it is at.
+    node: int = 0
     # Given when the guest is made.
     mac: str = ""
     taps: list[int] = field(default_factory=list)
@@ -71,7 +73,8 @@ def depends(module: pathlib.Path) -> tuple[list[str], list[str]]:
     needs = re.search(rb"\0depends=([^\0]*)\0", data)
     later = re.findall(rb"\0softdep=post: ([^\0]*)\0", data)
     names = [needs.group(1).decode().split(",") if needs else [], " ".join(text.decode() for text in later).split()]
-    return tuple([name.replace("-", "_") for name in some if name] for some in names)
+    first, after = ([name.replace("-", "_") for name in some if name] for some in names)
+    return first, after
 
 
 def files(binary: str, scratch: pathlib.Path) -> dict[str, tuple[int, bytes]]:
@@ -79,8 +82,7 @@ def files(binary: str, scratch: pathlib.Path) -> dict[str, tuple[int, bytes]]:
     _, modules = kernel()
     release = modules.parent.name
     entries: dict[str, tuple[int, bytes]] = {}
-    names = ("bin", "dev", "etc", "lib", "lib/modules", f"lib/modules/{release}", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
-    for name in names:
+    for name in ("bin", "dev", "lib", "lib/modules", f"lib/modules/{release}", "lib64", "proc", "root", "run", "sys", "tmp"):
         entries[name] = (0o40755, b"")
     entries["dev/console"] = (0o20600, b"")
     entries["init"] = (0o100755, INIT.encode())
@@ -187,8 +189,10 @@ class PciGuest:
         self.process = self.start()
 
     def nic_words(self, number: int, nic: Nic) -> list[object]:
-        words: list[object] = ["-netdev", f"tap,id=net{number},vhost=off," + ("fd=" if nic.queues == 1 else "fds=") + ":".join(map(str, nic.taps))]
-        words += ["-device", f"pcie-root-port,id=port{number},bus=pcie.0,chassis={number + 1},slot={number + 1}"]
+        taps = ("fd=" if nic.queues == 1 else "fds=") + ":".join(map(str, nic.taps))
+        words: list[object] = ["-netdev", f"tap,id=net{number},vhost=off,{taps}"]
+        bus = f"node{nic.node}" if nic.node else "pcie.0"
+        words += ["-device", f"pcie-root-port,id=port{number},bus={bus},chassis={number + 1},slot={number + 1}"]
         device = ",".join(f"{name}={value}" for name, value in self.device(number).items())
         return [*words, "-device", device]
 
@@ -211,17 +215,26 @@ class PciGuest:
         self.monitor("device_add", **{name: on.get(str(value), value) for name, value in self.device(number).items()})
 
     def start(self) -> Process:
-        words: list[object] = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", MEMORY, "-smp", self.processors]
+        words: list[object] = [QEMU, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+        words += ["-m", MEMORY, "-smp", self.processors]
         kvm = os.environ.get("VALIANT_GUEST") == "kvm"
         words += ["-machine", "q35,kernel-irqchip=split", "-cpu", "max"]
         words += ["-accel", "kvm" if kvm else "tcg,thread=multi"]
         if self.iommu:
             words += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+        for node in range(self.nodes if self.nodes > 1 else 0):
+            share = MEMORY // self.nodes
+            cpus = f"{node * self.processors // self.nodes}-{(node + 1) * self.processors // self.nodes - 1}"
+            words += ["-object", f"memory-backend-ram,id=memory{node},size={share}M"]
+            words += ["-numa", f"node,nodeid={node},cpus={cpus},memdev=memory{node}"]
+            if node:
+                words += ["-device", f"pxb-pcie,id=node{node},bus=pcie.0,numa_node={node},bus_nr={64 * node}"]
         words += ["-kernel", self.kernel, "-initrd", self.root]
-        words += ["-append", f"console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt"]
+        words += ["-append", "console=ttyS0 quiet panic=-1 intel_iommu=on iommu=pt"]
         words += ["-chardev", f"file,id=console,path={self.lab.dir}/{self.name}.console", "-serial", "chardev:console"]
         self.shell = self.lab.dir / f"{self.name}.shell"
-        words += ["-chardev", f"socket,id=shell,server=on,wait=off,path={self.shell}", "-serial", "chardev:shell"]
+        words += ["-chardev", f"socket,id=shell,server=on,wait=off,path={self.shell}"]
+        words += ["-device", "virtio-serial-pci,disable-legacy=on", "-device", "virtserialport,chardev=shell,name=shell"]
         monitor = self.lab.dir / f"{self.name}.monitor"
         words += ["-chardev", f"socket,id=monitor,server=on,wait=off,path={monitor}", "-mon", "chardev=monitor,mode=control"]
         for number, nic in enumerate(self.nics):

@@ -54,10 +54,12 @@ class PciNet(Net):
     # QEMU's other NICs take packets from the first queue of a TAP device only.
     QUEUES = {"virtio": 2, "e1000e": 1, "vmxnet3": 1}
 
+    NODES = 1
+
     def build(self) -> None:
         self.hosts = [self.host(i) for i in range(3)]
-        self.nics = [Nic(kind, host, self.QUEUES[kind]) for kind, host in zip(KINDS, self.hosts)]
-        self.guest = PciGuest(self.lab, "guest", self.nics)
+        self.nics = [Nic(kind, host, self.QUEUES[kind], node=i % self.NODES) for i, (kind, host) in enumerate(zip(KINDS, self.hosts))]
+        self.guest = PciGuest(self.lab, "guest", self.nics, nodes=self.NODES)
         for i, host in enumerate(self.hosts):
             host.ip("addr", "add", f"10.0.{i + 1}.2/24", "dev", "eth0")
             host.ip("route", "add", "default", "via", f"10.0.{i + 1}.1")
@@ -109,7 +111,7 @@ class PciNet(Net):
 
     def start(self, *options: str, conf: str = "/router.click", **variables: object) -> None:
         """Starts the router, or starts it again."""
-        values = {f"DEV{i}": address for i, address in enumerate(self.addresses)}
+        values: dict[str, object] = {f"DEV{i}": address for i, address in enumerate(self.addresses)}
         values |= {f"MAC{i}": nic.mac for i, nic in enumerate(self.nics)}
         self.run(conf, [*options, *(f"{name}={value}" for name, value in {**values, **variables}.items())])
 
@@ -208,3 +210,9 @@ class PciNet(Net):
 
     def reaches(self, a: int, b: int) -> bool:
         return " 0% packet loss" in self.hosts[a].sh("ping", "-c", "1", "-W", "1", f"10.0.{b + 1}.{1 if a == b else 2}", check=False)
+
+
+class TwoNodes(PciNet):
+    """The same with two NUMA nodes: e1000e is at the second one."""
+
+    NODES = 2

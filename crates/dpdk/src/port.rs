@@ -273,7 +273,10 @@ impl Port {
         }
         let _changing = changing();
         *self.counted.lock().ignore_poison() = self.stats();
-        let members = std::mem::take(&mut *self.members());
+        let mut members = std::mem::take(&mut *self.members());
+        if let PortSpec::Pci { address, .. } = &self.spec {
+            members.iter_mut().for_each(|member| member.unplug(address));
+        }
         drop(members);
     }
 
