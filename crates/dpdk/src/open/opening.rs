@@ -20,9 +20,12 @@ use crate::spec::PortSpec;
 use crate::status::PortKind;
 use crate::watch;
 
-/// Drivers that leave the interrupts as they are that vfio has set up for their NICs (MSI-X): they are told of
-/// no change of the link, and of no packet.
-const WITHOUT_SIGNALS: [&str; 1] = ["net_e1000_em"];
+/// Drivers that cannot be relied on to tell that the link has changed: `net_e1000_em` leaves the interrupts as
+/// they are that vfio has set up (MSI-X); `net_vmxnet3` finds no event when QEMU's device has one. Without such
+/// interrupts the link is read from the device whenever somebody asks for it.
+const LINK_UNTOLD: [&str; 2] = ["net_e1000_em", "net_vmxnet3"];
+/// Drivers that for the same reason are not told of packets.
+const PACKETS_UNTOLD: [&str; 1] = ["net_e1000_em"];
 /// What was being done when a receive queue could not be set up.
 pub(super) const RX_SETUP: &str = "setting a receive queue up";
 
@@ -159,7 +162,9 @@ impl Opening<'_> {
         let key: Option<Vec<u8>> = (self.config.rss_key.as_ref())
             .filter(|key| !key.is_empty() && info.rss_key_size > 0)
             .map(|key| key.iter().copied().cycle().take(info.rss_key_size.into()).collect());
-        let signals = !WITHOUT_SIGNALS.contains(&c_text(&info.driver).as_str());
+        let driver = c_text(&info.driver);
+        let interrupts =
+            matches!(self.spec, PortSpec::Pci { .. }) && !PACKETS_UNTOLD.contains(&driver.as_str());
         let mut settings = valiant_port_config {
             rx_queues: member.rx_queues,
             tx_queues: member.tx_queues,
@@ -169,10 +174,9 @@ impl Opening<'_> {
             rss_types: info.rss_types & VALIANT_RSS_TYPES,
             rss_key: key.as_ref().map_or(std::ptr::null(), Vec::as_ptr),
             rss_key_len: key.as_ref().map_or(0, |key| key.len() as u8),
-            // Without it, the link is read from the device whenever somebody asks for it.
-            lsc: if signals { info.has_lsc } else { 0 },
+            lsc: if LINK_UNTOLD.contains(&driver.as_str()) { 0 } else { info.has_lsc },
             rmv: info.has_rmv,
-            rx_interrupts: (signals && matches!(self.spec, PortSpec::Pci { .. })).into(),
+            rx_interrupts: interrupts.into(),
         };
         if mtu as usize + FRAME_EXTRA + DEFAULT_HEADROOM > buffer_len
             && info.rx_offloads & VALIANT_RX_SCATTER != 0
