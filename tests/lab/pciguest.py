@@ -180,6 +180,7 @@ class PciGuest:
         self.processors, self.nodes, self.iommu = processors, nodes, iommu
         self.kernel, _ = kernel()
         self.number = 0
+        self.space = lab.namespace(name)
         self.root = lab.dir / f"{name}.cpio"
         self.root.write_bytes(archive(files(the_binary(), lab.dir)))
         for number, nic in enumerate(nics):
@@ -234,19 +235,21 @@ class PciGuest:
         words += ["-chardev", f"file,id=console,path={self.lab.dir}/{self.name}.console", "-serial", "chardev:console"]
         self.shell = self.lab.dir / f"{self.name}.shell"
         words += ["-chardev", f"socket,id=shell,server=on,wait=off,path={self.shell}"]
-        words += ["-device", "virtio-serial-pci,disable-legacy=on", "-device", "virtserialport,chardev=shell,name=shell"]
+        words += ["-device", "virtio-serial-pci,bus=pcie.0,disable-legacy=on", "-device", "virtserialport,chardev=shell,name=shell"]
         monitor = self.lab.dir / f"{self.name}.monitor"
         words += ["-chardev", f"socket,id=monitor,server=on,wait=off,path={monitor}", "-mon", "chardev=monitor,mode=control"]
         for number, nic in enumerate(self.nics):
             words += self.nic_words(number, nic)
-        process = self.lab.popen(*words, log=f"{self.name}.log", pass_fds=[tap for nic in self.nics for tap in nic.taps])
+        # In a namespace of the lab it also ends with the lab when these tests are killed.
+        process = self.space.popen(*words, log=f"{self.name}.log", pass_fds=[tap for nic in self.nics for tap in nic.taps])
         wait_for("QEMU", lambda: self.shell.exists() and monitor.exists() or process.poll() is not None, 10)
-        if process.poll() is not None:
-            raise LabError(f"QEMU has ended: {process.log.read_text()}")
-        self.line = socket.socket(socket.AF_UNIX)
-        self.line.connect(str(self.shell))
-        self.heard = ""
-        self.monitor = Monitor(monitor)
+        try:
+            self.line = socket.socket(socket.AF_UNIX)
+            self.line.connect(str(self.shell))
+            self.heard = ""
+            self.monitor = Monitor(monitor)
+        except (OSError, ValueError):
+            raise LabError(f"QEMU does not start: {process.log.read_text()}") from None
         return process
 
     @property
@@ -287,9 +290,16 @@ class PciGuest:
         self.sh(f"echo {base64.b64encode(text.encode()).decode()} | base64 -d > {path}")
 
     def addresses(self) -> list[str]:
-        """Where its NICs are on PCI, in their order."""
-        devices = "/sys/bus/pci/devices"
-        found = self.sh(f"cd {devices}; for d in *; do [ -e $d/class ] && grep -q ^0x02 $d/class && echo $d $(readlink -f $d); done; cd /")
-        # Each is behind a root port of its own, and these have the numbers of their slots.
-        behind = sorted((line.split()[1].split("/")[-2], line.split()[0]) for line in found.splitlines())
-        return [address for _, address in behind]
+        """Where its NICs are on PCI, in their order; of those that are unplugged there is none."""
+        found: dict[str, str] = {}
+
+        def look(devices: list[dict[str, Any]]) -> None:
+            for device in devices:
+                found[device["qdev_id"]] = f"0000:{device['bus']:02x}:{device['slot']:02x}.{device['function']}"
+                look(device.get("pci_bridge", {}).get("devices", []))
+
+        for bus in self.monitor("query-pci"):
+            look(bus["devices"])
+        present = self.sh("ls /sys/bus/pci/devices").split()
+        named = (found.get(f"nic{number}") for number in range(len(self.nics)))
+        return [address for address in named if address in present]

@@ -612,6 +612,26 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_without_iommu_is_told_what_its_kernel_can_do() {
+        let (_, before) = unsafe_mode(false, NOIOMMU, false);
+        assert!(before.starts_with("modprobe vfio enable_unsafe_noiommu_mode=1 # or boot"), "{before}");
+        let (_, loaded) = unsafe_mode(true, NOIOMMU, true);
+        assert!(loaded.starts_with(&format!("echo 1 > {NOIOMMU} # or boot")), "{loaded}");
+        let (what, boot) = unsafe_mode(true, NOIOMMU, false);
+        assert!(what.ends_with("takes no PCI device") && boot.starts_with("boot"), "{what}: {boot}");
+    }
+
+    #[test]
+    fn a_device_is_bound_by_what_the_kernel_has() {
+        let device = "/sys/bus/pci/devices/0000:03:00.0";
+        let first = format!("modprobe vfio-pci && echo vfio-pci > {device}/driver_override");
+        let last = "echo 0000:03:00.0 > /sys/bus/pci/drivers_probe";
+        assert_eq!(binding("0000:03:00.0", false), format!("{first} && {last}"));
+        let unbind = format!("echo 0000:03:00.0 > {device}/driver/unbind");
+        assert_eq!(binding("0000:03:00.0", true), format!("{first} && {unbind} && {last}"));
+    }
+
+    #[test]
     fn mounted_hugepages_are_seen() {
         let other = "proc /proc proc rw 0 0\ntmpfs /mnt/hugetlbfs tmpfs rw 0 0\n";
         assert!(!has_hugetlbfs(other));

@@ -20,9 +20,9 @@ use crate::spec::PortSpec;
 use crate::status::PortKind;
 use crate::watch;
 
-/// Drivers that cannot be relied on to tell that the link has changed: `net_e1000_em` leaves the interrupts as
-/// they are that vfio has set up (MSI-X); `net_vmxnet3` finds no event when QEMU's device has one. Without such
-/// interrupts the link is read from the device whenever somebody asks for it.
+/// Drivers that cannot be relied on to tell that the link has changed: `net_e1000_em` leaves the interrupts
+/// as they are that vfio has set up (MSI-X); `net_vmxnet3` finds no event when QEMU's device has one. Without
+/// such interrupts the link is read from the device whenever somebody asks for it.
 const LINK_UNTOLD: [&str; 2] = ["net_e1000_em", "net_vmxnet3"];
 /// Drivers that for the same reason are not told of packets.
 const PACKETS_UNTOLD: [&str; 1] = ["net_e1000_em"];
