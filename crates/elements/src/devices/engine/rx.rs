@@ -256,9 +256,11 @@ impl Receiver {
             return true;
         }
         self.doze.heard_ns = now;
-        let mut queues = self.queues.iter_mut().filter_map(|(_, rx)| rx.as_mut());
         // Some devices switch an interrupt off when they have raised it.
-        let told = queues.by_ref().fold(false, |told, rx| rx.hear() || told);
+        let mut told = false;
+        for (_, rx) in &self.queues {
+            told |= rx.as_ref().is_some_and(RxQueue::hear);
+        }
         if self.doze.armed && !told {
             return true;
         }
