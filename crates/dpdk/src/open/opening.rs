@@ -24,8 +24,9 @@ use crate::watch;
 /// as they are that vfio has set up (MSI-X); `net_vmxnet3` finds no event when QEMU's device has one. Without
 /// such interrupts the link is read from the device whenever somebody asks for it.
 const LINK_UNTOLD: [&str; 2] = ["net_e1000_em", "net_vmxnet3"];
-/// Drivers that for the same reason are not told of packets.
-const PACKETS_UNTOLD: [&str; 1] = ["net_e1000_em"];
+/// Drivers whose interrupts for packets have been tried. Others may not start with them, where interrupts are
+/// few.
+const PACKETS_TOLD: [&str; 2] = ["net_virtio", "net_vmxnet3"];
 /// What was being done when a receive queue could not be set up.
 pub(super) const RX_SETUP: &str = "setting a receive queue up";
 
@@ -163,8 +164,7 @@ impl Opening<'_> {
             .filter(|key| !key.is_empty() && info.rss_key_size > 0)
             .map(|key| key.iter().copied().cycle().take(info.rss_key_size.into()).collect());
         let driver = c_text(&info.driver);
-        let interrupts =
-            matches!(self.spec, PortSpec::Pci { .. }) && !PACKETS_UNTOLD.contains(&driver.as_str());
+        let interrupts = matches!(self.spec, PortSpec::Pci { .. }) && PACKETS_TOLD.contains(&driver.as_str());
         let mut settings = valiant_port_config {
             rx_queues: member.rx_queues,
             tx_queues: member.tx_queues,
