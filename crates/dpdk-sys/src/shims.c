@@ -39,6 +39,29 @@ void valiant_pool_flush(struct rte_mempool *pool)
 		rte_mempool_cache_flush(cache, pool);
 }
 
+/* Writes an object's address for devices, which is its own address. */
+static void set_virtual_iova(struct rte_mempool *pool, void *opaque, void *object, unsigned int number)
+{
+	(void)pool;
+	(void)opaque;
+	(void)number;
+	rte_mempool_get_header(object)->iova = (rte_iova_t)(uintptr_t)object;
+}
+
+/*
+ * DPDK gives objects that may lie across the bounds of pages no addresses for devices: where these are physical, there are
+ * none. Virtual ones are known.
+ */
+static void use_virtual_iova(struct rte_mempool *pool)
+{
+	struct rte_mempool_memhdr *memory;
+
+	STAILQ_FOREACH(memory, &pool->mem_list, next)
+		memory->iova = (rte_iova_t)(uintptr_t)memory->addr;
+	rte_mempool_obj_iter(pool, set_virtual_iova, NULL);
+	pool->flags &= ~RTE_MEMPOOL_F_NON_IO;
+}
+
 struct rte_mempool *valiant_pool_create(const char *name, unsigned int n, unsigned int cache, uint16_t priv_size,
 					uint16_t buf_len, int numa_node, int dense)
 {
@@ -64,6 +87,8 @@ struct rte_mempool *valiant_pool_create(const char *name, unsigned int n, unsign
 		rte_errno = -status;
 		return NULL;
 	}
+	if (dense)
+		use_virtual_iova(pool);
 	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
 	return pool;
 }
@@ -410,6 +435,19 @@ void valiant_port_unwatch(uint16_t port)
 {
 	for (size_t i = 0; i < RTE_DIM(events); i++)
 		rte_eth_dev_callback_unregister(port, events[i], on_event, (void *)(uintptr_t)-1);
+}
+
+static void on_device_event(const char *device, enum rte_dev_event_type type, void *arg)
+{
+	valiant_removal_fn removal = (valiant_removal_fn)(uintptr_t)arg;
+
+	if (type == RTE_DEV_EVENT_REMOVE)
+		removal(device);
+}
+
+int valiant_watch_removals(valiant_removal_fn removal)
+{
+	return rte_dev_event_callback_register(NULL, on_device_event, (void *)(uintptr_t)removal);
 }
 
 int valiant_port_link(uint16_t port, struct valiant_link *link)

@@ -147,6 +147,9 @@ int valiant_tx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, 
 int valiant_adjust_descriptors(uint16_t port, uint16_t *rx, uint16_t *tx);
 int valiant_port_watch(uint16_t port, valiant_event_fn event);
 void valiant_port_unwatch(uint16_t port);
+/* Has `removal` called with the name of each device that the kernel wants back, because it is unplugged; 0, or a negative errno. */
+typedef void (*valiant_removal_fn)(const char *device);
+int valiant_watch_removals(valiant_removal_fn removal);
 int valiant_port_link(uint16_t port, struct valiant_link *link);
 /* A file descriptor that becomes readable when the queue, with its interrupt on, has packets; negative: none. */
 int valiant_rx_fd(uint16_t port, uint16_t queue);

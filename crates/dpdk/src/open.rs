@@ -23,7 +23,7 @@ pub(crate) use buffers::{FRAME_EXTRA, XDP_HEADROOM, buffers_wanted};
 pub(crate) use changed::Changed;
 pub(crate) use interface::{af_xdp_fits, af_xdp_missing, prefers_sockets};
 pub(crate) use member::{DeviceQueue, Member, PortQueue, Sockets, c_text, port_info};
-pub(crate) use opening::{Opened, count};
+pub(crate) use opening::{Opened, VFIO_IOMMU, binding, count, vfio_has_iommu};
 
 fn numa_of(id: u16) -> Option<usize> {
     // All 4 KB pages are one heap, whatever the node.

@@ -327,6 +327,17 @@ impl Packet {
         self.data().as_ptr().addr()
     }
 
+    /// Where a device that reads or writes memory by itself finds the data; 0 for a packet of the heap, which
+    /// is copied before it is sent.
+    #[must_use]
+    pub fn device_address(&self) -> u64 {
+        if self.is_heap() {
+            return 0;
+        }
+        // SAFETY: a live mbuf of a pool.
+        unsafe { (*self.mbuf.as_ptr()).buf_iova + u64::from((*self.mbuf.as_ptr()).data_off) }
+    }
+
     /// Drops `n` bytes from the front; false, and nothing changed, when there are fewer. [`Packet::push`]
     /// brings them back.
     #[inline]

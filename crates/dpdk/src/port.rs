@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use dpdk_sys::valiant_link;
 use locks::IgnorePoison;
@@ -20,6 +20,7 @@ use crate::netdev::{Control, Interface};
 use crate::open::{
     self, Changed, FRAME_EXTRA, Member, Opened, PortQueue, Sockets, XDP_HEADROOM, c_text, count, port_info,
 };
+use crate::removal::{self, Occupied};
 use crate::spec::PortSpec;
 use crate::status::{Link, PortKind, PortState, PortStats};
 use crate::watch::{self, State};
@@ -48,8 +49,12 @@ pub struct Port {
     numa_node: Option<usize>,
     interface: Option<Interface>,
     pool: Mempool,
-    /// Closed before the buffers are promised to others.
-    members: Vec<Member>,
+    /// Closed before the buffers are promised to others; none once the device has been given back.
+    members: Mutex<Vec<Member>>,
+    /// Those who use the devices' queues.
+    users: Mutex<Vec<Weak<Occupied>>>,
+    /// What the devices had counted when they were given back.
+    counted: Mutex<PortStats>,
     /// Instead of DPDK ports.
     sockets: Option<Sockets>,
     virtual_port: Option<Deviceless>,
@@ -218,7 +223,9 @@ impl Port {
             numa_node: info.and_then(|info| usize::try_from(info.numa_node).ok()),
             interface,
             pool: reservation.pool,
-            members,
+            members: Mutex::new(members),
+            users: Mutex::default(),
+            counted: Mutex::default(),
             sockets,
             virtual_port,
             changed: Mutex::new(changed),
@@ -236,7 +243,41 @@ impl Port {
 
     /// Whether an interface has been made promiscuous for the port.
     pub(crate) fn any_promiscuous(&self) -> bool {
-        self.interface.is_some() && self.members.iter().any(Member::is_promiscuous)
+        self.interface.is_some() && self.members().iter().any(Member::is_promiscuous)
+    }
+
+    fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().ignore_poison()
+    }
+
+    /// What a user of queues tells when it is in the driver.
+    pub(crate) fn occupied(&self) -> Arc<Occupied> {
+        let occupied = Arc::new(Occupied::default());
+        let mut users = self.users.lock().ignore_poison();
+        users.retain(|user| user.strong_count() != 0);
+        users.push(Arc::downgrade(&occupied));
+        occupied
+    }
+
+    /// Whether one of its devices is this DPDK port.
+    pub(crate) fn has_device(&self, id: u16) -> bool {
+        self.members().iter().any(|member| member.id == id)
+    }
+
+    /// Gives the devices of a port that has gone back to the kernel, which waits for them. The port stays, as
+    /// long as somebody has it.
+    pub(crate) fn release(&self) {
+        let users: Vec<_> = (self.users.lock().ignore_poison().iter()).filter_map(Weak::upgrade).collect();
+        if !removal::wait_until_left(&users) {
+            return;
+        }
+        let _changing = changing();
+        *self.counted.lock().ignore_poison() = self.stats();
+        let mut members = std::mem::take(&mut *self.members());
+        if let PortSpec::Pci { address, .. } = &self.spec {
+            members.iter_mut().for_each(|member| member.unplug(address));
+        }
+        drop(members);
     }
 
     pub(crate) fn watched(&self) -> Arc<State> {
@@ -448,7 +489,7 @@ impl Port {
         if self.kind == PortKind::Virtual {
             return Link { up: true, speed_mbps: None, full_duplex: true };
         }
-        if let (true, Some(interface)) = (self.members.is_empty(), &self.interface) {
+        if let (true, Some(interface)) = (self.members().is_empty(), &self.interface) {
             let up = self.state() == PortState::Up;
             let (speed, full_duplex) =
                 Control::open().ok().filter(|_| up).map_or((Some(0), true), |c| c.speed(&interface.name));
@@ -457,7 +498,7 @@ impl Port {
         let mut link = valiant_link { speed_mbps: 0, up: 0, full_duplex: 0, autoneg: 0 };
         // SAFETY: the port exists; the function fills the place or fails.
         let known = !gone
-            && (self.members.first())
+            && (self.members().first())
                 .is_some_and(|member| unsafe { dpdk_sys::valiant_port_link(member.id, &mut link) } == 0);
         let up = match &self.interface {
             Some(_) => self.state() == PortState::Up,
@@ -469,14 +510,15 @@ impl Port {
 
     /// Its counters.
     pub fn stats(&self) -> PortStats {
-        let mut sum = self.virtual_port.as_ref().map(Deviceless::stats).unwrap_or_default();
+        let counted = *self.counted.lock().ignore_poison();
+        let mut sum = self.virtual_port.as_ref().map_or(counted, Deviceless::stats);
         if self.kind == PortKind::AfXdp {
             let sockets = self.rx.iter().flatten().filter_map(PortQueue::drivers_socket);
             let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();
             sum.rx_missed = full.saturating_sub(self.ring_full.load(Ordering::Relaxed));
         }
         self.sockets.iter().flat_map(|sockets| &sockets.all).for_each(|socket| socket.add_stats(&mut sum));
-        for member in &self.members {
+        for member in &*self.members() {
             // SAFETY: plain data that the function fills; the port exists.
             let stats = unsafe {
                 let mut stats = std::mem::zeroed();
@@ -501,7 +543,8 @@ impl Port {
     /// them (`q1.`).
     pub fn xstats(&self) -> Vec<(String, u64)> {
         let mut all = self.sockets.as_ref().map(Sockets::xstats).unwrap_or_default();
-        for (queue, member) in self.members.iter().enumerate() {
+        let members = self.members();
+        for (queue, member) in members.iter().enumerate() {
             // SAFETY: with no place to write the functions only count; then both arrays have that many
             // places, and the functions write no more.
             unsafe {
@@ -517,7 +560,7 @@ impl Port {
                 for value in &values {
                     let Some(name) = names.get(value.id as usize) else { continue };
                     let name = c_text(&name.name);
-                    let name = if self.members.len() > 1 { format!("q{queue}.{name}") } else { name };
+                    let name = if members.len() > 1 { format!("q{queue}.{name}") } else { name };
                     all.push((name, value.value));
                 }
             }
@@ -529,7 +572,7 @@ impl Port {
         if self.state() == PortState::Gone {
             return Err(Error::port(&self.name, doing, "its device has gone"));
         }
-        for member in &self.members {
+        for member in &*self.members() {
             let mark = Mark::now();
             let status = f(member.id);
             if status != 0 {
@@ -676,7 +719,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let changing = changing();
-        self.members.clear();
+        self.members().clear();
         (self.rx, self.tx, self.sockets) = (Vec::new(), Vec::new(), None);
         drop(changing);
         (self.closed)(&self.spec);

@@ -9,7 +9,7 @@ use crate::crypto::{self, CryptoAbility, CryptoDevice};
 use crate::eal::{HugepageSize, dpdk_version, hugepage_sizes_in, numa_nodes};
 use crate::ingress::Ingress;
 use crate::netdev::{Interface, interfaces};
-use crate::open::{af_xdp_fits, af_xdp_missing, prefers_sockets};
+use crate::open::{VFIO_IOMMU, af_xdp_fits, af_xdp_missing, binding, prefers_sockets, vfio_has_iommu};
 use crate::status::PortKind;
 use crate::topology::{Topology, text};
 
@@ -305,12 +305,17 @@ impl Machine {
                 );
             }
             if self.iommu_groups == 0 {
-                find(
-                    Severity::Slow,
-                    "no IOMMU: DPDK takes PCI devices only in vfio's unsafe mode".to_owned(),
-                    "modprobe vfio enable_unsafe_noiommu_mode=1 (or boot with intel_iommu=on iommu=pt)",
-                );
+                let loaded = Path::new("/sys/module/vfio").exists();
+                let (what, fix) = unsafe_mode(loaded, NOIOMMU, Path::new(NOIOMMU).exists());
+                find(Severity::Slow, what, &fix);
             }
+        }
+        if self.vfio && !vfio_has_iommu() {
+            find(
+                Severity::Missing,
+                "vfio has no driver for the IOMMU: no PCI device can be opened".to_owned(),
+                VFIO_IOMMU,
+            );
         }
         let missing: Vec<&Crypto> = self.crypto.iter().filter(|driver| !driver.installed).collect();
         if let Some(first) = missing.first() {
@@ -360,6 +365,25 @@ fn af_xdp_problem(drivers: &[String], rights: Rights) -> Option<String> {
         return Some("no right to load its program into the kernel (CAP_BPF)".to_owned());
     }
     af_xdp_missing()
+}
+
+/// How vfio's mode without an IOMMU is switched on once it is loaded; not there in kernels without that mode.
+const NOIOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
+
+/// What is said of a machine without an IOMMU, and what to do.
+fn unsafe_mode(loaded: bool, switch: &str, there: bool) -> (String, String) {
+    const BOOT: &str = "boot with intel_iommu=on iommu=pt, and switch the IOMMU on in the firmware";
+    const ONLY_UNSAFE: &str = "no IOMMU: DPDK takes PCI devices only in vfio's unsafe mode";
+    match (loaded, there) {
+        (true, false) => (
+            "no IOMMU, and a kernel without vfio's unsafe mode: DPDK takes no PCI device".to_owned(),
+            BOOT.to_owned(),
+        ),
+        (true, true) => (ONLY_UNSAFE.to_owned(), format!("echo 1 > {switch} # or {BOOT}")),
+        (false, _) => {
+            (ONLY_UNSAFE.to_owned(), format!("modprobe vfio enable_unsafe_noiommu_mode=1 # or {BOOT}"))
+        }
+    }
 }
 
 /// Whether hugepages are mounted, by the text of `/proc/mounts`.
@@ -518,11 +542,7 @@ pub fn pci_devices(sys: &Path) -> Vec<PciDevice> {
             for child in names_in(&device).iter().filter(|name| name.starts_with("virtio")) {
                 interfaces.extend(names_in(device.join(child).join("net")));
             }
-            let fix = if ready {
-                String::new()
-            } else {
-                format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}")
-            };
+            let fix = if ready { String::new() } else { binding(&address, driver.is_some()) };
             PciDevice {
                 id: (number("vendor"), number("device")),
                 node: text(device.join("numa_node")).parse().ok(),
@@ -589,6 +609,26 @@ mod tests {
         assert!(machine.crypto.iter().all(|driver| driver.installed == driver.fix.is_empty()));
         assert!(machine.findings.is_sorted_by_key(|finding| finding.severity));
         assert!(machine.findings.iter().all(|finding| !finding.fix.is_empty()));
+    }
+
+    #[test]
+    fn a_machine_without_iommu_is_told_what_its_kernel_can_do() {
+        let (_, before) = unsafe_mode(false, NOIOMMU, false);
+        assert!(before.starts_with("modprobe vfio enable_unsafe_noiommu_mode=1 # or boot"), "{before}");
+        let (_, loaded) = unsafe_mode(true, NOIOMMU, true);
+        assert!(loaded.starts_with(&format!("echo 1 > {NOIOMMU} # or boot")), "{loaded}");
+        let (what, boot) = unsafe_mode(true, NOIOMMU, false);
+        assert!(what.ends_with("takes no PCI device") && boot.starts_with("boot"), "{what}: {boot}");
+    }
+
+    #[test]
+    fn a_device_is_bound_by_what_the_kernel_has() {
+        let device = "/sys/bus/pci/devices/0000:03:00.0";
+        let first = format!("modprobe vfio-pci && echo vfio-pci > {device}/driver_override");
+        let last = "echo 0000:03:00.0 > /sys/bus/pci/drivers_probe";
+        assert_eq!(binding("0000:03:00.0", false), format!("{first} && {last}"));
+        let unbind = format!("echo 0000:03:00.0 > {device}/driver/unbind");
+        assert_eq!(binding("0000:03:00.0", true), format!("{first} && {unbind} && {last}"));
     }
 
     #[test]

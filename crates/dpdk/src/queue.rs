@@ -18,6 +18,7 @@ use crate::packet::Packet;
 use crate::packetsocket::PacketSocket;
 use crate::partial::complete_partial_checksums;
 use crate::port::Port;
+use crate::removal::Occupied;
 use crate::status::PortState;
 use crate::watch::State;
 
@@ -49,6 +50,7 @@ pub struct RxQueue {
     port: Arc<Port>,
     /// The port's, so that a burst touches the port's memory no more than it must.
     state: Arc<State>,
+    occupied: Arc<Occupied>,
     completes_checksums: bool,
     index: u16,
     next: usize,
@@ -66,6 +68,7 @@ impl RxQueue {
             index,
             sources,
             state: port.watched(),
+            occupied: port.occupied(),
             completes_checksums: port.completes_checksums(),
             port,
             next: 0,
@@ -119,10 +122,11 @@ impl RxQueue {
 
     #[inline]
     fn receive(&mut self, source: DeviceQueue, want: u16, batch: &mut Batch) {
+        let Some(_inside) = self.occupied.enter(&self.state) else { return };
         let mbufs = batch.spare_mbufs(want.into());
         let mut chained = 0;
-        // SAFETY: the port is started for as long as `self.port` lives and this is the only holder of the
-        // queue; there is room for `want` mbufs.
+        // SAFETY: the port is started for as long as `self.port` lives and has not gone, and this is the only
+        // holder of the queue; there is room for `want` mbufs.
         let received = unsafe {
             dpdk_sys::valiant_rx_burst(source.port, source.queue, mbufs, want, self.stale_flags, &mut chained)
         };
@@ -132,34 +136,7 @@ impl RxQueue {
             unsafe { batch.grow_raw(received.into()) };
         } else {
             // SAFETY: `received` mbufs, some with several segments, which the driver gave away.
-            unsafe { self.linearise(received.into(), batch) };
-        }
-    }
-
-    /// Makes one-segment packets of the `received` mbufs after the end of the batch.
-    ///
-    /// # Safety
-    /// There are that many, and nobody else has them.
-    #[cold]
-    unsafe fn linearise(&mut self, received: usize, batch: &mut Batch) {
-        let mbufs = batch.spare_mbufs(received);
-        // SAFETY: by the contract of this function.
-        let mbufs: Vec<NonNull<_>> =
-            (0..received).filter_map(|i| NonNull::new(unsafe { *mbufs.add(i) })).collect();
-        for mbuf in mbufs {
-            // SAFETY: a live mbuf.
-            if unsafe { (*mbuf.as_ptr()).nb_segs } == 1 {
-                // SAFETY: as in `receive`.
-                batch.push(unsafe { Packet::from_raw(mbuf) });
-                continue;
-            }
-            // SAFETY: a live chain of mbufs.
-            match unsafe { joined(mbuf) } {
-                Some(packet) => batch.push(packet),
-                None => self.lost += 1,
-            }
-            // SAFETY: the chain is ours and has been copied.
-            unsafe { dpdk_sys::valiant_free(mbuf.as_ptr()) };
+            self.lost += unsafe { linearise(received.into(), batch) };
         }
     }
 
@@ -203,7 +180,8 @@ impl RxQueue {
         let fd = |source: &PortQueue| match source {
             PortQueue::Socket(socket) => Some(socket.descriptor()),
             PortQueue::Device(queue) => queue.socket.or_else(|| {
-                // SAFETY: the port lives.
+                let _inside = self.occupied.enter(&self.state)?;
+                // SAFETY: the port lives and has not gone.
                 let fd = unsafe { dpdk_sys::valiant_rx_fd(queue.port, queue.queue) };
                 (fd >= 0).then_some(fd)
             }),
@@ -238,11 +216,28 @@ impl RxQueue {
         self.sources.iter().all(PortQueue::has_socket)
     }
 
+    /// Takes what the descriptors of [`RxQueue::wake_fds`] have signalled; false if it was nothing. Sockets
+    /// are readable as long as packets wait, and keep what they have.
+    pub fn hear(&self) -> bool {
+        let mut heard = false;
+        let Some(_inside) = self.occupied.enter(&self.state) else { return heard };
+        for source in &self.sources {
+            let PortQueue::Device(DeviceQueue { port, queue, socket: None }) = source else { continue };
+            // SAFETY: the port lives.
+            let fd = unsafe { dpdk_sys::valiant_rx_fd(*port, *queue) };
+            let mut count = [0u8; 8];
+            // SAFETY: eight writable bytes. The driver's descriptor does not block.
+            heard |= fd >= 0 && unsafe { libc::read(fd, count.as_mut_ptr().cast(), count.len()) } > 0;
+        }
+        heard
+    }
+
     /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
     ///
     /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets
     /// (AF_XDP, AF_PACKET) always signal, and this costs nothing there.
     pub fn arm(&mut self, on: bool) -> bool {
+        let Some(_inside) = self.occupied.enter(&self.state) else { return false };
         let arm = |source: &PortQueue| match source {
             PortQueue::Device(DeviceQueue { port, queue, socket: None }) => {
                 // SAFETY: the port lives and this is the only holder of the queue.
@@ -252,6 +247,36 @@ impl RxQueue {
         };
         self.sources.iter().all(arm)
     }
+}
+
+/// Makes one-segment packets of the `received` mbufs after the end of the batch; returns how many found no
+/// memory, or were longer than a packet can be.
+///
+/// # Safety
+/// There are that many, and nobody else has them.
+#[cold]
+unsafe fn linearise(received: usize, batch: &mut Batch) -> u64 {
+    let mbufs = batch.spare_mbufs(received);
+    // SAFETY: by the contract of this function.
+    let mbufs: Vec<NonNull<_>> =
+        (0..received).filter_map(|i| NonNull::new(unsafe { *mbufs.add(i) })).collect();
+    let mut lost = 0;
+    for mbuf in mbufs {
+        // SAFETY: a live mbuf.
+        if unsafe { (*mbuf.as_ptr()).nb_segs } == 1 {
+            // SAFETY: as in `receive`.
+            batch.push(unsafe { Packet::from_raw(mbuf) });
+            continue;
+        }
+        // SAFETY: a live chain of mbufs.
+        match unsafe { joined(mbuf) } {
+            Some(packet) => batch.push(packet),
+            None => lost += 1,
+        }
+        // SAFETY: the chain is ours and has been copied.
+        unsafe { dpdk_sys::valiant_free(mbuf.as_ptr()) };
+    }
+    lost
 }
 
 /// A copy of a chain of segments in one buffer.
@@ -306,6 +331,7 @@ pub struct TxQueue {
     port: Arc<Port>,
     /// The port's.
     state: Arc<State>,
+    occupied: Arc<Occupied>,
     index: u16,
     /// Taken for each burst if the queue is shared.
     shared: Option<Arc<Mutex<()>>>,
@@ -325,6 +351,7 @@ impl TxQueue {
     ) -> TxQueue {
         TxQueue {
             state: port.watched(),
+            occupied: port.occupied(),
             port,
             index,
             sink,
@@ -384,12 +411,13 @@ impl TxQueue {
         if ready == 0 || Fault::Send.strikes() {
             return 0;
         }
+        let Some(_inside) = self.occupied.enter(&self.state) else { return 0 };
         let _guard = self.lock();
         let mut sent = 0;
         while sent < ready {
             let n = (ready - sent).min(u16::MAX.into()) as u16;
-            // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the
-            // queue now; `n` mbufs of pools that the batch owns are there.
+            // SAFETY: the port is started for as long as `self.port` lives and has not gone, and this thread
+            // alone uses the queue now; `n` mbufs of pools that the batch owns are there.
             let taken = unsafe {
                 let mbufs = batch.as_mbufs_mut().add(sent);
                 dpdk_sys::valiant_tx_burst(queue.port, queue.queue, mbufs, n)
@@ -421,6 +449,7 @@ impl TxQueue {
                 return sent;
             }
             if !reaped {
+                let Some(_inside) = self.occupied.enter(&self.state) else { return sent };
                 let _guard = self.lock();
                 // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses
                 // the queue now.

@@ -1,5 +1,6 @@
 //! The table of ports: the requests for ports, and the ports that this process has open.
 
+use std::ffi::CStr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,10 +14,11 @@ use crate::mempool;
 use crate::needs::PortConfig;
 use crate::open::{buffers_wanted, check_numbers};
 use crate::port::{Port, changing};
+use crate::removal;
 use crate::rights::Capability;
 use crate::spec::PortSpec;
 use crate::status::{PortKind, PortState};
-use crate::watch::State;
+use crate::watch::{self, State};
 
 struct Entry {
     spec: PortSpec,
@@ -45,6 +47,19 @@ fn closed(spec: &PortSpec) {
     let mut open = open_ports();
     if let Some(at) = open.iter().position(|entry| entry.spec == *spec && entry.port.strong_count() == 0) {
         open.swap_remove(at);
+    }
+}
+
+/// Gives a device back that is unplugged; the port that it was has gone.
+fn release(device: &CStr) {
+    let mut id = 0;
+    // SAFETY: a C string and a place for the number.
+    if unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(device.as_ptr(), &mut id) } != 0 {
+        return;
+    }
+    watch::gone(id);
+    for port in all_ports().into_iter().filter(|port| port.has_device(id)) {
+        port.release();
     }
 }
 
@@ -220,6 +235,9 @@ fn prepare(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
         {
             // Another thread has opened it meanwhile.
             continue;
+        }
+        if matches!(spec, PortSpec::Pci { .. }) {
+            removal::watch(release);
         }
         let opened = Port::open(spec, needs, closed);
         if let Ok(port) = &opened {

@@ -105,6 +105,11 @@ pub(crate) extern "C" fn on_event(port: u16, event: c_int) {
     }
 }
 
+/// The device of this DPDK port has disappeared, or is about to.
+pub(crate) fn gone(port: u16) {
+    on_event(port, VALIANT_EVENT_REMOVED as c_int);
+}
+
 fn on_link(namespace: &str, if_index: u32, new: PortState) {
     let guard = watches();
     let all = guard.iter().flat_map(|all| &all.watches);

@@ -111,6 +111,22 @@ fn the_environment_starts_quickly_and_leaves_nothing() {
     assert!(!std::path::Path::new(&format!("/var/run/dpdk/valiant-{}", std::process::id())).exists());
 }
 
+/// Without the right addresses NICs write packets elsewhere, or an IOMMU stops them.
+#[test]
+fn devices_find_buffers_by_their_addresses() {
+    if eal().is_none() {
+        return;
+    }
+    let port = open(&spec("net_null7"), &needs(1, 1)).unwrap();
+    let _worker = WorkerThread::register(None).unwrap();
+    let mut batch = Batch::new();
+    assert!(port.rx_queue(0).unwrap().rx_burst(8, &mut batch) > 0);
+    for packet in &batch {
+        // No NIC has asked for physical addresses.
+        assert_eq!(packet.device_address(), packet.data().as_ptr() as u64);
+    }
+}
+
 #[test]
 fn null_ports_make_and_swallow_packets() {
     let Some(_) = eal() else { return };

@@ -10,6 +10,8 @@ use crate::spec::PortSpec;
 
 /// Bytes that a frame has beyond its network packet: Ethernet header and two VLAN tags.
 pub(crate) const FRAME_EXTRA: usize = 14 + 8;
+/// Bytes that drivers want in a buffer beyond that: a checksum, and virtio's header of 12 bytes.
+const DRIVER_EXTRA: usize = 16;
 /// Bytes that the kernel keeps before the data of an AF_XDP frame, beyond our headroom.
 pub(crate) const XDP_HEADROOM: usize = 256;
 /// Buffers that DPDK's AF_XDP driver puts into the rings of one queue.
@@ -76,7 +78,7 @@ fn packets_in(file: &[u8]) -> usize {
 
 /// Bytes in a buffer for frames with packets of up to `mtu` bytes.
 pub(super) fn frame_buffer(mtu: usize) -> usize {
-    (DEFAULT_HEADROOM + mtu + FRAME_EXTRA).clamp(STANDARD_BUFFER, MAX_BUFFER)
+    (DEFAULT_HEADROOM + mtu + FRAME_EXTRA + DRIVER_EXTRA).clamp(STANDARD_BUFFER, MAX_BUFFER)
 }
 
 /// Drivers that copy between AF_XDP frames and buffers of their own, so that frames may lie anywhere.

@@ -143,6 +143,11 @@ impl Member {
         self.promisc
     }
 
+    /// When it is closed, its device on PCI is unplugged, also if it was there before.
+    pub(crate) fn unplug(&mut self, address: &str) {
+        self.bus_device = CString::new(address).ok().map(|device| (c"pci", device));
+    }
+
     pub(crate) fn queue(&self, queue: u16) -> DeviceQueue {
         // Sockets and queues were created in the same order; if their numbers differ, the relation is
         // unknown.

@@ -6,7 +6,7 @@ use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valia
 
 use super::buffers::FRAME_EXTRA;
 use super::changed::Changed;
-use super::member::{BusDevice, Member, Sockets, port_info};
+use super::member::{BusDevice, Member, Sockets, c_text, port_info};
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::eal::Eal;
 use crate::error::{Error, errno_text};
@@ -20,6 +20,13 @@ use crate::spec::PortSpec;
 use crate::status::PortKind;
 use crate::watch;
 
+/// Drivers that cannot be relied on to tell that the link has changed: `net_e1000_em` leaves the interrupts
+/// as they are that vfio has set up (MSI-X); `net_vmxnet3` finds no event when QEMU's device has one. Without
+/// such interrupts the link is read from the device whenever somebody asks for it.
+const LINK_UNTOLD: [&str; 2] = ["net_e1000_em", "net_vmxnet3"];
+/// Drivers whose interrupts for packets have been tried. Others may not start with them, where interrupts are
+/// few.
+const PACKETS_TOLD: [&str; 2] = ["net_virtio", "net_vmxnet3"];
 /// What was being done when a receive queue could not be set up.
 pub(super) const RX_SETUP: &str = "setting a receive queue up";
 
@@ -156,6 +163,8 @@ impl Opening<'_> {
         let key: Option<Vec<u8>> = (self.config.rss_key.as_ref())
             .filter(|key| !key.is_empty() && info.rss_key_size > 0)
             .map(|key| key.iter().copied().cycle().take(info.rss_key_size.into()).collect());
+        let driver = c_text(&info.driver);
+        let interrupts = matches!(self.spec, PortSpec::Pci { .. }) && PACKETS_TOLD.contains(&driver.as_str());
         let mut settings = valiant_port_config {
             rx_queues: member.rx_queues,
             tx_queues: member.tx_queues,
@@ -165,9 +174,9 @@ impl Opening<'_> {
             rss_types: info.rss_types & VALIANT_RSS_TYPES,
             rss_key: key.as_ref().map_or(std::ptr::null(), Vec::as_ptr),
             rss_key_len: key.as_ref().map_or(0, |key| key.len() as u8),
-            lsc: info.has_lsc,
+            lsc: if LINK_UNTOLD.contains(&driver.as_str()) { 0 } else { info.has_lsc },
             rmv: info.has_rmv,
-            rx_interrupts: 0,
+            rx_interrupts: interrupts.into(),
         };
         if mtu as usize + FRAME_EXTRA + DEFAULT_HEADROOM > buffer_len
             && info.rx_offloads & VALIANT_RX_SCATTER != 0
@@ -182,7 +191,11 @@ impl Opening<'_> {
         // SAFETY: the port exists; the key lives until the end of this function.
         let mut status = unsafe { dpdk_sys::valiant_port_configure(id, &settings) };
         if status != 0
-            && (member.rx_queues > 1 || member.tx_queues > 1 || settings.mtu != 0 || settings.lsc != 0)
+            && (member.rx_queues > 1
+                || member.tx_queues > 1
+                || settings.mtu != 0
+                || settings.lsc != 0
+                || settings.rx_interrupts != 0)
         {
             self.notes.push(format!(
                 "the driver refused {} receive and {} transmit queues ({}): one of each",
@@ -193,6 +206,7 @@ impl Opening<'_> {
             (member.rx_queues, member.tx_queues) = (1, 1);
             (settings.rx_queues, settings.tx_queues, settings.mtu, settings.lsc, settings.rmv) =
                 (1, 1, 0, 0, 0);
+            settings.rx_interrupts = 0;
             settings.rx_offloads &= !VALIANT_RX_RSS_HASH;
             // SAFETY: as above.
             status = unsafe { dpdk_sys::valiant_port_configure(id, &settings) };
@@ -258,16 +272,31 @@ fn pci_advice(address: &str) -> (String, String) {
     let driver = std::fs::read_link(device.join("driver"));
     let driver = driver.ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     match driver.as_deref() {
+        Some("vfio-pci") if !vfio_has_iommu() => {
+            ("vfio has no driver for the IOMMU".to_owned(), VFIO_IOMMU.to_owned())
+        }
         Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => (String::new(), String::new()),
-        Some(driver) => (
-            format!("it is bound to the kernel driver {driver}"),
-            format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}"),
-        ),
-        None => (
-            "it is not bound to a driver".to_owned(),
-            format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}"),
-        ),
+        Some(driver) => (format!("it is bound to the kernel driver {driver}"), binding(address, true)),
+        None => ("it is not bound to a driver".to_owned(), binding(address, false)),
     }
+}
+
+/// The command that loads the driver for the IOMMU, which comes with vfio-pci where modules say what they are
+/// used with.
+pub(crate) const VFIO_IOMMU: &str = "modprobe vfio_iommu_type1";
+
+/// Whether vfio can map memory for devices: it is a part of the kernel, or a module that is loaded.
+pub(crate) fn vfio_has_iommu() -> bool {
+    std::path::Path::new("/sys/module/vfio_iommu_type1").exists()
+}
+
+/// The command that gives a PCI device to vfio-pci. The kernel alone is needed for it.
+pub(crate) fn binding(address: &str, bound: bool) -> String {
+    let device = format!("/sys/bus/pci/devices/{address}");
+    let unbind = if bound { format!(" && echo {address} > {device}/driver/unbind") } else { String::new() };
+    format!(
+        "modprobe vfio-pci && echo vfio-pci > {device}/driver_override{unbind} && echo {address} > /sys/bus/pci/drivers_probe"
+    )
 }
 
 /// A number with its noun, in words.

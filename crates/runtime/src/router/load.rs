@@ -203,8 +203,9 @@ fn ports(router: &Router) -> Vec<Value> {
 fn port(name: &str, port: &Port) -> Value {
     let (stats, link) = (port.stats(), port.link());
     let state = match port.state() {
-        PortState::Up => "up",
-        PortState::Down => "down",
+        // Not every driver tells that its link has changed.
+        PortState::Up if link.up => "up",
+        PortState::Up | PortState::Down => "down",
         PortState::Gone => "gone",
     };
     json!({

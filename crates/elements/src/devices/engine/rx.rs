@@ -55,6 +55,8 @@ pub(crate) struct Receiver {
     /// `None`: not known yet.
     sockets: Vec<RawFd>,
     has_sockets: Option<bool>,
+    /// What the queues' interrupts are used for.
+    doze: Doze,
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
     pub(crate) burst: usize,
     pub(crate) active: bool,
@@ -73,6 +75,21 @@ pub(crate) struct Receiver {
     lost: u64,
     /// Polls that brought packets since losses in the device were last counted.
     unchecked: u32,
+}
+
+/// How the interrupts of the queues are used, if the device has them.
+#[derive(Default)]
+struct Doze {
+    /// Since when no packet has come; 0: one has just come.
+    idle_ns: u64,
+    /// Whether they are on.
+    armed: bool,
+    /// When what they have told was last looked at.
+    heard_ns: u64,
+    /// There are none.
+    impossible: bool,
+    /// Descriptors that are readable when they have been raised.
+    interrupts: Vec<RawFd>,
 }
 
 impl Receiver {
@@ -118,6 +135,7 @@ impl Receiver {
             busy_since: 0,
             sockets: Vec::new(),
             has_sockets: None,
+            doze: Doze::default(),
             burst,
             active: true,
             configured: true,
@@ -157,6 +175,7 @@ impl Receiver {
         let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
         self.mac = port.mac();
         self.exchange.at_port(port);
+        self.doze.impossible = !matches!(port.spec(), PortSpec::Pci { .. });
         let lanes = Arc::clone(lanes);
         self.queues = lanes.poll.get(self.worker).into_iter().flatten().map(|&q| (q, None)).collect();
         if lanes.spread.contains(&self.worker) {
@@ -238,6 +257,8 @@ impl Receiver {
             // A worker that puts packets into an inlet wakes this worker, and so do the sockets.
             if !pauses && (!moved || self.is_drained()) && self.finds_sockets() {
                 cx.idle_until_readable(&self.sockets);
+            } else if self.dozes(moved || pauses, cx) {
+                cx.idle_until_readable(&self.doze.interrupts);
             }
         }
         moved
@@ -260,6 +281,66 @@ impl Receiver {
             self.sockets = sockets.unwrap_or_default().concat();
         }
         self.has_sockets == Some(true) && !self.owes()
+    }
+
+    /// Whether the device has been asked to say when packets come, and none has come since. It is asked only
+    /// when none has come for a while, since asking and being told take longer than receiving a packet.
+    #[inline]
+    fn dozes(&mut self, busy: bool, cx: &mut Cx<'_>) -> bool {
+        if busy {
+            if self.doze.idle_ns != 0 {
+                self.wakes();
+            }
+            return false;
+        }
+        self.has_sockets == Some(false) && !self.doze.impossible && self.lies_down(cx.now_ns())
+    }
+
+    /// The part of `dozes` without packets.
+    fn lies_down(&mut self, now: u64) -> bool {
+        const AFTER_NS: u64 = 2_000_000;
+        if self.doze.idle_ns == 0 {
+            self.doze.idle_ns = now;
+        }
+        if now.saturating_sub(self.doze.idle_ns) < AFTER_NS || self.owes() {
+            return false;
+        }
+        if self.doze.armed && now.saturating_sub(self.doze.heard_ns) < AFTER_NS {
+            return true;
+        }
+        self.doze.heard_ns = now;
+        // Some devices switch an interrupt off when they have raised it.
+        let mut told = false;
+        for (_, rx) in &self.queues {
+            told |= rx.as_ref().is_some_and(RxQueue::hear);
+        }
+        if self.doze.armed && !told {
+            return true;
+        }
+        self.doze.interrupts.clear();
+        for (_, rx) in &mut self.queues {
+            let fds = rx.as_mut().and_then(|rx| if rx.arm(true) { rx.wake_fds() } else { None });
+            let Some(fds) = fds else {
+                self.doze.impossible = true;
+                return false;
+            };
+            self.doze.interrupts.extend(fds);
+        }
+        self.doze.armed = true;
+        // What came before is not announced: the next poll looks.
+        false
+    }
+
+    /// Packets come: the device need not say so.
+    #[cold]
+    fn wakes(&mut self) {
+        if std::mem::take(&mut self.doze.armed) {
+            for rx in self.queues.iter_mut().filter_map(|(_, rx)| rx.as_mut()) {
+                rx.arm(false);
+                rx.hear();
+            }
+        }
+        self.doze.idle_ns = 0;
     }
 
     /// Whether packets that have been polled wait here, or flows change workers.
