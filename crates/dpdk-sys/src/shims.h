@@ -20,6 +20,7 @@
 #include <rte_version.h>
 
 #include "crypto.h"
+#include "flow.h"
 
 /* The range of ol_flags bits that DPDK leaves to dynamic flags, as bit numbers. */
 enum {

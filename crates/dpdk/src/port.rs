@@ -50,6 +50,7 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
+    devices: Box<[u16]>,
     /// Instead of DPDK ports.
     sockets: Option<Sockets>,
     virtual_port: Option<Deviceless>,
@@ -188,7 +189,8 @@ impl Port {
             (None, None) => mtu.into(),
         };
         let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
-        let ids = members.iter().map(|member| member.id).collect();
+        let ids: Vec<u16> = members.iter().map(|member| member.id).collect();
+        let devices = ids.as_slice().into();
         let state = watch::watch(ids, interface.as_ref().map_or(0, |interface| interface.index));
         Ok(Arc::new(Port {
             spec: spec.clone(),
@@ -219,6 +221,7 @@ impl Port {
             interface,
             pool: reservation.pool,
             members,
+            devices,
             sockets,
             virtual_port,
             changed: Mutex::new(changed),
@@ -334,6 +337,11 @@ impl Port {
             Some(Users::Sharing(users)) if *users > 1 => *users -= 1,
             _ => drop(taken.tx.remove(&queue)),
         }
+    }
+
+    /// The DPDK devices behind it, by their numbers.
+    pub(crate) fn devices(&self) -> &[u16] {
+        &self.devices
     }
 
     /// Receive queues.
