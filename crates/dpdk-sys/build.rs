@@ -34,7 +34,7 @@ const BELOW: [&str; 15] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c", "flow.h", "flow.c", "ipsec_mb.h", "ipsec_mb.c"] {
+    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c", "flow.h", "flow.c", "nic.h", "nic.c", "ipsec_mb.h", "ipsec_mb.c"] {
         println!("cargo:rerun-if-changed=src/{source}");
     }
 
@@ -111,6 +111,7 @@ fn shims(include_paths: &[PathBuf]) {
         .file("src/shims.c")
         .file("src/crypto.c")
         .file("src/flow.c")
+        .file("src/nic.c")
         .file("src/ipsec_mb.c")
         .opt_level(3)
         .flag(BASELINE)

@@ -21,6 +21,7 @@
 
 #include "crypto.h"
 #include "flow.h"
+#include "nic.h"
 
 /* The range of ol_flags bits that DPDK leaves to dynamic flags, as bit numbers. */
 enum {

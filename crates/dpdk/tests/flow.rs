@@ -107,7 +107,7 @@ fn failsafe_asks_the_device_behind_it() {
 fn ports_that_are_no_device_take_none() {
     own_network();
     // Without the right both fail, which `port` says.
-    for words in [["link", "add", "vflow2", "type", "dummy"], ["link", "set", "dev", "vflow2", "up"]] {
+    for words in [["link", "add", "vflow2", "type", "veth"], ["link", "set", "dev", "vflow2", "up"]] {
         let _ = Command::new("ip").args(words).status();
     }
     let Some(port) = port("vflow2") else { return };
