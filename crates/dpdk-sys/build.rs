@@ -34,7 +34,18 @@ const BELOW: [&str; 15] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c", "flow.h", "flow.c", "nic.h", "nic.c", "ipsec_mb.h", "ipsec_mb.c"] {
+    for source in [
+        "shims.h",
+        "shims.c",
+        "crypto.h",
+        "crypto.c",
+        "flow.h",
+        "flow.c",
+        "nic.h",
+        "nic.c",
+        "ipsec_mb.h",
+        "ipsec_mb.c",
+    ] {
         println!("cargo:rerun-if-changed=src/{source}");
     }
 

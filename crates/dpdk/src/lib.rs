@@ -16,7 +16,7 @@
 //! 6. `netns`, `crypto`, `tundevice`, `descriptor`, `helper`, `tun`: work in another network namespace;
 //!    crypto devices; TUN and TAP devices, opened by the helper if rights are given up; descriptors that pass
 //!    between processes.
-//! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
+//! 7. `topology`, `probe`, `nic`, `crash`: what the machine offers; what a port offers; crash reports.
 
 mod anno;
 mod assembler;
@@ -43,6 +43,7 @@ mod mempool;
 mod needs;
 mod netdev;
 mod netns;
+pub mod nic;
 mod open;
 mod packet;
 mod packetsocket;
