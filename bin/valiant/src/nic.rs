@@ -1,6 +1,7 @@
 //! `valiant nic`: what a port's device offers to a router, and where the rules of a running one are.
 
 mod report;
+mod rules;
 mod score;
 
 use clap::{Args, Subcommand};
@@ -15,6 +16,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   valiant nic probe 0000:03:00.0              a card that is bound to vfio-pci (`valiant ports` lists them)
   valiant nic probe net_tap0 --json
+  valiant nic rules                           the flow rules of a running router: in hardware or in software
   valiant nic probe --help                    what the words in its report mean";
 
 const PROBE_EXAMPLES: &str = "\
@@ -47,6 +49,9 @@ enum NicCommand {
     /// Find out what a port can do, by asking its driver and by trying.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArgs),
+    /// Show where the flow rules of a running router are, and what they have counted.
+    #[command(after_help = rules::EXAMPLES)]
+    Rules(rules::RulesArgs),
 }
 
 #[derive(Args)]
@@ -67,6 +72,7 @@ struct ProbeArgs {
 pub(crate) fn nic(args: &NicArgs) -> ExitCode {
     match &args.command {
         NicCommand::Probe(args) => examine(args),
+        NicCommand::Rules(args) => rules::show(args),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Flow rules that a device carries out itself (rte_flow).
 //!
-//! A rule is described in plain data: headers by their bytes, as they are in a packet. What a driver says when
-//! it refuses one is kept, in its own words.
+//! A rule is described in plain data: headers by their bytes, as they are in a packet. What a driver says
+//! when it refuses one is kept, in its own words.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};

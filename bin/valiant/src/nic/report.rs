@@ -51,7 +51,9 @@ pub(super) fn text(nic: &Nic, score: &Score) -> String {
         let _ = writeln!(t, "NUMA node {node}");
     }
     let _ = writeln!(t, "frames    {}", way(nic.way));
-    nic.notes.iter().for_each(|note| drop(writeln!(t, "note      {note}")));
+    for note in &nic.notes {
+        let _ = writeln!(t, "note      {note}");
+    }
     let _ =
         writeln!(t, "\n{:30} {:10} {:8} {:5} what was found", "ability", "advertised", "accepted", "seen");
     let mut area = "";

@@ -63,7 +63,8 @@ impl Bench {
             (Some(blind), _) => blind,
             (None, super::Way::Back) => Tried::Yes("a frame came back".to_owned()),
             (None, _) if frames.leaves() => Tried::Yes("a frame reached the interface".to_owned()),
-            (None, _) => Tried::No("no frame reached the interface".to_owned()),
+            // Some drivers send past those who listen at an interface.
+            (None, _) => Tried::Not("no frame was seen at the interface".to_owned()),
         };
         self.abilities.push(queues("transmit", said(self.info.max_tx_queues), tx, sent));
     }
@@ -116,6 +117,7 @@ impl Bench {
         };
         let said = if has == 0 { Said::No } else { Said::Yes(format!("{has} bytes")) };
         self.add("hash", "key", said, same_key, seen);
+        self.table(frames);
         for (bit, name) in TYPES.iter().filter(|(bit, _)| known >> bit & 1 == 1) {
             // SAFETY: a null key leaves the key.
             let alone =
@@ -127,7 +129,6 @@ impl Bench {
             // SAFETY: as above.
             unsafe { dpdk_sys::valiant_rss_set(device, std::ptr::null(), 0, types) };
         }
-        self.table(frames);
     }
 
     /// The indirection table: all flows to one queue, and back.

@@ -18,6 +18,7 @@ impl Bench {
         let mtu = self.port.mtu() as u16;
         let less = mtu.saturating_sub(4);
         let both = |first: i32, second: &dyn Fn() -> i32| if first == 0 { second() } else { first };
+        let (node, pool) = (self.node(), self.port.pool());
         let other = [2, 0x4e, 0x49, 0x43, 0, 1];
         // SAFETY: the port exists, nobody polls it, and what is passed lives during the calls.
         let all: Vec<(&'static str, Change)> = unsafe {
@@ -55,6 +56,13 @@ impl Bench {
                     }),
                 ),
                 (
+                    "a receive queue set up anew",
+                    Box::new(move || {
+                        let descriptors = super::DESCRIPTORS;
+                        dpdk_sys::valiant_rx_queue_setup(device, 0, descriptors, node, pool.as_ptr())
+                    }),
+                ),
+                (
                     "link down and up",
                     Box::new(move || {
                         both(dpdk_sys::rte_eth_dev_set_link_down(device), &|| {
@@ -76,17 +84,6 @@ impl Bench {
             let live = if name == "what is hashed" { self.types_live() } else { live };
             self.knobs.push(Knob { name, live, stopped: Tried::Not("not tried".to_owned()) });
         }
-        let runs = self.info.capabilities & dpdk_sys::VALIANT_CAPA_RX_SETUP != 0;
-        let said = if runs {
-            Tried::Yes("as the driver says".to_owned())
-        } else {
-            Tried::No("the driver does not say so".to_owned())
-        };
-        self.knobs.push(Knob {
-            name: "a queue set up",
-            live: said,
-            stopped: Tried::Yes("as for any port".to_owned()),
-        });
         // SAFETY: the port exists, nobody polls it.
         let stops = Tried::call(|| unsafe { dpdk_sys::rte_eth_dev_stop(device) });
         for ((name, change), live) in all.iter().zip(live) {
@@ -138,6 +135,14 @@ impl Bench {
         }
     }
 
+    /// The NUMA node for queues; -1: any.
+    fn node(&self) -> i32 {
+        match port_info(self.device) {
+            Some(info) if Eal::get().is_some_and(Eal::numa) => info.numa_node,
+            _ => -1,
+        }
+    }
+
     /// Configures the stopped port anew with these offloads, and starts it.
     fn configured(&self, (rx_offloads, tx_offloads): (u64, u64)) -> Tried {
         let device = self.device;
@@ -154,10 +159,7 @@ impl Bench {
             rmv: 0,
             rx_interrupts: 0,
         };
-        let node = match port_info(device) {
-            Some(info) if Eal::get().is_some_and(Eal::numa) => info.numa_node,
-            _ => -1,
-        };
+        let node = self.node();
         let (mut rx_desc, mut tx_desc) = (super::DESCRIPTORS, super::DESCRIPTORS);
         Tried::call(|| {
             // SAFETY: the port exists and nobody polls it; the pool is never freed.

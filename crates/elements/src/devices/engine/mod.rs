@@ -4,11 +4,13 @@
 //! rings over which the receiving side passes packets between workers. How workers share transmit queues is
 //! in `sharing.rs`, `member.rs` (what each does), `line.rs` (what goes from worker to worker) and `owners.rs`
 //! (who should have a queue).
+//! `portrules.rs` has the flow rules in front of a port, `hardware.rs` those that its device carries out.
 //! `host.rs` is for Linux's TUN and TAP devices.
 
 pub(super) mod arguments;
 mod batches;
 mod exchange;
+mod hardware;
 pub(super) mod host;
 pub(super) mod kernel;
 mod line;
@@ -16,6 +18,7 @@ mod member;
 mod owners;
 mod pause;
 pub(super) mod port;
+pub(super) mod portrules;
 pub(super) mod queues;
 pub(crate) mod rss;
 pub(super) mod rx;
