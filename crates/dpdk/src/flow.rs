@@ -372,8 +372,8 @@ impl FlowRules {
     fn put(&self, rule: &FlowRule) -> Result<Handle, FlowRefused> {
         self.check()?;
         let mut flow = ptr::null_mut();
-        // SAFETY: as for `validate`; the place for the handle is valid.
         rule.with_raw(|raw| {
+            // SAFETY: as for `validate`; the place for the handle is valid.
             ask(|error| unsafe { dpdk_sys::valiant_flow_create(self.device, raw, &mut flow, error) })
         })?;
         NonNull::new(flow).map(Handle).ok_or_else(|| self.no_handle())
