@@ -10,7 +10,7 @@ use crate::packet::Packet;
 use crate::port::Port;
 use crate::queue::{RxQueue, TxQueue};
 
-use super::{Tried, Way};
+use super::found::{Tried, Way};
 
 /// How long a frame may be on its way.
 const WAIT: Duration = Duration::from_millis(100);

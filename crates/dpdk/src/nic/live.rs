@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::found::{Bench, Said, Tried, Way, queues};
 use super::frames::{Arrived, Frames};
-use super::{Bench, Said, Tried, queues};
 
 /// How many flows are sent to see how they are distributed.
 const FLOWS: u16 = 64;
@@ -61,7 +61,7 @@ impl Bench {
         self.abilities.push(queues("receive", said(self.info.max_rx_queues), rx, received));
         let sent = match (frames.blind(), frames.way()) {
             (Some(blind), _) => blind,
-            (None, super::Way::Back) => Tried::Yes("a frame came back".to_owned()),
+            (None, Way::Back) => Tried::Yes("a frame came back".to_owned()),
             (None, _) if frames.leaves() => Tried::Yes("a frame reached the interface".to_owned()),
             // Some drivers send past those who listen at an interface.
             (None, _) => Tried::Not("no frame was seen at the interface".to_owned()),

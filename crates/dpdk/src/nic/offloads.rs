@@ -7,7 +7,7 @@ use dpdk_sys::valiant_port_config;
 use crate::eal::Eal;
 use crate::open::port_info;
 
-use super::{Bench, Knob, Said, Tried};
+use super::found::{self, Bench, Knob, Said, Tried};
 
 /// A call that changes a setting and sets it back.
 type Change = Box<dyn Fn() -> i32>;
@@ -58,7 +58,7 @@ impl Bench {
                 (
                     "a receive queue set up anew",
                     Box::new(move || {
-                        let descriptors = super::DESCRIPTORS;
+                        let descriptors = found::DESCRIPTORS;
                         dpdk_sys::valiant_rx_queue_setup(device, 0, descriptors, node, pool.as_ptr())
                     }),
                 ),
@@ -160,7 +160,7 @@ impl Bench {
             rx_interrupts: 0,
         };
         let node = self.node();
-        let (mut rx_desc, mut tx_desc) = (super::DESCRIPTORS, super::DESCRIPTORS);
+        let (mut rx_desc, mut tx_desc) = (found::DESCRIPTORS, found::DESCRIPTORS);
         Tried::call(|| {
             // SAFETY: the port exists and nobody polls it; the pool is never freed.
             unsafe {

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::flow::{FlowAction, FlowRefused, FlowRule, FlowRules, HeaderKind, HeaderMatch};
 
+use super::found::{Bench, Said, Tried};
 use super::frames::Frames;
-use super::{Bench, Said, Tried};
 
 /// How long rules of one kind are put in.
 const LONGEST: Duration = Duration::from_secs(10);
