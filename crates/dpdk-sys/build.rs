@@ -34,7 +34,18 @@ const BELOW: [&str; 15] = [
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c", "ipsec_mb.h", "ipsec_mb.c"] {
+    for source in [
+        "shims.h",
+        "shims.c",
+        "crypto.h",
+        "crypto.c",
+        "flow.h",
+        "flow.c",
+        "nic.h",
+        "nic.c",
+        "ipsec_mb.h",
+        "ipsec_mb.c",
+    ] {
         println!("cargo:rerun-if-changed=src/{source}");
     }
 
@@ -110,6 +121,8 @@ fn shims(include_paths: &[PathBuf]) {
     build
         .file("src/shims.c")
         .file("src/crypto.c")
+        .file("src/flow.c")
+        .file("src/nic.c")
         .file("src/ipsec_mb.c")
         .opt_level(3)
         .flag(BASELINE)

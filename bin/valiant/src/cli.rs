@@ -7,6 +7,7 @@ use crate::cores::CoresArgs;
 use crate::graph::GraphArgs;
 use crate::host::JsonArgs;
 use crate::manual::{ElementArgs, ElementsArgs};
+use crate::nic::{self, NicArgs};
 use crate::remote::{HandlerArgs, SocketArgs};
 use crate::run::RunArgs;
 use crate::sim::args::{self as sim, SimArgs};
@@ -122,6 +123,9 @@ Examples:
     Doctor(JsonArgs),
     /// List the ports that a configuration can use.
     Ports(JsonArgs),
+    /// Network cards: what a port's device can do, found by trying.
+    #[command(after_help = nic::EXAMPLES)]
+    Nic(NicArgs),
     /// Draw curves, which standard input describes as JSON, as SVG: for the scripts that make figures.
     #[command(hide = true)]
     Chart,

@@ -16,7 +16,7 @@
 //!    `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and `sink`; `cores` is
 //!    `plan-cores`; `capacity` is `plan`
 //! 4. `serve`: `bench serve`
-//! 5. `bench`, `why`, `trace`: the commands that measure; those that ask routers as `remote` does
+//! 5. `bench`, `why`, `trace`, `nic`: the commands that measure; those that ask routers as `remote` does
 //! 6. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
 //!    Click's driver
 //!
@@ -39,6 +39,7 @@ mod graph;
 mod handlers;
 mod host;
 mod manual;
+mod nic;
 mod papers;
 mod predict;
 mod predicted;
@@ -121,6 +122,7 @@ fn command(registry: Registry) -> ExitCode {
         Command::Bench(args) => bench::bench(&registry, &args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
+        Command::Nic(args) => nic::nic(&args),
         Command::Chart => chart::draw(),
         Command::Completions { shell } => {
             let mut script = Vec::new();

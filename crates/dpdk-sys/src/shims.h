@@ -20,6 +20,8 @@
 #include <rte_version.h>
 
 #include "crypto.h"
+#include "flow.h"
+#include "nic.h"
 
 /* The range of ol_flags bits that DPDK leaves to dynamic flags, as bit numbers. */
 enum {

@@ -11,12 +11,12 @@
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
 //! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.
-//! 5. `removal`, `lent`, `virtualport`, `memifport`, `open`, `port`, `queue`, `table`: ports, from the device
-//!    to the table of all that are open; devices that are unplugged.
+//! 5. `removal`, `lent`, `virtualport`, `memifport`, `open`, `port`, `flow`, `queue`, `table`: ports, from the
+//!    device to the table of all that are open; devices that are unplugged; flow rules that devices carry out.
 //! 6. `netns`, `crypto`, `tundevice`, `descriptor`, `helper`, `tun`: work in another network namespace;
 //!    crypto devices; TUN and TAP devices, opened by the helper if rights are given up; descriptors that pass
 //!    between processes.
-//! 7. `topology`, `probe`, `crash`: what the machine offers; crash reports.
+//! 7. `topology`, `probe`, `nic`, `crash`: what the machine offers; what a port offers; crash reports.
 
 mod anno;
 mod assembler;
@@ -33,6 +33,7 @@ mod eal;
 mod error;
 mod fanout;
 mod fault;
+pub mod flow;
 pub mod helper;
 mod ingress;
 mod lent;
@@ -42,6 +43,7 @@ mod mempool;
 mod needs;
 mod netdev;
 mod netns;
+pub mod nic;
 mod open;
 mod packet;
 mod packetsocket;

@@ -193,7 +193,7 @@ impl Port {
             (None, None) => mtu.into(),
         };
         let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
-        let ids = members.iter().map(|member| member.id).collect();
+        let ids: Vec<u16> = members.iter().map(|member| member.id).collect();
         let state = watch::watch(ids, interface.as_ref().map_or(0, |interface| interface.index));
         Ok(Arc::new(Port {
             spec: spec.clone(),
@@ -375,6 +375,11 @@ impl Port {
             Some(Users::Sharing(users)) if *users > 1 => *users -= 1,
             _ => drop(taken.tx.remove(&queue)),
         }
+    }
+
+    /// The DPDK devices behind it, by their numbers; none once they have been given back.
+    pub(crate) fn devices(&self) -> Vec<u16> {
+        self.members().iter().map(|member| member.id).collect()
     }
 
     /// Receive queues.
@@ -585,7 +590,8 @@ impl Port {
     /// The device and what its driver says, for what only a port with several queues of one device has.
     fn spreading(&self, doing: &'static str) -> Result<(u16, dpdk_sys::valiant_port_info), Error> {
         let refused = |why: &str| Err(Error::port(&self.name, doing, why));
-        match self.members.as_slice() {
+        let members = self.members();
+        match members.as_slice() {
             _ if self.state() == PortState::Gone => refused("its device has gone"),
             [member] if member.rx_queues > 1 => port_info(member.id)
                 .map(|info| (member.id, info))

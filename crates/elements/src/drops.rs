@@ -45,6 +45,7 @@ pub(crate) const NO_BUFFER_FOR_PIECES: DropReason =
     DropReason::new("receive: no buffer for a packet in several pieces");
 pub(crate) const REFUSED_BY_THE_INTERFACE: DropReason = DropReason::new("refused by the interface");
 pub(crate) const RECEIVE_RING_FULL: DropReason = DropReason::new("receive: ring full");
+pub(crate) const RULE_SAYS: DropReason = DropReason::new("a rule says so");
 pub(crate) const SEQUENCE_NUMBERS_USED_UP: DropReason = DropReason::new("sequence numbers used up");
 pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");
 pub(crate) const TRANSMIT_QUEUE_NOT_SERVED: DropReason = DropReason::new("transmit queue not served");

@@ -16,6 +16,7 @@
 mod manual;
 
 mod drops;
+mod flowrules;
 mod hex;
 mod infile;
 mod lines;

@@ -387,6 +387,69 @@ fn the_rebalancer_moves_buckets_while_packets_flow_and_says_why() {
 }
 
 #[test]
+fn rules_of_a_port_drop_packets_and_choose_their_workers() {
+    if !may_run() {
+        return;
+    }
+    let input = pcap("rules", 64, 16);
+    let file = std::env::temp_dir().join(format!("valiant-port-{}.rules", std::process::id()));
+    let rule = |first: u16, last: u16, actions: &str| {
+        format!(
+            "flow create 0 pattern eth / ipv4 / udp src spec {first} src last {last} / end actions {actions} / end\n"
+        )
+    };
+    let text =
+        rule(0, 9, "count / drop") + &rule(10, 19, "count / queue index 1") + &rule(20, 29, "queue index 0");
+    fs::write(&file, text).unwrap();
+    let config = |rss: &str| {
+        format!(
+            "in :: FromDevice(\"net_pcap_rules{rss},rx_pcap={}\", RULES {}, RSS {rss}) -> w :: Witness -> out :: Counter -> Discard",
+            input.display(),
+            file.display()
+        )
+    };
+    let mut running = router(&config("AUTO"), workers(2, Placement::Parallel)).unwrap();
+    run_until(&mut running, |r| number(r, "out.count") == 54 * 16);
+    let owners = owners(&seen(&running));
+    assert!((0..10).all(|flow| !owners.contains_key(&flow)), "{owners:?}");
+    for flow in 10..64 {
+        let worker = match flow {
+            10..=19 => 1,
+            20..=29 => 0,
+            _ => toeplitz(flow) as usize % 128 % 2,
+        };
+        assert_eq!(owners[&flow], BTreeSet::from([worker]), "flow {flow}");
+    }
+    assert_eq!(running.read("drops", "").unwrap(), "160\tin\ta rule says so\n");
+    let rules = running.read("in.rules", "").unwrap();
+    let lines: Vec<Vec<&str>> = rules.lines().map(|line| line.split('\t').take(3).collect()).collect();
+    // The driver has no rules: that is why they are all in software.
+    let place = "software (Function not implemented)";
+    assert_eq!(lines, [["0", "160", place], ["1", "160", place], ["2", "-", place]], "{rules}");
+    assert!(running.read("in.rules_json", "").unwrap().contains("\"packets\":160"));
+    drop(running);
+    // Where one worker has all packets, there is no other queue.
+    let error = router(&config("NONE"), workers(2, Placement::Parallel)).map(drop).unwrap_err();
+    assert!(error.contains("rule 1: there is no queue 1: packets go to 1 workers"), "{error}");
+    // All that is wrong in a file is told, with its place; nothing runs then.
+    fs::write(
+        &file,
+        rule(1, 2, "queue index 2") + "flow create 0 pattern eth / bread / end actions drop / end\n",
+    )
+    .unwrap();
+    let wrong = format!("FromDevice(net_null0, RULES {}) -> Discard", file.display());
+    let error = router(&wrong, workers(2, Placement::Parallel)).map(drop).unwrap_err();
+    for part in [":1:68: there is no queue 2: packets go to 2 workers", ":2:29: "] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error =
+        router("FromDevice(net_null0, RULES_ENGINE CARD) -> Discard", in_turn(1)).map(drop).unwrap_err();
+    assert!(error.contains("bad RULES_ENGINE 'CARD'"), "{error}");
+    fs::remove_file(input).unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
 fn packets_stay_with_the_worker_that_polled_them_when_asked_to() {
     if !may_run() {
         return;

@@ -29,6 +29,7 @@
 //! - `rules` (read): every rule on a line: its number, and the rule.
 //! - `count` (read): how many there are.
 //! - `counts` (read): for each rule that counts a line: its number, and its packets.
+//! - `rules_json` (read): the same as JSON, as `valiant nic rules` shows it.
 //! - `add` (write): adds rules, one on each line.
 //! - `remove` (write): removes rules with these numbers.
 //! - `update` (write): `NUMBER RULE`: this rule takes the place of the one with this number, which it keeps;
@@ -56,42 +57,28 @@
 //! ## See also
 //! Classifier, IPClassifier
 
-use super::engine::flowrules::{Lined, Rules, Shared, Wrong, column_before, whole};
+use crate::flowrules::{Decider, Decision, Lined, Rules, Shared, Wrong, column_before, from_file, whole};
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Filename;
-use nix::fcntl::OFlag;
-use rules::{Action, Fate, Field, Hit, Key, Layer, Reader, Verdict, View};
-use runtime::MAX_BATCH;
 use std::sync::Arc;
-use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
 
-const RULE_SAYS: DropReason = DropReason::new("a rule says so");
 /// The output of a packet that is dropped.
 const DROP: usize = usize::MAX;
 
 /// The `FlowClassifier` element.
 pub struct FlowClassifier {
     shared: Arc<Shared>,
-    reader: Reader,
+    decider: Decider,
     miss: usize,
     splitter: Splitter,
-    hash: Toeplitz,
-    /// Of the current batch: fields, groups, and outputs of all packets; those about which nothing is decided
-    /// yet, with their fields, and what is found for them.
-    keys: Vec<Key>,
-    groups: Vec<u32>,
-    outputs: Vec<usize>,
-    open: Vec<usize>,
-    these: Vec<usize>,
-    their_keys: Vec<Key>,
-    hits: Vec<Hit>,
 }
 
 fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgError> {
     let file = args.k::<Filename>("FILE")?;
     file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
-    let rules = Rules::new(cx.n_outputs()).map_err(|e| args.error(e))?;
+    let said = |outputs| format!("the element has {outputs} outputs");
+    let rules = Rules::new(cx.n_outputs(), said).map_err(|e| args.error(e))?;
     let mut all: Vec<Lined> = Vec::new();
     let mut first = None;
     for arg in args.rest_args() {
@@ -107,14 +94,9 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Rules, ArgErr
         }
     }
     if let Some(Filename(path)) = file {
-        let text = cx.hub().open(&path, OFlag::O_RDONLY).and_then(std::io::read_to_string);
-        let text = text.map_err(|e| args.error(format!("{path}: {e}")))?;
-        match rules.read(&text) {
+        match from_file(&rules, &path, args, cx) {
             Ok(read) => all.extend(read),
-            Err(wrong) => wrong.into_iter().for_each(|Wrong { line, column, message }| {
-                let error = args.error(format!("{path}:{line}:{column}: {message}"));
-                first.get_or_insert(error);
-            }),
+            Err(error) => drop(first.get_or_insert(error)),
         }
     }
     match first {
@@ -130,7 +112,7 @@ impl Element for FlowClassifier {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::AGGREGATE;
-    const DROPS: &'static [DropCase] = &[RULE_SAYS.when("the action of its rule is `drop`")];
+    const DROPS: &'static [DropCase] = &[drops::RULE_SAYS.when("the action of its rule is `drop`")];
     const MANUAL: &'static str = manual!("classification/flowclassifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -153,18 +135,10 @@ impl Element for FlowClassifier {
             }
         };
         Ok(Self {
-            reader: rules.reader(),
+            decider: Decider::new(rules),
             shared: Arc::clone(&shared),
             miss,
             splitter: Splitter::new(outputs),
-            hash: Toeplitz::new(&MICROSOFT_KEY),
-            keys: Vec::with_capacity(MAX_BATCH),
-            groups: Vec::with_capacity(MAX_BATCH),
-            outputs: Vec::with_capacity(MAX_BATCH),
-            open: Vec::with_capacity(MAX_BATCH),
-            these: Vec::with_capacity(MAX_BATCH),
-            their_keys: Vec::with_capacity(MAX_BATCH),
-            hits: Vec::with_capacity(MAX_BATCH),
         })
     }
 
@@ -172,6 +146,7 @@ impl Element for FlowClassifier {
         h.shared_read::<Shared>("rules", |s, _| Ok(s.rules()?.text()));
         h.shared_read::<Shared>("count", |s, _| Ok(s.rules()?.len().to_string()));
         h.shared_read::<Shared>("counts", |s, _| Ok(s.rules()?.counts()));
+        h.shared_read::<Shared>("rules_json", |s, _| Ok(s.rules()?.json(|_| None)));
         h.shared_write::<Shared>("add", |s, text| s.rules()?.add(text));
         h.shared_write::<Shared>("remove", |s, text| s.rules()?.remove(text));
         h.shared_write::<Shared>("update", |s, text| s.rules()?.update(text));
@@ -183,155 +158,27 @@ impl Element for FlowClassifier {
     }
 }
 
-/// What a rule, or its absence, means for a packet.
-enum Decision {
-    Output(usize),
-    Jump(u32),
-}
-
-/// Counts packets in a row that the same rule has counted.
-struct Counting<'v, 'r> {
-    view: &'v View<'r>,
-    verdict: Option<Verdict>,
-    packets: u64,
-}
-
-impl Counting<'_, '_> {
-    fn add(&mut self, verdict: &Verdict) {
-        if self.verdict.is_some_and(|last| last.counter == verdict.counter) {
-            self.packets += 1;
-            return;
-        }
-        self.end();
-        (self.verdict, self.packets) = (Some(*verdict), 1);
-    }
-    fn end(&mut self) {
-        self.verdict.iter().for_each(|verdict| self.view.count(verdict, self.packets));
-    }
-}
-
-/// Performs the actions of a rule with more than a [`Verdict`] holds.
-fn perform(list: &[Action], key: &mut Key, packet: &mut Packet, hash: &Toeplitz) -> Fate {
-    let mut fate = Fate::None;
-    for action in list {
-        match action {
-            Action::Queue(queue) => fate = Fate::Queue(*queue),
-            Action::Rss(queues) => {
-                let hash = flow_hash(hash, key) as usize;
-                fate = queues.get(hash % queues.len().max(1)).map_or(Fate::None, |queue| Fate::Queue(*queue));
-            }
-            Action::Drop => fate = Fate::Drop,
-            Action::Jump(group) => fate = Fate::Jump(*group),
-            Action::Mark(mark) => set_mark(*mark, key, packet),
-            Action::SetMeta { data, mask } => set(key, Field::Meta, *data, *mask),
-            Action::SetTag { data, mask, .. } => set(key, Field::Tag, *data, *mask),
-            // Counted already, or refused when the rule came.
-            _ => {}
-        }
-    }
-    fate
-}
-
-fn set_mark(mark: u32, key: &mut Key, packet: &mut Packet) {
-    packet.set_aggregate(mark);
-    key.set(Field::Mark, mark.into());
-}
-
-fn set(key: &mut Key, field: Field, data: u32, mask: u32) {
-    let before = key.get(field) as u32;
-    key.set(field, (before & !mask | data & mask).into());
-}
-
-/// The hash of a packet's addresses and ports; ports that it does not have are 0.
-fn flow_hash(hash: &Toeplitz, key: &Key) -> u32 {
-    let ports = (key.get(Field::SrcPort) as u16, key.get(Field::DstPort) as u16);
-    if key.get(Field::Layers) & Layer::Ipv6.bit() == 0 {
-        let (src, dst) = (key.get(Field::SrcLow) as u32, key.get(Field::DstLow) as u32);
-        return hash.ipv4_ports(src, dst, ports.0, ports.1);
-    }
-    let address = |high, low| (u128::from(key.get(high)) << 64 | u128::from(key.get(low))).to_be_bytes();
-    let (src, dst) = (address(Field::SrcHigh, Field::SrcLow), address(Field::DstHigh, Field::DstLow));
-    hash.ipv6_ports(src, dst, ports.0, ports.1)
-}
-
-impl FlowClassifier {
-    /// Chooses an output for each packet.
-    fn decide(&mut self, batch: &mut Batch) {
-        self.keys.clear();
-        self.keys.extend(batch.iter().map(|packet| rules::headers::read(packet.data())));
-        let many = self.keys.len();
-        self.groups.clear();
-        self.groups.resize(many, 0);
-        self.outputs.clear();
-        self.outputs.resize(many, self.miss);
-        self.open.clear();
-        self.open.extend(0..many);
-        let view = self.reader.now();
-        let mut counting = Counting { view: &view, verdict: None, packets: 0 };
-        // A jump leads to a later group, so the least group comes once.
-        while let Some(group) = self.open.iter().filter_map(|at| self.groups.get(*at)).min().copied() {
-            self.these.clear();
-            let groups = &self.groups;
-            self.these.extend(self.open.extract_if(.., |at| groups.get(*at) == Some(&group)));
-            self.their_keys.clear();
-            self.their_keys.extend(self.these.iter().filter_map(|at| self.keys.get(*at)));
-            self.hits.clear();
-            self.hits.resize(self.these.len(), Hit::NOTHING);
-            view.find_many(group, &self.their_keys, &mut self.hits);
-            for (at, hit) in self.these.iter().zip(&self.hits) {
-                let (Some(key), Some(packet)) = (self.keys.get_mut(*at), batch.get_mut(*at)) else {
-                    continue;
-                };
-                let decision = match hit.number() {
-                    None => Decision::Output(self.miss),
-                    Some(_) => {
-                        let verdict = hit.verdict();
-                        if verdict.counter.is_some() {
-                            counting.add(&verdict);
-                        }
-                        verdict.mark.into_iter().for_each(|mark| set_mark(mark, key, packet));
-                        let fate = match verdict.fate {
-                            Fate::Listed => perform(view.list(&verdict), key, packet, &self.hash),
-                            fate => fate,
-                        };
-                        match fate {
-                            Fate::Queue(queue) => Decision::Output(queue.into()),
-                            Fate::Drop => Decision::Output(DROP),
-                            Fate::Jump(later) if later > group => Decision::Jump(later),
-                            Fate::None | Fate::Listed | Fate::Jump(_) => Decision::Output(self.miss),
-                        }
-                    }
-                };
-                match decision {
-                    Decision::Output(output) => {
-                        self.outputs.iter_mut().skip(*at).take(1).for_each(|o| *o = output)
-                    }
-                    Decision::Jump(later) => {
-                        self.groups.iter_mut().skip(*at).take(1).for_each(|g| *g = later);
-                        self.open.push(*at);
-                    }
-                }
-            }
-        }
-        counting.end();
-    }
-}
-
 impl Vector for FlowClassifier {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.decide(&mut batch);
+        let miss = self.miss;
+        let output = |decision: &Decision| match decision {
+            Decision::Queue(queue) => usize::from(*queue),
+            Decision::Drop => DROP,
+            Decision::Miss => miss,
+        };
+        let decisions = self.decider.decide(&mut batch);
         // Usually all packets of a batch have the same output; then the batch is not split.
-        if let Some((&first, rest)) = self.outputs.split_first()
-            && first != DROP
-            && rest.iter().all(|output| *output == first)
+        if let Some((first, rest)) = decisions.split_first()
+            && output(first) != DROP
+            && rest.iter().all(|decision| output(decision) == output(first))
         {
-            return cx.output_batch(first, batch);
+            return cx.output_batch(output(first), batch);
         }
         self.splitter.split(
             batch,
-            self.outputs.iter().copied(),
+            decisions.iter().map(output),
             cx,
-            |_, packet, cx| cx.drop(packet, RULE_SAYS),
+            |_, packet, cx| cx.drop(packet, drops::RULE_SAYS),
             |output, batch, _, cx| cx.output_batch(output, batch),
         );
     }

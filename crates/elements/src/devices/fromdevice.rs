@@ -2,7 +2,7 @@
 //! Receives packets from a Linux interface or a DPDK device.
 //!
 //! ## Synopsis
-//! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, NDESC, ACTIVE, ...])`
+//! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, RULES, NDESC, ACTIVE, ...])`
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
@@ -30,6 +30,15 @@
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
 //! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
 //!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
+//! - `RULES` (*filename*): flow rules in front of the port, a `flow create PORT ...` on each line as testpmd
+//!   takes it; the port is not looked at. FlowClassifier's manual says what rules mean. `queue index N` gives
+//!   packets to worker N of those that process the port's packets, `rss queues ... end` to one of several by
+//!   the flow's hash, `drop` drops; what no rule decides about goes where it went without rules. `mark` sets
+//!   the aggregate annotation, and `count` counts. After a hot swap with another file, other rules hold.
+//! - `RULES_ENGINE` (*`AUTO`, `SOFTWARE`*, default `AUTO`): who carries the rules out. `AUTO`: the device
+//!   takes what its driver accepts (rte_flow), as long as the rules together mean the same: what it refuses
+//!   runs in software, and so does what goes after such a rule for some packets. The handler `rules` says
+//!   where each is, and why. `SOFTWARE`: none is given to the device.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
@@ -96,6 +105,9 @@
 //!   packets, both workers, and the reason.
 //! - `summary` (read): imbalance, moves and `state` in a line, for `valiant stats`.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
+//! - `rules` (read): a line for each flow rule: its number, the packets that it has counted (`-`: it does not
+//!   count), where it is and why, and the rule, with tabs between them.
+//! - `rules_json` (read): the same as JSON, as `valiant nic rules` shows it.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.
 //! - `port` (read): the port: driver, queues, how it was opened and why.
@@ -129,9 +141,10 @@
 //! ```
 //!
 //! ## See also
-//! ToDevice, FromDPDKDevice, FromHost, KernelTap
+//! ToDevice, FromDPDKDevice, FlowClassifier, FromHost, KernelTap
 
 use super::engine::arguments;
+use super::engine::portrules::{Held, PortRules};
 use super::engine::queues::Queues;
 use super::engine::rx::{self, Receiver, Receives};
 use crate::prelude::*;
@@ -162,6 +175,7 @@ impl Element for FromDevice {
         let queues = Queues::one(args)?;
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
+        let rules = arguments::rules(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let sniffer = args.k::<bool>("SNIFFER")?;
@@ -178,6 +192,7 @@ impl Element for FromDevice {
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
         receiver.timestamp = timestamp;
+        receiver.configure_rules(PortRules::new(&rules, cx.worker().0));
         Ok(Self(receiver))
     }
 
@@ -187,13 +202,15 @@ impl Element for FromDevice {
             e.0.count.set(0);
             Ok(())
         });
+        h.shared_read::<Held>("rules", |held, _| held.text());
+        h.shared_read::<Held>("rules_json", |held, _| held.json());
         h.read("encap", |_| "ETHER".to_owned());
         h.read("kernel_drops", |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         self.0.start(cx);
-        Ok(())
+        self.0.check_rules()
     }
     fn prefetch(&self, step: usize) {
         self.0.prefetch(step);

@@ -1,9 +1,13 @@
 //! The arguments that several device elements have.
 
 use super::line::Fair;
+use super::portrules::{Engine, Held};
 use super::rss::Rss;
+use crate::flowrules::{Rules, from_file};
 use crate::prelude::*;
 use dpdk::{Method, PortSpec};
+use lang::args::Filename;
+use std::sync::Arc;
 
 /// The port that an argument names.
 pub(in crate::devices) fn port(text: &str) -> Result<PortSpec, ArgError> {
@@ -52,6 +56,25 @@ pub(in crate::devices) fn rss(args: &mut Args<'_>) -> Result<Rss, ArgError> {
 /// Reads the `REBALANCE` argument: by default it is on, except under the name `click`.
 pub(in crate::devices) fn rebalance(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<bool, ArgError> {
     Ok(args.k("REBALANCE")?.unwrap_or(!cx.as_click()))
+}
+
+/// Reads the `RULES` and `RULES_ENGINE` arguments: rules for the workers of a port.
+pub(in crate::devices) fn rules(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Arc<Held>, ArgError> {
+    let file = args.k::<Filename>("RULES")?;
+    let word = args.k::<String>("RULES_ENGINE")?.unwrap_or_default();
+    let bad = || ArgError::new(format!("bad RULES_ENGINE '{word}', expected AUTO or SOFTWARE"));
+    let engine = Engine::from_word(&word).ok_or_else(bad)?;
+    file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
+    let workers = cx.workers();
+    let held = cx.shared(|| Held::new(engine));
+    if let Some(Filename(path)) = file.filter(|_| held.get().is_none()) {
+        let said = |workers| format!("packets go to {workers} workers, counted from 0");
+        let rules = Rules::new(workers, said).map_err(|e| args.error(e))?;
+        let read = from_file(&rules, &path, args, cx)?;
+        rules.change(&[], read).map_err(|e| args.error(format!("{path}: {e}")))?;
+        held.fill(rules);
+    }
+    Ok(held)
 }
 
 /// Reads the `FAIR` argument.

@@ -4,12 +4,14 @@
 //! rings over which the receiving side passes packets between workers. How workers share transmit queues is
 //! in `sharing.rs`, `member.rs` (what each does), `line.rs` (what goes from worker to worker) and `owners.rs`
 //! (who should have a queue).
+//! `portrules.rs` has the flow rules in front of a port, `hardware.rs` those that its device carries out.
 //! `host.rs` is for Linux's TUN and TAP devices.
 
 pub(super) mod arguments;
 mod batches;
 mod exchange;
 mod handover;
+mod hardware;
 mod history;
 pub(super) mod host;
 mod indirection;
@@ -19,6 +21,7 @@ mod member;
 mod owners;
 mod pause;
 pub(super) mod port;
+pub(super) mod portrules;
 pub(super) mod queues;
 mod rebalancer;
 mod reta;

@@ -8,6 +8,7 @@ use super::indirection::Indirection;
 use super::line::RING;
 use super::pause::Pause;
 use super::port;
+use super::portrules::PortRules;
 use super::queues::Queues;
 use super::rebalancer::Rebalancer;
 use super::rss::Rss;
@@ -15,7 +16,7 @@ use super::spread::Spreader;
 use super::steering;
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
-use runtime::{Facts, PortSlot, Spread};
+use runtime::{Facts, Lanes, PortSlot, Spread};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
         "lost by the kernel because nobody took packets in time, where AF_XDP or AF_PACKET is the way to the \
          interface; what a NIC loses is in `kernel_drops` only",
     ),
+    drops::RULE_SAYS.when("the action of its flow rule is `drop`"),
     drops::WORKER_RING_FULL.when("the worker that has the flow has not taken anything for 5 ms"),
 ];
 
@@ -46,6 +48,9 @@ pub(crate) struct Receiver {
     spreader: Option<Spreader>,
     /// Packets that have waited while their bucket moved to this worker.
     arrived: VecDeque<Packet>,
+    /// Whether flows are spread over workers, not only packets that rules give to others.
+    spreads: bool,
+    rules: Option<PortRules>,
     inlets: Vec<Inlet>,
     /// The place of this worker in the indirection table.
     seat: Option<(Arc<Indirection>, usize)>,
@@ -130,6 +135,8 @@ impl Receiver {
             next: 0,
             spreader: None,
             arrived: VecDeque::new(),
+            spreads: false,
+            rules: None,
             inlets: Vec::new(),
             seat: None,
             busy_since: 0,
@@ -171,12 +178,23 @@ impl Receiver {
         (self.active, self.configured) = (active, active);
     }
 
+    /// Sets the rules in front of the port.
+    pub(in crate::devices) fn configure_rules(&mut self, rules: Option<PortRules>) {
+        self.rules = rules;
+    }
+
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
         let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
         self.mac = port.mac();
         self.exchange.at_port(port);
         self.doze.impossible = !matches!(port.spec(), PortSpec::Pci { .. });
-        let lanes = Arc::clone(lanes);
+        let port = Arc::clone(port);
+        let mut lanes = Lanes::clone(lanes);
+        self.spreads = !lanes.spread.is_empty();
+        if let Some(rules) = &mut self.rules {
+            // Rules give packets from each worker to each other one.
+            lanes.spread = rules.start(&lanes, &port, cx);
+        }
         self.queues = lanes.poll.get(self.worker).into_iter().flatten().map(|&q| (q, None)).collect();
         if lanes.spread.contains(&self.worker) {
             let others = lanes.pollers().filter(|&from| from != self.worker);
@@ -195,6 +213,11 @@ impl Receiver {
         if lanes.receives(self.worker) {
             cx.reschedule();
         }
+    }
+
+    /// Whether the rules fit the workers that process the port's packets, once it has started.
+    pub(in crate::devices) fn check_rules(&self) -> Result<(), String> {
+        self.rules.as_ref().map_or(Ok(()), PortRules::check)
     }
 
     /// See [`Element::prefetch`].
@@ -447,13 +470,32 @@ impl Receiver {
         cx.count_arrivals(n);
         self.batches.count(n);
         let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
+        let mut ruled = self.rules.as_ref().map(|_| cx.spare_batch());
+        if let (Some(rules), Some(own)) = (&mut self.rules, &mut ruled) {
+            if let (Some(now), Some(_)) = (now, &self.spreader) {
+                batch.iter_mut().for_each(|packet| packet.set_timestamp_ns(now));
+            }
+            rules.apply(&mut batch, own, self.spreader.as_mut(), cx);
+        }
         if let Some(spreader) = &mut self.spreader {
             if let Some(now) = now {
                 batch.iter_mut().for_each(|packet| packet.set_timestamp_ns(now));
             }
-            spreader.spread(&mut batch, cx);
+            if self.spreads {
+                spreader.spread(&mut batch, cx);
+            } else {
+                spreader.give(cx);
+            }
+            if let Some(mut own) = ruled {
+                batch.append(&mut own);
+                cx.recycle(own);
+            }
             self.emit(batch, None, cx);
         } else {
+            if let Some(mut own) = ruled {
+                batch.append(&mut own);
+                cx.recycle(own);
+            }
             self.emit(batch, now, cx);
         }
         true

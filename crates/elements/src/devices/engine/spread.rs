@@ -274,6 +274,18 @@ impl Spreader {
         self.flow_key = FlowKey::new(self.table.hash());
     }
 
+    /// Gives a packet to a worker, whatever its flow is. A packet for this worker, or for one that none leads
+    /// to, is returned.
+    pub(super) fn give_to(&mut self, worker: usize, packet: Packet) -> Option<Packet> {
+        match self.neighbors.iter_mut().find(|neighbor| neighbor.worker.0 == worker) {
+            Some(neighbor) => {
+                self.says.give(neighbor.place, 1);
+                neighbor.waiting.push(packet);
+            }
+            None => return Some(packet),
+        }
+        None
+    }
     /// Keeps this worker's own packets in the batch and passes the others on. Packets of a flow stay in
     /// order.
     pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {

@@ -1,13 +1,20 @@
-//! The rules that the replicas of a FlowClassifier share, and how they are changed.
+//! Flow rules that the replicas of an element share, how they are changed, and what they say of a batch.
 
+mod decide;
+
+use crate::prelude::*;
 use lang::{SourceMap, Span};
 use locks::IgnorePoison;
+use nix::fcntl::OFlag;
 use rules::{Action, MOST_PREFIXES, Reader, Refused, Rule, Table, syntax};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
+
+pub(crate) use decide::{Decider, Decision};
 
 /// The most errors that are told of one text.
 const MOST_ERRORS: usize = 20;
@@ -31,11 +38,16 @@ impl Shared {
     }
 }
 
+/// Where a rule is, why, and what is counted there, if that is not software's count.
+pub(crate) type Placed = (&'static str, String, Option<Option<u64>>);
+
 /// A table of rules with their texts.
 pub(crate) struct Rules {
     table: Table,
     held: Mutex<BTreeMap<u64, Rule>>,
     outputs: AtomicUsize,
+    /// Says how many queues there are for rules, and of what.
+    queues: fn(usize) -> String,
 }
 
 /// What is wrong with a text.
@@ -49,18 +61,26 @@ pub(crate) struct Wrong {
 pub(crate) type Lined = (usize, Rule);
 
 impl Rules {
-    /// None yet, for so many outputs.
-    pub(crate) fn new(outputs: usize) -> Result<Self, String> {
+    /// None yet, for so many outputs, which `queues` says in words.
+    pub(crate) fn new(outputs: usize, queues: fn(usize) -> String) -> Result<Self, String> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| format!("no random number: {e}"))?;
         let table = Table::new(u64::from_ne_bytes(seed));
-        Ok(Self { table, held: Mutex::default(), outputs: AtomicUsize::new(outputs) })
+        Ok(Self { table, held: Mutex::default(), outputs: AtomicUsize::new(outputs), queues })
     }
 
     /// Whether all rules can be carried out with so many outputs.
     pub(crate) fn fit(&self, outputs: usize) -> bool {
         let held = self.held.lock().ignore_poison();
-        held.values().all(|rule| unsupported(rule, outputs).is_none())
+        held.values().all(|rule| unsupported(rule, outputs, self.queues).is_none())
+    }
+
+    /// Why the rules cannot be carried out with so many outputs.
+    pub(crate) fn misfit(&self, outputs: usize) -> Option<String> {
+        let held = self.held.lock().ignore_poison();
+        held.iter().find_map(|(number, rule)| {
+            unsupported(rule, outputs, self.queues).map(|why| format!("rule {number}: {why}"))
+        })
     }
 
     /// There are so many outputs now.
@@ -91,7 +111,7 @@ impl Rules {
         let outputs = self.outputs.load(Relaxed);
         for one in &placed {
             let (line, column) = place(&map, one.actions);
-            let message = unsupported(&one.rule, outputs);
+            let message = unsupported(&one.rule, outputs, self.queues);
             wrong.extend(message.map(|message| Wrong { line, column, message }));
         }
         if wrong.is_empty() {
@@ -199,10 +219,48 @@ impl Rules {
         })
     }
 
+    /// All rules as JSON; `place` says of those that are not simply in software where they are, why, and what
+    /// is counted there.
+    pub(crate) fn json(&self, place: impl Fn(u64) -> Option<Placed>) -> String {
+        let rules = self.all().into_iter().map(|(number, rule, counted)| {
+            let (engine, reason, there) = place(number).unwrap_or(("software", String::new(), None));
+            json!({"number": number, "rule": syntax::print(&rule, 0), "engine": engine,
+                "reason": (!reason.is_empty()).then_some(reason), "packets": there.unwrap_or(counted)})
+        });
+        Value::from_iter(rules).to_string()
+    }
+
+    /// All rules, with their numbers and what they have counted.
+    pub(crate) fn all(&self) -> Vec<(u64, Rule, Option<u64>)> {
+        let held = self.held.lock().ignore_poison();
+        held.iter().map(|(number, rule)| (*number, rule.clone(), self.table.counted(*number))).collect()
+    }
+
     /// How many rules there are.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
+}
+
+/// The rules of a file that a configuration names.
+///
+/// # Errors
+/// The first thing that is wrong; all of it has been told.
+pub(crate) fn from_file(
+    rules: &Rules,
+    path: &str,
+    args: &mut Args<'_>,
+    cx: &ConfigCx<'_>,
+) -> Result<Vec<Lined>, ArgError> {
+    let text = cx.hub().open(path, OFlag::O_RDONLY).and_then(std::io::read_to_string);
+    let text = text.map_err(|e| args.error(format!("{path}: {e}")))?;
+    rules.read(&text).map_err(|wrong| {
+        let errors = wrong
+            .into_iter()
+            .map(|Wrong { line, column, message }| args.error(format!("{path}:{line}:{column}: {message}")));
+        // Each of them is told when it is made.
+        errors.reduce(|first, _| first).unwrap_or_else(|| args.error(path.to_owned()))
+    })
 }
 
 /// Line and column.
@@ -246,10 +304,10 @@ fn number(word: &str) -> Result<u64, String> {
 }
 
 /// Why an element with so many outputs cannot do what a rule says.
-fn unsupported(rule: &Rule, outputs: usize) -> Option<String> {
+fn unsupported(rule: &Rule, outputs: usize, queues: fn(usize) -> String) -> Option<String> {
     let no_queue = |queue: &u16| {
         let no = usize::from(*queue) >= outputs;
-        no.then(|| format!("there is no queue {queue}: the element has {outputs} outputs"))
+        no.then(|| format!("there is no queue {queue}: {}", queues(outputs)))
     };
     rule.actions.iter().find_map(|action| match action {
         Action::Queue(queue) => no_queue(queue),

@@ -1,0 +1,109 @@
+//! `valiant nic`: what a port's device offers to a router, and where the rules of a running one are.
+
+mod report;
+mod rules;
+mod score;
+
+use clap::{Args, Subcommand};
+use dpdk::nic::{NicOptions, probe};
+use dpdk::{EalOptions, PortSpec};
+use launch::logging::error;
+use launch::output::print;
+use launch::progress::waiting;
+use std::process::ExitCode;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  valiant nic probe 0000:03:00.0              a card that is bound to vfio-pci (`valiant ports` lists them)
+  valiant nic probe net_tap0 --json
+  valiant nic rules                           the flow rules of a running router: in hardware or in software
+  valiant nic probe --help                    what the words in its report mean";
+
+const PROBE_EXAMPLES: &str = "\
+Nothing in the report is known from the name of a driver. For each ability it says
+  advertised   what the driver says of it
+  accepted     whether the driver takes the call that asks for it; of flow rules, how many, put in until one is refused
+  seen         whether frames show that it works: they are sent by the port itself, if they come back, or by the Linux interface that belongs to it. With `-` there is no way to see it, and the reason is below, or in the JSON.
+
+Then it says which settings can be changed while the port runs, which only while it is stopped, and how well the device suits a parallel router: 2 points for what was seen to work, 1 for what was accepted, 0 else; what is only advertised counts nothing. The wishes are those of Manesh, Argyraki, Dobrescu, Egi, Fall, Iannaccone, Kohler and Ratnasamy, \"Evaluating the Suitability of Server Network Cards for Software Routers\" (PRESTO 2010).
+
+The port must not be in use. Its settings are changed and set back; its link may go down for moments. Rules that are put in are removed.
+
+Examples:
+  valiant nic probe 0000:03:00.0
+  valiant nic probe net_ring0                 a port whose frames come back, so that much can be seen
+  valiant nic probe net_tap0,iface=tap7
+  valiant nic probe net_af_packet0,iface=eth0 --no-frames
+  valiant nic probe 0000:03:00.0 --json | jq '.abilities[] | select(.area == \"rules\")'
+
+Exit status: 0 the port was examined, 1 it could not be opened, 2 wrong usage.";
+
+#[derive(Args)]
+pub(crate) struct NicArgs {
+    #[command(subcommand)]
+    command: NicCommand,
+}
+
+#[derive(Subcommand)]
+enum NicCommand {
+    /// Find out what a port can do, by asking its driver and by trying.
+    #[command(after_help = PROBE_EXAMPLES)]
+    Probe(ProbeArgs),
+    /// Show where the flow rules of a running router are, and what they have counted.
+    #[command(after_help = rules::EXAMPLES)]
+    Rules(rules::RulesArgs),
+}
+
+#[derive(Args)]
+struct ProbeArgs {
+    /// The port: a PCI address, the arguments of a virtual device, or an interface, as FromDevice takes them.
+    port: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Send no frames; then nothing can be seen to work.
+    #[arg(long)]
+    no_frames: bool,
+    /// The most flow rules of each kind that are put in to find the limit.
+    #[arg(long, value_name = "N", default_value = "65536", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rules: u32,
+}
+
+pub(crate) fn nic(args: &NicArgs) -> ExitCode {
+    match &args.command {
+        NicCommand::Probe(args) => examine(args),
+        NicCommand::Rules(args) => rules::show(args),
+    }
+}
+
+/// `valiant nic probe`.
+fn examine(args: &ProbeArgs) -> ExitCode {
+    let spec = match PortSpec::parse(&args.port) {
+        Ok(spec) => spec,
+        Err(e) => {
+            error(&e.to_string());
+            return ExitCode::from(2);
+        }
+    };
+    let options = NicOptions { frames: !args.no_frames, most_rules: args.rules as usize };
+    let found = waiting(!args.json, "examining the port", || probe(&spec, &EalOptions::default(), &options));
+    match found {
+        Ok(nic) => {
+            let score = score::Score::of(&nic);
+            let text = if args.json {
+                format!("{}\n", report::json(&nic, &score))
+            } else {
+                report::text(&nic, &score)
+            };
+            print(&text);
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            error(&e.to_string());
+            error(
+                "help: `valiant ports` lists the ports of this machine, `valiant doctor` says what is missing",
+            );
+            ExitCode::FAILURE
+        }
+    }
+}
