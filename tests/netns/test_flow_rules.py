@@ -86,3 +86,28 @@ def rules_of_a_file_see_what_scapy_makes(lab: Lab) -> None:
     # A packet that the last rule counts has come by the one before it.
     equal(counts, {0: 1, 1: 2, 2: 4, 3: 2}, "packets by rule")
     equal(router.read("c.drops").split("\t"), ["2", "a rule says so\n"], "drops")
+
+
+@case(Plain)
+def rules_in_front_of_a_port_choose_workers_and_drop(lab: Lab) -> None:
+    middle, left, right = pair(lab)
+    file = lab.dir / "port.rules"
+    file.write_text("flow create 0 pattern eth / ipv4 / udp dst is 150 / end actions count / drop / end\n"
+                    "flow create 0 pattern eth / ipv4 / udp dst is 151 / end actions count / queue index 1 / end\n"
+                    "flow create 0 priority 1 pattern eth / ipv4 / end actions count / queue index 0 / end\n")
+    path = lab.dir / "port.click"
+    path.write_text(f"in :: FromDevice(eth0, RULES {file}) -> Queue(4000) -> ToDevice(eth1);\n"
+                    "FromDevice(eth1) -> Queue(4000) -> ToDevice(eth0);\n")
+    router = Router(lab, middle, str(path), "-j", "2")
+    check(ping(left, "10.9.0.2"), "a ping through the router")
+    ether = Ether(src=left.mac("eth0"), dst=right.mac("eth0"))
+    inner = IP(src="10.9.0.1", dst="10.9.0.2")
+    with Wire(left) as wire:
+        for port in [150] * 5 + [151] * 7:
+            wire.send(ether / inner / UDP(dport=port) / Raw(b"?" * 20))
+    time.sleep(0.5)
+    lines = [line.split("\t") for line in router.read("in.rules").splitlines()]
+    equal([line[1] for line in lines[:2]], ["5", "7"], "packets by rule")
+    check(int(lines[2][1]) > 0, f"the ping is counted too: {lines}")
+    check(all(line[2].startswith("software (") for line in lines), f"why they are in software: {lines}")
+    equal(router.read("in.drops"), "5\ta rule says so\n", "drops")
