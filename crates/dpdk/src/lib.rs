@@ -11,8 +11,9 @@
 //! 3. `bpf`, `assembler`, `fanout`: BPF programs in the kernel, for what an interface receives.
 //! 4. `claim`, `netdev`, `ingress`, `division`, `steering`, `packetsocket`, `rights`, `watch`, `xsk`: the
 //!    kernel's side: interfaces, sockets, the rights of this process, link events.
-//! 5. `removal`, `lent`, `virtualport`, `memifport`, `open`, `port`, `flow`, `queue`, `table`: ports, from the
-//!    device to the table of all that are open; devices that are unplugged; flow rules that devices carry out.
+//! 5. `removal`, `lent`, `virtualport`, `memifport`, `open`, `port`, `flow`, `queue`, `table`: ports, from
+//!    the device to the table of all that are open; devices that are unplugged; flow rules that devices carry
+//!    out.
 //! 6. `netns`, `crypto`, `tundevice`, `descriptor`, `helper`, `tun`: work in another network namespace;
 //!    crypto devices; TUN and TAP devices, opened by the helper if rights are given up; descriptors that pass
 //!    between processes.

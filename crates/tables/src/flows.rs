@@ -982,7 +982,8 @@ mod tests {
                         for n in 0..many {
                             let new = new(n);
                             if !remove {
-                                // As a translator does whose patterns give away each reply to the newest flow.
+                                // As a translator does whose patterns give away each reply to the newest
+                                // flow.
                                 while let Err(Refused::ReplyTaken) = table.add(&new, 0) {
                                     table.remove(&new.reply_key());
                                 }

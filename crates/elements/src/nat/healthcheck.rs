@@ -9,8 +9,8 @@
 //! - `SRC` (*IP address*): the source of the questions, to which servers answer.
 //! - `METHOD` (*ping* or *tcp*, keyword, default ping): an ICMP echo request; or the beginning of a TCP
 //!   connection (SYN), which is given up when the server accepts it (RST).
-//! - `PORT` (*port*, keyword): the TCP port of servers that have none in `POOL`; it must be given if there are
-//!   such. Servers without a port that come later are not asked if there is none.
+//! - `PORT` (*port*, keyword): the TCP port of servers that have none in `POOL`; it must be given if there
+//!   are such. Servers without a port that come later are not asked if there is none.
 //! - `INTERVAL` (*time*, keyword, default 1 s, at least 10 ms): how often each server is asked. An answer
 //!   that comes later than that counts for nothing.
 //! - `FALL` (*int*, keyword, default 3): after so many questions without an answer a server gets no new
@@ -224,8 +224,8 @@ impl HealthCheck {
         }
     }
 
-    /// What the answer of a server to the question of this round has: the sequence number that is acknowledged,
-    /// or, of pings, the identifier, in which the port has no part.
+    /// What the answer of a server to the question of this round has: the sequence number that is
+    /// acknowledged, or, of pings, the identifier, in which the port has no part.
     fn expected(&self, (address, port): Place) -> u32 {
         let port = if self.method == Method::Tcp { port.map_or(0, u64::from) } else { 0 };
         let server = u64::from(u32::from(address)) << 16 | port;

@@ -26,9 +26,9 @@
 //!     had.
 //!   - `pattern NAME FOUTPUT ROUTPUT`: the pattern has this name in an IPRewriterPatterns element.
 //!   - `ELEMENT`: this element, such as a RoundRobinIPMapper, chooses a pattern for each flow.
-//! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many flows there may be.
-//!   For a new flow beyond that, one that is not guaranteed any more is removed: of about fifty flows the one
-//!   with the least time left. If there is none, the new flow's packet is dropped.
+//! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many
+//!   flows there may be. For a new flow beyond that, one that is not guaranteed any more is removed: of about
+//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped.
 //! - `TCP_TIMEOUT` (*time*, keyword, default 24 h): how long a TCP flow is kept after its last packet, if
 //!   there has been data in both directions.
 //! - `TCP_DONE_TIMEOUT` (*time*, keyword, default 4 min): the same after FIN in both directions, or RST.
@@ -43,14 +43,14 @@
 //! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new
 //!   destination.
 //!
-//! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47 days,
-//! and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a wrong one
-//! stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and other
-//! protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a flow; if none is
-//! free, packets of new flows to the same address and port are dropped for a quarter of a second. A pattern without a range
-//! gives the replies of an older flow to a newer one that would have the same; the older one ends.
-//! Mappings depend on the address and port of the other side as well (RFC 4787: address and port-dependent
-//! mapping and filtering), as in Click.
+//! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47
+//! days, and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a
+//! wrong one stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and
+//! other protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a
+//! flow; if none is free, packets of new flows to the same address and port are dropped for a quarter of a
+//! second. A pattern without a range gives the replies of an older flow to a newer one that would have the
+//! same; the older one ends. Mappings depend on the address and port of the other side as well (RFC 4787:
+//! address and port-dependent mapping and filtering), as in Click.
 //!
 //! ## Ports
 //! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
