@@ -213,7 +213,7 @@ const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "messages recommend it to the user";
 
 /// Files whose longer texts name classes of other sections.
-const NAMING: [(&str, &str); 12] = [
+const NAMING: [(&str, &str); 13] = [
     ("crates/clusterctl/src/split/analysis.rs", ADVISED),
     ("crates/clusterctl/src/split/write.rs", WRITTEN),
     ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
@@ -223,6 +223,7 @@ const NAMING: [(&str, &str); 12] = [
     ("crates/vrctl/src/hybrid.rs", WRITTEN),
     ("bin/valiant/src/cli.rs", "the help shows a configuration"),
     ("bin/valiant/src/bench.rs", "the help shows elements"),
+    ("bin/valiant/src/nic/rules.rs", "the help names the elements that have rules"),
     ("bin/valiant/src/costs.rs", WRITTEN),
     ("crates/predict/src/element.rs", WRITTEN),
     ("crates/launch/src/client.rs", "Click's greeting has the name"),

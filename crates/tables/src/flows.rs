@@ -646,9 +646,9 @@ impl Flows {
             }
         }
         let (same, bit) = ((1usize << depth) - 1, 1usize << depth);
-        for n in 0..depths.len() {
+        for (n, item) in depths.iter_mut().enumerate() {
             if n & same == at & same {
-                depths[n] = depth as u8 + 1;
+                *item = depth as u8 + 1;
                 if n & bit != 0 {
                     set_item(&self.directory, part, n, new);
                 }

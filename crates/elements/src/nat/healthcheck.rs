@@ -45,7 +45,7 @@
 //! ## See also
 //! MaglevIPMapper, IPRewriter
 
-use super::engine::pool::Pool;
+use super::engine::pool::{Place, Pool};
 use crate::prelude::*;
 use crate::transport::engine::datagram::Datagram;
 use crate::transport::icmppingencap::{HEADERS_LEN, Ping};
@@ -78,8 +78,6 @@ struct Known {
     silent: u32,
     answering: u32,
 }
-
-type Place = (Ipv4Addr, Option<u16>);
 
 /// The `HealthCheck` element.
 pub struct HealthCheck {

@@ -25,10 +25,11 @@
 //! - `servers` (read): each server on a line: address, port, weight, `up`, `down` or `silent` (a HealthCheck
 //!   has had no answers), and how often it has been chosen.
 //! - `lookup` (read, *SADDR SPORT DADDR DPORT*): the server of such a flow.
-//! - `add` (write, *ADDR [PORT] [WEIGHT]*): adds a server, or changes its weight.
-//! - `remove` (write, *ADDR [PORT]*): removes a server; new flows go to others. Without a port, or with `-`,
-//!   this means all servers at the address.
-//! - `down`, `up` (write, *ADDR [PORT]*): a server gets no new flows any more, or gets some again.
+//! - `add` (write, *ADDR PORT WEIGHT*): adds a server, or changes its weight. Port and weight may be left
+//!   out.
+//! - `remove` (write, *ADDR PORT*): removes a server; new flows go to others. Without a port, or with `-`,
+//!   this means all servers at the address, here and below.
+//! - `down`, `up` (write, *ADDR PORT*): a server gets no new flows any more, or gets some again.
 //!
 //! ## Threads
 //! Shared by all workers. A hot swap to the same arguments keeps the servers as handlers have changed them.

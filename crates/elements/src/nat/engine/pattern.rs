@@ -121,7 +121,7 @@ impl Pattern {
 
     /// What is probably offered first.
     pub(crate) fn first(&self, flow: FlowId, random: u64) -> FlowId {
-        let first = self.offer(flow, random, |id| Err::<Option<()>, FlowId>(id));
+        let first = self.offer(flow, random, Err::<Option<()>, FlowId>);
         first.err().unwrap_or(flow)
     }
 

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use tables::maglev::{self, MOST_SERVERS, MOST_WEIGHT};
 
+/// Where a server is: its address, and its port if it has one.
+pub(crate) type Place = (Ipv4Addr, Option<u16>);
+
 /// What `HASH` can be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
@@ -34,7 +37,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn named(&self, (address, port): (Ipv4Addr, Option<u16>)) -> bool {
+    fn named(&self, (address, port): Place) -> bool {
         self.address == address && (port.is_none() || self.port == port)
     }
     pub(crate) fn place(&self) -> String {
@@ -69,7 +72,7 @@ pub(crate) struct Pool {
 }
 
 /// A server as it is written: where it is, and its weight if there is one.
-fn server(text: &str, names: &NameDb) -> Result<((Ipv4Addr, Option<u16>), Option<u32>), String> {
+fn server(text: &str, names: &NameDb) -> Result<(Place, Option<u32>), String> {
     let words = split_words(text);
     let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let (address, port, weight) = match words[..] {
@@ -108,12 +111,12 @@ impl Pool {
     }
 
     /// Where all servers are, and whether they answer.
-    pub(crate) fn places(&self) -> Vec<((Ipv4Addr, Option<u16>), bool)> {
+    pub(crate) fn places(&self) -> Vec<(Place, bool)> {
         self.now().list.iter().map(|s| ((s.address, s.port), s.answers)).collect()
     }
 
     /// Notes which servers answer, and which do not any more.
-    pub(crate) fn set_answers(&self, changes: &[((Ipv4Addr, Option<u16>), bool)]) {
+    pub(crate) fn set_answers(&self, changes: &[(Place, bool)]) {
         let _ = self.change("", |list| {
             for ((address, port), answers) in changes {
                 for server in list.iter_mut().filter(|s| s.address == *address && s.port == *port) {
