@@ -62,8 +62,8 @@ impl Frames {
         frames
     }
 
-    /// Whether the driver always has frames, though nobody sends any: it brings whatever is in its buffers, also
-    /// what has been sent before.
+    /// Whether the driver always has frames, though nobody sends any: it brings whatever is in its buffers,
+    /// also what has been sent before.
     fn makes_frames(&mut self) -> bool {
         const BURST: usize = 32;
         const BURSTS: usize = 64;
