@@ -882,7 +882,7 @@ mod tests {
 
     #[test]
     fn many_are_kept_while_segments_split() {
-        let many = if cfg!(miri) { 3_000 } else { 300_000 };
+        let many = if cfg!(miri) { 1_500 } else { 300_000 };
         let table = flows(many as usize);
         for n in 0..many {
             table.add(&new(n), 0).unwrap();
@@ -915,7 +915,7 @@ mod tests {
 
     #[test]
     fn looking_over_sees_each_flow_once() {
-        let many = if cfg!(miri) { 500 } else { 20_000 };
+        let many = if cfg!(miri) { 400 } else { 20_000 };
         let table = flows(many as usize);
         for n in 0..many {
             table.add(&new(n), n / 100).unwrap();
