@@ -882,7 +882,7 @@ mod tests {
 
     #[test]
     fn many_are_kept_while_segments_split() {
-        let many = if cfg!(miri) { 1_500 } else { 300_000 };
+        let many = if cfg!(miri) { 300 } else { 300_000 };
         let table = flows(many as usize);
         for n in 0..many {
             table.add(&new(n), 0).unwrap();
@@ -1010,7 +1010,7 @@ mod tests {
     /// Threads add, remove and find the same keys: whatever is found belongs to its key.
     #[test]
     fn what_is_found_belongs_to_its_key() {
-        let (keys, times) = if cfg!(miri) { (40, 200) } else { (2_000, 200_000) };
+        let (keys, times) = if cfg!(miri) { (20, 60) } else { (2_000, 200_000) };
         let table = flows(100_000);
         std::thread::scope(|scope| {
             for thread in 0..4u32 {
