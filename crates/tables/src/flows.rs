@@ -3,13 +3,13 @@
 //! A flow has two entries, one for each direction. An entry is found by what packets of its direction have
 //! in their headers (the [`Key`]) and says what is to be there instead (the [`Tuple`]). The key of the other
 //! direction follows from that: source and destination of the tuple swapped. So nothing else is kept, and an
-//! entry of 32 bytes is half a cache line: to find a flow of many, a worker waits for memory once.
+//! entry of 32 bytes is half a cache line.
 //!
 //! **Sharing.** All workers find entries, without a lock and without writing, but for the time and the flags
-//! of an entry, which [`Flows::touch`] stores when they have changed. Adding and removing take the lock of
-//! one of 16 parts of the table at a time. An entry that is being changed while it is read is not found;
-//! whoever finds nothing adds, and adding looks again under the lock. So a reader may miss, but never sees
-//! half of one flow and half of another: it reads the key again after the rest.
+//! of an entry, which [`Flows::touch`] stores when they have changed. Adding and removing hold the locks of
+//! the parts of the table, of 16, where the two entries belong. An entry that is being changed while it is
+//! read is not found; whoever finds nothing adds, and adding looks again under the lock. So a reader may
+//! miss, but never sees half of one flow and half of another: it reads the key again after the rest.
 //!
 //! **Growth.** Memory comes in segments of 512 entries. A part of the table has a directory of segments, that
 //! is indexed by the low bits of the hash (extendible hashing). A segment without room for an entry is split
@@ -99,7 +99,6 @@ const KIND: u32 = 3;
 const REPLY: u32 = 1 << 2;
 const OUTPUT: u32 = 3;
 const OWNER: u32 = 11;
-const NOTE: u32 = 19;
 const GENERATION: u32 = 27;
 const WITHOUT_GENERATION: u32 = u32::MAX >> (32 - GENERATION);
 /// Bits of the state that are flags; the rest is the time.
@@ -145,12 +144,6 @@ impl Found {
     pub fn owner(&self) -> u8 {
         (self.control >> OWNER) as u8
     }
-    /// The note that the flow was added with.
-    #[inline(always)]
-    #[must_use]
-    pub fn note(&self) -> u8 {
-        (self.control >> NOTE) as u8
-    }
     /// Which flags have been set.
     #[inline(always)]
     #[must_use]
@@ -176,10 +169,6 @@ pub struct New {
     pub outputs: [u8; 2],
     /// Who adds it.
     pub owner: u8,
-    /// What [`Found::note`] is to return.
-    pub note: u8,
-    /// Which flags are set from the beginning, in both directions.
-    pub flags: u8,
 }
 
 impl New {
@@ -533,12 +522,9 @@ impl Flows {
             return Err(Refused::Full);
         }
         let control = |output: u8| {
-            u32::from(new.key.kind) & KIND
-                | u32::from(output) << OUTPUT
-                | u32::from(new.owner) << OWNER
-                | u32::from(new.note) << NOTE
+            u32::from(new.key.kind) & KIND | u32::from(output) << OUTPUT | u32::from(new.owner) << OWNER
         };
-        let state = now << FLAGS | u32::from(new.flags);
+        let state = now << FLAGS;
         let [forward_output, reply_output] = new.outputs;
         let value = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
         let replies =
@@ -818,7 +804,7 @@ mod tests {
     fn new(n: u32) -> New {
         let key = key(n);
         let to = Tuple { src: 99, dst: key.tuple.dst ^ n, ports: key.tuple.ports };
-        New { key, to, outputs: [n as u8, 7], owner: 3, note: n as u8, flags: 0 }
+        New { key, to, outputs: [n as u8, 7], owner: 3 }
     }
     fn flows(limit: usize) -> Flows {
         Flows::new(limit).unwrap()
@@ -830,7 +816,7 @@ mod tests {
         let added = new(5);
         table.add(&added, 1).unwrap();
         let found = table.get(&added.key).unwrap();
-        assert_eq!((found.to, found.output(), found.owner(), found.note()), (added.to, 5, 3, 5));
+        assert_eq!((found.to, found.output(), found.owner()), (added.to, 5, 3));
         assert!(!found.is_reply());
         let reply = table.get(&added.reply_key()).unwrap();
         assert!(reply.is_reply());
@@ -896,7 +882,7 @@ mod tests {
         assert_eq!(left.len(), table.len());
         for n in left {
             let found = table.get(&key(n)).unwrap();
-            assert_eq!((found.to, found.note()), (new(n).to, n as u8));
+            assert_eq!((found.to, found.output()), (new(n).to, n as u8));
             assert!(table.get(&new(n).reply_key()).unwrap().is_reply());
         }
         let mut seen = 0;
@@ -1029,7 +1015,7 @@ mod tests {
                             4..7 => drop(table.remove(&key(n))),
                             _ => {
                                 if let Some(found) = table.get(&key(n)) {
-                                    assert_eq!((found.to, found.note()), (new(n).to, n as u8));
+                                    assert_eq!((found.to, found.output()), (new(n).to, n as u8));
                                 }
                                 if let Some(found) = table.get(&new(n).reply_key()) {
                                     assert_eq!(found.to, key(n).tuple.reversed());

@@ -13,7 +13,7 @@ use wire::{icmpv4, protocol, tcp};
 const IP: usize = wire::ipv4::HEADER_LEN;
 /// The version and the length of an IP header without options.
 const PLAIN: u8 = 0x45;
-/// What [`Key::kind`] is for TCP and UDP.
+/// What [`Key::kind`] is for TCP, UDP and pings.
 pub(crate) const TCP: u8 = 1;
 pub(crate) const UDP: u8 = 2;
 pub(crate) const PING: u8 = 3;
@@ -179,6 +179,16 @@ fn adjusted(check: [u8; 2], sum: u64) -> [u8; 2] {
     (!fold64(u64::from(!old) + sum)).to_ne_bytes()
 }
 
+/// The same for UDP, where 0 is no checksum (RFC 768): it stays 0, and one that becomes 0 is written as -0.
+#[inline(always)]
+fn adjusted_udp(check: [u8; 2], sum: u64) -> [u8; 2] {
+    match adjusted(check, sum) {
+        _ if check == [0, 0] => check,
+        [0, 0] => [255, 255],
+        adjusted => adjusted,
+    }
+}
+
 /// What a packet says of its TCP connection.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Segment {
@@ -210,11 +220,7 @@ pub(crate) fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
     {
         rewrite(h, to, addresses);
         set_word::<20, _>(h, to.ports);
-        // 0 is no checksum (RFC 768), so that one which becomes 0 is written as -0.
-        if [h[26], h[27]] != [0, 0] {
-            let check = adjusted([h[26], h[27]], all);
-            [h[26], h[27]] = if check == [0, 0] { [255, 255] } else { check };
-        }
+        [h[26], h[27]] = adjusted_udp([h[26], h[27]], all);
         return Segment::default();
     }
     unusual(packet, to, addresses, all).unwrap_or_default()
@@ -240,10 +246,7 @@ fn unusual(packet: &mut Packet, to: &Tuple, addresses: u64, all: u64) -> Option<
     if udp {
         let h = rest.first_chunk_mut::<LEAST_TRANSPORT>()?;
         set_word::<0, _>(h, to.ports);
-        if [h[6], h[7]] != [0, 0] {
-            let check = adjusted([h[6], h[7]], all);
-            [h[6], h[7]] = if check == [0, 0] { [255, 255] } else { check };
-        }
+        [h[6], h[7]] = adjusted_udp([h[6], h[7]], all);
         return None;
     }
     set_word::<0, _>(rest.first_chunk_mut::<LEAST_TRANSPORT>()?, to.ports);

@@ -1,6 +1,6 @@
 //! The flows that all workers of a translator share, and how a new one is made.
 
-use super::headers::{FlowId, PING, TCP};
+use super::headers::{FlowId, PING, Segment, TCP};
 use super::input::{Input, Mapped};
 use locks::IgnorePoison;
 use std::fmt::Write as _;
@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, New, Refused, Tuple};
 use wire::tcp;
-
-use super::headers::Segment;
 
 /// Units of the flows' time in a second.
 const PER_SECOND: u64 = 4;
@@ -132,8 +130,6 @@ pub(crate) struct Translator {
     /// For each input, how many of its flows there are, and how many could not be made.
     counts: Vec<(AtomicUsize, AtomicU64)>,
     timeouts: Timeouts,
-    /// The limit of the arguments, for flows that are taken over.
-    limit: AtomicUsize,
     /// The time as a worker has seen it last.
     now: AtomicU32,
     /// Where to look next for a flow that can make room, and from when on that is worth it again.
@@ -201,7 +197,6 @@ impl Translator {
             counts: inputs.iter().map(|_| Default::default()).collect(),
             inputs,
             timeouts,
-            limit: AtomicUsize::new(limit),
             now: AtomicU32::new(0),
             eviction: Mutex::default(),
             full_until: AtomicU32::new(u32::MAX),
@@ -216,7 +211,7 @@ impl Translator {
     /// Continues with the flows of another one.
     pub(crate) fn adopt(&self, old: &Self) {
         let flows = old.flows();
-        flows.set_limit(self.limit.load(Relaxed));
+        flows.set_limit(self.flows().limit());
         *self.flows.lock().ignore_poison() = flows;
         for (new, old) in self.counts.iter().zip(&old.counts) {
             new.0.store(old.0.load(Relaxed), Relaxed);
@@ -328,7 +323,7 @@ impl Translator {
         now: u32,
         choice: bool,
     ) -> Result<Option<Found>, Refused> {
-        let new = New { key: *key, to, outputs, owner: input as u8, note: 0, flags: 0 };
+        let new = New { key: *key, to, outputs, owner: input as u8 };
         loop {
             match flows.add(&new, now) {
                 Ok(found) => {
@@ -452,13 +447,6 @@ impl Translator {
         }
     }
 
-    pub(crate) fn set_limit(&self, limit: usize) {
-        self.limit.store(limit, Relaxed);
-        self.flows().set_limit(limit);
-    }
-    pub(crate) fn limit(&self) -> usize {
-        self.limit.load(Relaxed)
-    }
     /// Flows made by this element's inputs, and failures to make one.
     pub(crate) fn made(&self) -> usize {
         self.counts.iter().map(|count| count.0.load(Relaxed)).sum()
