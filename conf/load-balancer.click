@@ -4,7 +4,7 @@
 //          Clients reach VIP by way of CLIENTS_IP, or are on its network; servers use SERVERS_IP as their gateway.
 // Expect:  each connection to VIP stays with one server; a server that is taken out gets no new ones:
 //          valiant write pool.down 10.0.2.12; nor does one that answers no pings.
-// Counters: pool.servers: state of each server, and what it has been given; health.state; the handlers size, tcp_table and patterns of balancer; valiant drops.
+// Counters: pool.servers: state of each server, and how often it has been chosen; health.state; the handlers size, tcp_table and patterns of balancer; valiant drops.
 
 define(
   $CLIENTS eth0, $CLIENTS_IP 10.0.1.1, $CLIENTS_MAC 02:00:00:00:02:01, $VIP 10.0.1.100,

@@ -6,6 +6,8 @@ mod iprewriter;
 mod iprewriterpatterns;
 mod maglevipmapper;
 mod roundrobinipmapper;
+#[cfg(test)]
+mod tests;
 
 use runtime::{Registry, inert, vector};
 
