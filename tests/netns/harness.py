@@ -26,6 +26,8 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw  # noqa: F401
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
+# The names of those that are left out unless they are asked for.
+LONG: set[str] = set()
 # Topology, its arguments, the name of the case, the case, seconds.
 CASES: list[tuple[type, tuple[Any, ...], str, Callable[[Any], None], float]] = []
 F = TypeVar("F", bound=Callable[[Any], None])
@@ -39,14 +41,16 @@ class Late(Exception):
     """A case ran longer than it may."""
 
 
-def case(topology: type, *variants: object, seconds: float = 20) -> Callable[[F], F]:
-    """Register a test: once, or once per variant of the topology."""
+def case(topology: type, *variants: object, seconds: float = 20, long: bool = False) -> Callable[[F], F]:
+    """Register a test: once, or once per variant of the topology. A long one runs when it is named, or with --all."""
 
     def register(function: F) -> F:
         for variant in variants or ((),):
             args = variant if isinstance(variant, tuple) else (variant,)
             label = function.__name__ + "".join(f"[{a}]" for a in args)
             CASES.append((topology, args, label, function, seconds))
+            if long:
+                LONG.add(label)
         return function
 
     return register

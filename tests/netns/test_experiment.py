@@ -170,7 +170,7 @@ def a_report_says_when_frames_were_lost(lab: Lab) -> None:
     check("lost: in " in said(lab) and "IPDV" in said(lab), said(lab))
 
 
-@case(Plain, seconds=120)
+@case(Plain, seconds=120, long=True)
 def the_longest_burst_without_loss_is_that_of_the_queue(lab: Lab) -> None:
     space = laboratory(lab)
     length, rate, most = 300, 1000, 20_000

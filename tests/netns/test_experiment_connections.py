@@ -58,7 +58,7 @@ def experiment(lab: Lab, keys: str, device: str = "", traffic: str = "") -> path
     return path
 
 
-@case(Plain, seconds=120)
+@case(Plain, seconds=120, long=True)
 def connections_through_the_kernels_nat_are_as_many_as_its_table_has(lab: Lab) -> None:
     ends, device = translator(lab)
     table, flows = 3000, 1000

@@ -54,7 +54,7 @@ def program(name: str) -> str:
     return (ROOT / "experiments" / name).read_text()
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def sharing_of_cores_and_queues_is_seen(lab: Lab) -> None:
     parallel, queues, overlapping = (program(f"figure6{letter}.click") for letter in "bdf")
     # All that cross cores do not.
@@ -171,7 +171,7 @@ def the_scheduler_is_seen(lab: Lab) -> None:
     with_command(lab, "routebricks-single-path", '--mode "$MODE"', scheduled, [2, 3])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_next_server_is_seen(lab: Lab) -> None:
     replaced = {"routebricks-projection.toml": {'--scale "$SERVER" --json "$PROGRAM"': '--scale cpu=1 --json figure9-forward.click'}}
     switched_off(lab, "routebricks-projection", replaced, {}, [0, 1, 2])
@@ -182,7 +182,7 @@ def ports_and_servers_are_seen(lab: Lab) -> None:
     with_command(lab, "routebricks-form-factor", '--ports "$PORTS" --server "$SERVER"', "--ports 128", [0, 1, 2])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def what_a_node_does_is_seen(lab: Lab) -> None:
     # Of one run, always the same case.
     run = '../scripts/bench-predict --case "$CASE" --rounds 3 --seconds 0.5 --small-pages --json'
@@ -192,6 +192,6 @@ def what_a_node_does_is_seen(lab: Lab) -> None:
     switched_off(lab, "routebricks-rates", replaced, {}, [0, 1, 2])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_function_that_is_rolled_out_is_seen(lab: Lab) -> None:
     with_command(lab, "root/routebricks-rollout", '--function "$FUNCTION"', "--function none", [0])

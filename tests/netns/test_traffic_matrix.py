@@ -113,7 +113,7 @@ def frames_that_return_to_their_own_side_are_at_the_wrong_port(lab: Lab) -> None
     equal((report["matrix"]["misrouted"], report["matrix"]["at_wrong_port"]), (400, wrong), "frames that came back")
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def experiments_vary_the_matrix_and_the_direction(lab: Lab) -> None:
     space = laboratory(lab)
     router(lab, ROUTES + ", 10.2.0.3/32 0")

@@ -288,7 +288,7 @@ def randomised(rng: random.Random) -> tuple[str, str, str]:
     return rng.choice(makers)()
 
 
-@case(Plain, seconds=180)
+@case(Plain, seconds=180, long=True)
 def the_limit_of_random_routers_is_found_in_nine_of_ten(lab: Lab) -> None:
     seed = random.randrange(1 << 32)
     rng = random.Random(seed)
