@@ -7,7 +7,7 @@ mod measuring;
 use measuring::{cycles, median};
 use std::hint::black_box;
 use std::ops::ControlFlow;
-use tables::flows::{Cursor, Flows, Key, New, Places, Tuple};
+use tables::flows::{Cursor, Flows, Key, New, Places, Tuple, Wanted};
 
 const BURST: usize = 64;
 
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         keys.swap(n, (scramble(n as u64 + 99) % (n as u64 + 1)) as usize);
     }
     let (mut find, mut remove, mut add, mut next) = (Vec::new(), Vec::new(), Vec::new(), flows);
-    let (mut hashes, mut places) = ([0; BURST], [Places::default(); BURST]);
+    let (mut hashes, mut places) = ([Wanted::default(); BURST], [Places::default(); BURST]);
     for _ in 0..passes {
         let start = cycles();
         let mut sum = 0;
@@ -65,20 +65,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut left = some;
         let mut cursor = Cursor::default();
         while left > 0 {
-            let mut over = Vec::new();
             table.look_over(
                 &mut cursor,
                 16,
                 (0, 0),
                 |_| true,
                 |both| {
-                    over.push(both.key);
+                    left = left.saturating_sub(u64::from(table.remove_seen(both, |_| true)));
                     ControlFlow::Continue(())
                 },
             );
-            for key in &over {
-                left = left.saturating_sub(u64::from(table.remove(key).is_some()));
-            }
         }
         remove.push((cycles() - start) as f64 / some as f64);
         let start = cycles();

@@ -135,6 +135,21 @@ fn tag_of(hash: u64) -> u16 {
     ((hash >> 40) as u16).max(1)
 }
 
+/// Where an entry of a key belongs, and what its tag is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    line: u32,
+    tag: u16,
+}
+
+impl Wanted {
+    /// The places of its line with a tag.
+    #[inline(always)]
+    fn places(self, tags: &Tags, tag: u16) -> Places {
+        Places { first: self.line * PLACES as u32, which: equal16(tags, self.line as usize, tag) }
+    }
+}
+
 /// Where an entry may be: at the places of a line whose tag is that of the entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Places {
@@ -250,53 +265,62 @@ impl Flows {
         self.directory.load_masked(part << DIRECTORY_BITS | at) as usize
     }
 
-    /// The line of tags where a hash belongs.
+    /// What is looked for with this hash.
     #[inline(always)]
-    fn tag_line(&self, hash: u64) -> usize {
-        self.segment(hash) * TAG_LINES + line_of(hash)
+    fn wanted(&self, hash: u64) -> Wanted {
+        let line = self.segment(hash) * TAG_LINES + line_of(hash);
+        Wanted { line: line as u32, tag: tag_of(hash) }
     }
 
     /// Begins to look for a key: loads its tags into the cache. What is returned is for [`Flows::places`].
     #[inline(always)]
-    pub fn begin(&self, key: &Key) -> u64 {
-        let hash = self.hash(key);
-        self.tags.prefetch(self.tag_line(hash) * TAG_WORDS);
-        hash
+    pub fn begin(&self, key: &Key) -> Wanted {
+        let wanted = self.wanted(self.hash(key));
+        self.tags.prefetch(wanted.line as usize * TAG_WORDS);
+        wanted
     }
 
     /// Where the entry may be, whose memory is loaded into the cache. What is returned is for
     /// [`Flows::find`].
     #[inline(always)]
-    pub fn places(&self, hash: u64) -> Places {
-        let line = self.tag_line(hash);
-        let places = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, tag_of(hash)) };
+    pub fn places(&self, wanted: Wanted) -> Places {
+        let places = wanted.places(&self.tags, wanted.tag);
         if let Some(at) = places.clone().next() {
             self.entries.prefetch(at * WORDS);
         }
         places
     }
 
-    /// Loads the memory where an entry of this hash would be added into the cache; [`Flows::begin`] has
-    /// loaded the tags.
+    /// Loads the memory where an entry would be added into the cache; [`Flows::begin`] has loaded the tags.
     #[inline(always)]
-    pub fn prefetch_room(&self, hash: u64) {
-        let line = self.tag_line(hash);
-        let mut free = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, 0) };
-        if let Some(at) = free.next() {
+    pub fn prefetch_room(&self, wanted: Wanted) {
+        if let Some(at) = wanted.places(&self.tags, 0).next() {
             self.entries.prefetch(at * WORDS);
         }
     }
 
-    /// The words of the entry with this number.
+    /// The words of the entry with this number, to be read.
+    #[inline(always)]
+    fn words(&self, at: usize) -> &[AtomicU32; WORDS] {
+        self.entries.chunk_masked(at * WORDS)
+    }
+
+    /// The words of the entry with this number, to be read and written.
     #[inline(always)]
     fn entry(&self, at: usize) -> &[AtomicU32; WORDS] {
         // Beyond what is writable this would panic, but all segments of the directory are.
         self.entries.slice(at * WORDS, WORDS).first_chunk().expect("a slice of that length")
     }
 
+    /// The entry of a hash.
+    #[inline]
+    fn find_hashed(&self, key: &Key, hash: u64) -> Option<Found> {
+        self.find(key, self.places(self.wanted(hash)))
+    }
+
     #[inline(always)]
     fn load(&self, at: usize, key: &Key) -> Option<Found> {
-        let words = self.entry(at);
+        let words = self.words(at);
         let matches = |control: u32| {
             let Tuple { src, dst, ports } = key.tuple;
             let kind = (control ^ u32::from(key.kind)) & KIND;
@@ -328,7 +352,7 @@ impl Flows {
     /// Finds the entry of a key.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Found> {
-        self.find(key, self.places(self.hash(key)))
+        self.find_hashed(key, self.hash(key))
     }
 
     /// Notes that a packet of an entry has come, and which flags are set now. That is stored if it has
@@ -344,9 +368,9 @@ impl Flows {
         }
     }
 
-    /// Locks the parts where two hashes belong, in an order that is the same for everybody.
-    fn lock(&self, a: u64, b: u64) -> Locked<'_> {
-        let (low, high) = (part_of(a).min(part_of(b)), part_of(a).max(part_of(b)));
+    /// Locks two parts, in an order that is the same for everybody.
+    fn lock(&self, a: usize, b: usize) -> Locked<'_> {
+        let (low, high) = (a.min(b), a.max(b));
         let lock = |part: usize| self.parts[part].writer.lock().ignore_poison();
         Locked { low: (low, lock(low)), high: (high > low).then(|| lock(high)) }
     }
@@ -355,8 +379,8 @@ impl Flows {
     #[must_use]
     pub fn find_surely(&self, key: &Key) -> Option<Found> {
         let hash = self.hash(key);
-        let _locked = self.lock(hash, hash);
-        self.find(key, self.places(hash))
+        let _locked = self.lock(part_of(hash), part_of(hash));
+        self.find_hashed(key, hash)
     }
 
     /// Adds a flow.
@@ -366,13 +390,13 @@ impl Flows {
     pub fn add(&self, new: &New, now: u32) -> Result<Found, Refused> {
         let reply = new.reply_key();
         let (hash, reply_hash) = (self.hash(&new.key), self.hash(&reply));
-        let mut locked = self.lock(hash, reply_hash);
-        if self.find(&new.key, self.places(hash)).is_some() {
+        let mut locked = self.lock(part_of(hash), part_of(reply_hash));
+        if self.find_hashed(&new.key, hash).is_some() {
             return Err(Refused::Exists);
         }
         // A flow from an address and port to itself has one entry.
         let both = reply != new.key;
-        if both && self.find(&reply, self.places(reply_hash)).is_some() {
+        if both && self.find_hashed(&reply, reply_hash).is_some() {
             return Err(Refused::ReplyTaken);
         }
         if self.flows.fetch_add(1, Relaxed) >= self.limit() {
@@ -391,7 +415,7 @@ impl Flows {
         let added = replies.and_then(|()| self.add_one(&mut locked, hash, &new.key, value));
         if added.is_err() {
             // The entry of replies may have been moved by a split.
-            if let Some(replies) = both.then(|| self.find(&reply, self.places(reply_hash))).flatten() {
+            if let Some(replies) = both.then(|| self.find_hashed(&reply, reply_hash)).flatten() {
                 self.clear(replies.at as usize);
             }
             self.flows.fetch_sub(1, Relaxed);
@@ -409,9 +433,7 @@ impl Flows {
     ) -> Result<Found, Refused> {
         let part = part_of(hash);
         loop {
-            let line = self.tag_line(hash);
-            let mut free = Places { first: (line * PLACES) as u32, which: equal16(&self.tags, line, 0) };
-            if let Some(at) = free.next() {
+            if let Some(at) = self.wanted(hash).places(&self.tags, 0).next() {
                 return Ok(self.write(at, hash, key, value));
             }
             self.split(locked.depths(part), part, hash)?;
@@ -531,30 +553,49 @@ impl Flows {
     /// Removes the flow whose packets, of either direction, have this key. Returns the entry that was found
     /// by it.
     pub fn remove(&self, key: &Key) -> Option<Found> {
-        self.remove_if(key, |_, _| true)
-    }
-
-    /// The same, if `still` says so of the entry and that of the other direction, when nobody can change them
-    /// any more but by [`Flows::touch`].
-    pub fn remove_if(&self, key: &Key, still: impl FnOnce(&Found, Option<&Found>) -> bool) -> Option<Found> {
         let hash = self.hash(key);
-        let found = self.find(key, self.places(hash))?;
-        let other = Key { tuple: found.to.reversed(), kind: key.kind };
+        let found = self.find_hashed(key, hash)?;
+        let other = found.other_key(key);
         let other_hash = self.hash(&other);
-        let _locked = self.lock(hash, other_hash);
+        let _locked = self.lock(part_of(hash), part_of(other_hash));
         // It may be another flow by now.
         let to = found.to;
-        let found = self.find(key, self.places(hash)).filter(|found| found.to == to)?;
+        let found = self.find_hashed(key, hash).filter(|found| found.to == to)?;
         let other_found = self
-            .find(&other, self.places(other_hash))
+            .find_hashed(&other, other_hash)
             .filter(|other| other.to.reversed() == key.tuple && other.at != found.at);
-        if !still(&found, other_found.as_ref()) {
-            return None;
-        }
-        self.clear(found.at as usize);
-        other_found.iter().for_each(|other| self.clear(other.at as usize));
-        self.flows.fetch_sub(1, Relaxed);
+        self.clear_both(&found, other_found.as_ref());
         Some(found)
+    }
+
+    /// Removes a flow that [`Flows::look_over`] has shown, unless it has been removed or moved since, if
+    /// `still` says so of what it is now: nobody changes it any more but by [`Flows::touch`].
+    pub fn remove_seen(&self, both: &Both, still: impl FnOnce(&Both) -> bool) -> bool {
+        let _locked = self.lock(both.parts[0], both.parts[1]);
+        let again = |seen: &Found, key: &Key| {
+            self.load(seen.at as usize, key).filter(|found| found.control == seen.control)
+        };
+        let Some(forward) = again(&both.forward, &both.key) else { return false };
+        let other = both.forward.other_key(&both.key);
+        let reply = match &both.reply {
+            // It was just being moved.
+            None => self.find_hashed(&other, self.hash(&other)),
+            Some(reply) => match again(reply, &other) {
+                None => return false,
+                reply => reply,
+            },
+        };
+        let removes = still(&Both { forward, reply, ..*both });
+        if removes {
+            self.clear_both(&forward, reply.filter(|reply| reply.at != forward.at).as_ref());
+        }
+        removes
+    }
+
+    fn clear_both(&self, found: &Found, other: Option<&Found>) {
+        self.clear(found.at as usize);
+        other.iter().for_each(|other| self.clear(other.at as usize));
+        self.flows.fetch_sub(1, Relaxed);
     }
 
     /// How many times 32 entries there is room for, which is what [`Flows::look_over`] counts.
@@ -565,7 +606,7 @@ impl Flows {
 
     /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table, of 16, that
     /// `mine` accepts. `each` sees each flow whose forward packets have been absent for `idle` at least; it
-    /// may remove it, and can end the round. Returns whether the end of the table has been reached; the
+    /// may remove it ([`Flows::remove_seen`]), and can end the round. Returns whether the end of the table has been reached; the
     /// cursor is at the beginning then.
     pub fn look_over(
         &self,
@@ -591,7 +632,7 @@ impl Flows {
                     cursor.at = (item + 1) * TAG_LINES;
                     continue;
                 }
-                if self.look_at(segment * TAG_LINES + line, now, idle, &mut each).is_break() {
+                if self.look_at(cursor.part, segment * TAG_LINES + line, now, idle, &mut each).is_break() {
                     return false;
                 }
             }
@@ -605,35 +646,38 @@ impl Flows {
     /// into the cache together.
     fn look_at(
         &self,
+        part: usize,
         line: usize,
         now: u32,
         idle: u32,
         each: &mut impl FnMut(&Both) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut some = [(Key::default(), None, 0, Places::default()); PLACES];
+        let mut some = [(Key::default(), None, Wanted::default(), Places::default(), 0); PLACES];
         let taken = Places { first: (line * PLACES) as u32, which: !equal16(&self.tags, line, 0) };
         let mut many = 0;
         for at in taken {
-            let words = self.entry(at);
+            let words = self.words(at);
             let old = since(now, words[7].load(Relaxed) >> FLAGS) >= idle;
             if old
                 && words[3].load(Relaxed) & REPLY == 0
                 && let Some((key, found)) = self.read(at)
                 && let Some(place) = some.get_mut(many)
             {
-                let other = Key { tuple: found.to.reversed(), kind: key.kind };
-                *place = (key, Some(found), self.begin(&other), Places::default());
+                let hash = self.hash(&found.other_key(&key));
+                let wanted = self.wanted(hash);
+                self.tags.prefetch(wanted.line as usize * TAG_WORDS);
+                *place = (key, Some(found), wanted, Places::default(), part_of(hash));
                 many += 1;
             }
         }
         let some = &mut some[..many];
-        for (_, _, hash, places) in some.iter_mut() {
-            *places = self.places(*hash);
+        for (_, _, wanted, places, _) in some.iter_mut() {
+            *places = self.places(*wanted);
         }
-        for (key, found, _, places) in some {
+        for (key, found, _, places, reply_part) in some {
             let Some(forward) = *found else { continue };
-            let other = Key { tuple: forward.to.reversed(), kind: key.kind };
-            each(&Both { key: *key, forward, reply: self.find(&other, *places) })?;
+            let reply = self.find(&forward.other_key(key), *places);
+            each(&Both { key: *key, forward, reply, parts: [part, *reply_part] })?;
         }
         ControlFlow::Continue(())
     }

@@ -54,6 +54,15 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         unsafe { self.ptr.add(index & self.mask).as_ref() }.load(Relaxed)
     }
 
+    /// `N` atomics, a power of two, that begin at a multiple of `N`, to be read: they may lie where nothing
+    /// can be written. Bits of the index beyond the table, and those within the piece, are ignored.
+    #[inline(always)]
+    pub(crate) fn chunk_masked<const N: usize>(&self, index: usize) -> &[AtomicU32; N] {
+        const { assert!(N.is_power_of_two() && N <= LEAST) };
+        // SAFETY: module invariant: up to `mask` all can be read, and `N` divides how many there are.
+        unsafe { self.ptr.add(index & self.mask & !(N - 1)).cast().as_ref() }
+    }
+
     /// Begins to load what is at an index, of which bits beyond the table are ignored, into the cache.
     #[inline(always)]
     #[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(unused, reason = "nothing is done there"))]

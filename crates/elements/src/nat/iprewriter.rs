@@ -100,7 +100,7 @@ use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Tuple};
+use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Tuple, Wanted};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
@@ -219,6 +219,20 @@ impl Variant for Ping {
     }
 }
 
+/// A packet of no flow yet in the current batch.
+struct Expected {
+    /// Which packet it is.
+    at: usize,
+    /// What replies to it will probably be found by, if its input makes a flow.
+    reply: Option<Wanted>,
+    /// For the choice of what replies will have.
+    random: u64,
+}
+
+/// So many packets ahead, the entries of flows are asked for; of new flows, half as many ahead, the memory
+/// for that of replies.
+const AHEAD: usize = 16;
+
 /// Every rewriter.
 pub struct Rewriter<V> {
     shared: Arc<Translator>,
@@ -231,11 +245,9 @@ pub struct Rewriter<V> {
     /// By how much the time of an entry must have changed to be stored.
     coarse: u32,
     /// Of the current batch.
-    keys: Vec<Key>,
-    hashes: Vec<u64>,
+    keys: Vec<(Key, Wanted)>,
     places: Vec<Places>,
-    /// The hashes of replies to packets of no flow yet, and a random number for each.
-    new: Vec<(Option<u64>, u64)>,
+    new: Vec<Expected>,
     outputs: Vec<usize>,
     variant: PhantomData<fn(V)>,
 }
@@ -356,7 +368,6 @@ impl<V: Variant> Element for Rewriter<V> {
             share: (cx.worker().0, cx.workers().max(1)),
             coarse: timeouts.coarse(),
             keys: Vec::with_capacity(MAX_BATCH),
-            hashes: Vec::with_capacity(MAX_BATCH),
             places: Vec::with_capacity(MAX_BATCH),
             new: Vec::with_capacity(MAX_BATCH),
             outputs: Vec::with_capacity(MAX_BATCH),
@@ -407,45 +418,52 @@ impl<V: Variant> Rewriter<V> {
         let flows = &*self.flows;
         let now = time(cx.now_ns());
         self.shared.note_time(now);
+        // Three steps, of which each asks for the memory that the next one needs; between the last two lie
+        // `AHEAD` packets.
         self.keys.clear();
-        self.keys.extend(batch.iter().map(V::key));
-        // Three rounds, each of which asks for the memory that the next one needs.
-        self.hashes.clear();
-        self.hashes.extend(self.keys.iter().map(|key| flows.begin(key)));
-        self.places.clear();
-        self.places.extend(self.hashes.iter().map(|hash| flows.places(*hash)));
-        // The same for flows that will be made.
+        self.keys.extend(batch.iter().map(|packet| {
+            let key = V::key(packet);
+            (key, flows.begin(&key))
+        }));
         self.new.clear();
-        for ((key, places), hash) in self.keys.iter().zip(&self.places).zip(&self.hashes) {
-            if places.is_empty() && key.kind != 0 {
-                let random = cx.random();
-                let reply = self.shared.expected_reply(input, key, random);
-                flows.prefetch_room(*hash);
-                self.new.push((reply.map(|key| flows.begin(&key)), random));
-            }
-        }
-        for (reply, _) in &self.new {
-            reply.iter().for_each(|hash| flows.prefetch_room(*hash));
-        }
-        let mut randoms = self.new.iter().map(|new| new.1);
+        self.places.clear();
         self.outputs.clear();
-        for ((packet, key), places) in batch.iter_mut().zip(&self.keys).zip(&self.places) {
+        let (mut rooms, mut admitted) = (0, 0);
+        let mut asked = self.keys.iter().enumerate();
+        for ((n, packet), (key, _)) in batch.iter_mut().enumerate().zip(&self.keys) {
+            while self.places.len() <= n + AHEAD
+                && let Some((at, (key, wanted))) = asked.next()
+            {
+                let places = flows.places(*wanted);
+                self.places.push(places);
+                if places.is_empty() && key.kind != 0 {
+                    flows.prefetch_room(*wanted);
+                    let random = cx.random();
+                    let reply = self.shared.expected_reply(input, key, random);
+                    self.new.push(Expected { at, reply: reply.map(|key| flows.begin(&key)), random });
+                }
+            }
+            while let Some(new) = self.new.get(rooms)
+                && new.at <= n + AHEAD / 2
+            {
+                new.reply.iter().for_each(|reply| flows.prefetch_room(*reply));
+                rooms += 1;
+            }
+            let Some(places) = self.places.get(n) else { break };
             let found = match flows.find(key, *places) {
                 Some(found) if key.kind != 0 => found,
-                _ => match admit(
-                    &self.shared,
-                    flows,
-                    input,
-                    key,
-                    now,
-                    randoms.next().unwrap_or_else(|| cx.random()),
-                ) {
-                    Ok(found) => found,
-                    Err(output) => {
-                        self.outputs.push(output);
-                        continue;
+                _ => {
+                    let random = self.new.get(admitted).filter(|new| new.at == n).map(|new| new.random);
+                    admitted += usize::from(random.is_some());
+                    let random = random.unwrap_or_else(|| cx.random());
+                    match admit(&self.shared, flows, input, key, now, random) {
+                        Ok(found) => found,
+                        Err(output) => {
+                            self.outputs.push(output);
+                            continue;
+                        }
                     }
-                },
+                }
             };
             let segment = V::translate(packet, key, &found.to);
             if self.annotate {
@@ -465,7 +483,7 @@ impl<V: Variant> Rewriter<V> {
 /// After a reset, neither side goes on.
 #[cold]
 fn both_done(flows: &Flows, key: &Key, found: &Found, now: u32) {
-    if let Some(other) = flows.get(&Key { tuple: found.to.reversed(), kind: key.kind }) {
+    if let Some(other) = flows.get(&found.other_key(key)) {
         flows.touch(&other, now, other.flags() | DONE, 0);
     }
 }

@@ -80,6 +80,12 @@ impl Found {
     pub fn owner(&self) -> u8 {
         (self.control >> OWNER) as u8
     }
+    /// By what the entry of the other direction is found, of an entry that was found by `key`.
+    #[inline(always)]
+    #[must_use]
+    pub fn other_key(&self, key: &Key) -> Key {
+        Key { tuple: self.to.reversed(), kind: key.kind }
+    }
     /// Which flags have been set.
     #[inline(always)]
     #[must_use]
@@ -137,6 +143,8 @@ pub struct Both {
     pub forward: Found,
     /// That of replies, if it is there.
     pub reply: Option<Found>,
+    /// The parts of the table where they are.
+    pub(super) parts: [usize; 2],
 }
 
 impl Both {

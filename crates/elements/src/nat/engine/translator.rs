@@ -242,10 +242,19 @@ impl Translator {
     /// Decides about a packet of no flow that has come in at an input.
     #[cold]
     pub(crate) fn admit(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
-        // Another packet of the batch, or another worker, may have made it; or it was just being moved.
-        if let Some(found) = flows.find_surely(key) {
+        // Another packet of the batch, or another worker, may have made it.
+        if let Some(found) = flows.get(key) {
             return Admitted::Flow(found);
         }
+        match self.begin_flow(flows, input, key, now, random) {
+            Admitted::Flow(found) => Admitted::Flow(found),
+            // It may be there, and was just being moved.
+            other => flows.find_surely(key).map_or(other, Admitted::Flow),
+        }
+    }
+
+    /// Makes a flow that does not seem to be there, if the input makes one.
+    fn begin_flow(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
         let keep = |outputs: [u8; 2]| self.add(flows, input, key, (key.tuple, outputs), now, false);
         let pattern = |mapped: &Mapped| {
             if self.exhausted.is(mapped, key, now) {
@@ -332,8 +341,8 @@ impl Translator {
                     }
                     return Ok(Some(found));
                 }
-                // Another worker was faster.
-                Err(Refused::Exists) => return Ok(flows.get(key)),
+                // Another worker was faster, or it was just being moved.
+                Err(Refused::Exists) => return Ok(flows.find_surely(key)),
                 Err(Refused::ReplyTaken) if choice => return Ok(None),
                 Err(Refused::ReplyTaken) => {
                     if !self.remove(flows, &new.reply_key()) {
@@ -348,22 +357,25 @@ impl Translator {
 
     /// Removes a flow; whether there was one.
     fn remove(&self, flows: &Flows, key: &Key) -> bool {
-        self.uncount(flows.remove(key))
+        let removed = flows.remove(key);
+        removed.iter().for_each(|removed| self.uncount(removed));
+        removed.is_some()
     }
 
-    /// Removes a flow if it has been idle for so long, and still is.
-    fn remove_idle(&self, flows: &Flows, key: &Key, now: u32, idle: u32) -> bool {
-        self.uncount(flows.remove_if(key, |found, other| {
-            found.idle(now) >= idle && other.is_none_or(|other| other.idle(now) >= idle)
-        }))
+    /// Removes a flow that has been seen to be idle for so long, if it still is.
+    fn remove_idle(&self, flows: &Flows, both: &Both, now: u32, idle: u32) -> bool {
+        let removed = flows.remove_seen(both, |both| both.idle(now) >= idle);
+        if removed {
+            self.uncount(&both.forward);
+        }
+        removed
     }
 
-    fn uncount(&self, removed: Option<Found>) -> bool {
-        if let Some((flows, _)) = removed.and_then(|found| self.counts.get(usize::from(found.owner()))) {
+    fn uncount(&self, removed: &Found) {
+        if let Some((flows, _)) = self.counts.get(usize::from(removed.owner())) {
             // A hot swap may have changed which inputs there are.
             let _ = flows.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
         }
-        removed.is_some()
     }
 
     /// After how long without packets a flow ends.
@@ -379,7 +391,7 @@ impl Translator {
         }
         let mut cursor = self.eviction.lock().ignore_poison();
         let guarantee = self.timeouts.tcp_guarantee.min(self.timeouts.udp_guarantee);
-        let mut candidates: Vec<(u32, Key, u32)> = Vec::with_capacity(CANDIDATES + 32);
+        let mut candidates: Vec<(u32, Both, u32)> = Vec::with_capacity(CANDIDATES + 32);
         for _ in 0..SEARCHES {
             flows.look_over(
                 &mut cursor,
@@ -389,7 +401,7 @@ impl Translator {
                 |both| {
                     let (idle, guarantee) = (both.idle(now), self.timeouts.guarantee(both.key.kind));
                     if idle >= guarantee {
-                        candidates.push((self.timeout(both).saturating_sub(idle), both.key, guarantee));
+                        candidates.push((self.timeout(both).saturating_sub(idle), *both, guarantee));
                     }
                     ControlFlow::Continue(())
                 },
@@ -399,7 +411,7 @@ impl Translator {
             }
         }
         candidates.sort_unstable_by_key(|candidate| candidate.0);
-        if candidates.iter().any(|(_, key, guarantee)| self.remove_idle(flows, key, now, *guarantee)) {
+        if candidates.iter().any(|(_, both, guarantee)| self.remove_idle(flows, both, now, *guarantee)) {
             return true;
         }
         // A flood of new flows must not make each of its packets search.
@@ -424,17 +436,13 @@ impl Translator {
         let total = flows.lines() / workers + 1;
         let slices = total.min(round.as_millis() as usize).max(1);
         let mine = |part| part % workers == worker % workers;
-        let mut over: Vec<(Key, u32)> = Vec::new();
         flows.look_over(cursor, total.div_ceil(slices), (now, self.timeouts.least()), mine, |both| {
             let timeout = self.timeout(both);
             if both.idle(now) >= timeout {
-                over.push((both.key, timeout));
+                self.remove_idle(flows, both, now, timeout);
             }
             ControlFlow::Continue(())
         });
-        for (key, timeout) in &over {
-            self.remove_idle(flows, key, now, *timeout);
-        }
         round / slices as u32
     }
 
@@ -475,7 +483,7 @@ impl Translator {
             if !wanted(key.kind) {
                 return;
             }
-            let other = flows.get(&Key { tuple: found.to.reversed(), kind: key.kind });
+            let other = flows.get(&found.other_key(key));
             let Some(other) = other else { return };
             let (forward, reply) = if found.is_reply() { (&other, found) } else { (found, &other) };
             let timeout = self.timeouts.of(key.kind, forward.flags(), reply.flags());
