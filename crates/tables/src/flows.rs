@@ -606,8 +606,8 @@ impl Flows {
 
     /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table, of 16, that
     /// `mine` accepts. `each` sees each flow whose forward packets have been absent for `idle` at least; it
-    /// may remove it ([`Flows::remove_seen`]), and can end the round. Returns whether the end of the table has been reached; the
-    /// cursor is at the beginning then.
+    /// may remove it ([`Flows::remove_seen`]), and can end the round. Returns whether the end of the table
+    /// has been reached; the cursor is at the beginning then.
     pub fn look_over(
         &self,
         cursor: &mut Cursor,

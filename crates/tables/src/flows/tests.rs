@@ -152,6 +152,40 @@ fn looking_over_sees_each_flow_once() {
 }
 
 #[test]
+fn what_was_seen_is_removed_unless_it_is_gone_or_has_changed() {
+    let table = flows(10);
+    for n in 1..=3 {
+        table.add(&new(n), 0).unwrap();
+    }
+    let mut seen = Vec::new();
+    table.look_over(
+        &mut Cursor::default(),
+        usize::MAX,
+        (9, 9),
+        |_| true,
+        |both| {
+            seen.push(*both);
+            ControlFlow::Continue(())
+        },
+    );
+    seen.sort_unstable_by_key(|both| both.key.tuple.src);
+    let [one, two, three] = seen[..] else { panic!("{seen:?}") };
+    // Another flow has come to the place of one, with the same key.
+    table.remove(&one.key).unwrap();
+    table.add(&New { to: Tuple { src: 7, ..new(1).to }, ..new(1) }, 0).unwrap();
+    assert!(!table.remove_seen(&one, |_| true));
+    // Packets of another one have come, or a reply.
+    table.touch(&two.reply.unwrap(), 5, 0, 0);
+    assert!(!table.remove_seen(&two, |both| both.idle(9) >= 9));
+    assert_eq!(table.len(), 3);
+    assert!(table.remove_seen(&three, |both| both.idle(9) >= 9));
+    assert!(!table.remove_seen(&three, |_| true));
+    assert!(table.get(&three.key).is_none() && table.get(&new(3).reply_key()).is_none());
+    assert!(table.get(&two.key).is_some() && table.get(&one.key).is_some());
+    assert_eq!(table.len(), 2);
+}
+
+#[test]
 fn time_and_flags() {
     let table = flows(10);
     let found = table.add(&new(1), TIME_MASK).unwrap();
