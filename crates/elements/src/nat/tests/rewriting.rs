@@ -298,11 +298,13 @@ fn a_batch_of_known_and_new_flows_is_as_one_packet_after_the_other() {
     let known = |host: u8| udp(([10, 0, 0, host], 7), OUTSIDE);
     let make = || {
         let mut bench = nat("192.0.2.1 1024-9999# - -", "");
-        (0..20).for_each(|host| drop(sent(&mut bench, 0, &known(host)).unwrap()));
+        for host in 0..20 {
+            sent(&mut bench, 0, &known(host)).unwrap();
+        }
         bench
     };
     // Of known flows, new ones, both twice, and what is not translated.
-    let mut packets: Vec<Vec<u8>> = (0..50).map(|n| known(n * 7 % 37)).collect();
+    let mut packets: Vec<Vec<u8>> = (0u16..50).map(|n| known((n * 7 % 37) as u8)).collect();
     (3..40).step_by(9).for_each(|at| packets[at][9] = 99);
     let (mut one, mut all) = (make(), make());
     let batch = all.send_batch(0, packets.iter().map(|bytes| marked(bytes)).collect());
