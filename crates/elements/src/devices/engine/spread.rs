@@ -260,7 +260,10 @@ impl Spreader {
                 self.says.give(neighbor.place, 1);
                 neighbor.waiting.push(packet);
             }
-            None => return Some(packet),
+            None => {
+                self.own_place.iter().for_each(|place| self.says.give(*place, 1));
+                return Some(packet);
+            }
         }
         None
     }
