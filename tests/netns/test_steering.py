@@ -3,18 +3,19 @@
 import time
 
 from harness import Plain, Router, case, check, equal, pair, ping
-from lab import Lab
+from lab import Lab, Namespace
 
 ROUTER = """
 rt :: RadixIPLookup(0.0.0.0/0 0);
-in :: FromDevice(eth0, PROMISC true, STEER rt, REBALANCE false) -> MarkIPHeader(14) -> GetIPAddress(30) -> rt -> Queue(4000) -> ToDevice(eth1);
+in :: FromDevice(eth0, PROMISC true, STEER rt, REBALANCE false) -> MarkIPHeader(14) -> GetIPAddress(30)
+  -> rt -> Queue(4000) -> ToDevice(eth1);
 FromDevice(eth1, PROMISC true) -> Queue(1000) -> ToDevice(eth0);
 """
 SOURCE = 'source :: MeasureSource(RATE 5k, FLOWS 256, RANDOM true, DST "10.0.0.0/8 200.0.0.0/8", DURATION 3s) -> ToDevice(eth0);'
 SINK = "FromDevice(eth0, PROMISC true) -> sink :: MeasureSink(CHECK false);"
 
 
-def router(lab: Lab, space, name: str, config: str, *options: str) -> Router:
+def router(lab: Lab, space: Namespace, name: str, config: str, *options: str) -> Router:
     path = lab.dir / f"{name}.click"
     path.write_text(config)
     return Router(lab, space, str(path), *options, log=f"{name}.log")
