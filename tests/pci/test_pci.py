@@ -201,6 +201,53 @@ def queues_of_a_nic_are_placed_on_workers(net: PciNet) -> None:
         net.start()
 
 
+@each_kind(seconds=150)
+def nic_probe_tells_what_was_tried(net: PciNet, number: int) -> None:
+    net.stop()
+    try:
+        said = json.loads(net.guest.sh(f"valiant nic probe {net.addresses[number]} --rules 64 --json 2>/run/probe.err", seconds=120))
+    finally:
+        net.start()
+    equal((said["driver"], said["mac"]), (DRIVERS[number], net.nics[number].mac.replace(":", "-")), "driver and address")
+    for ability in said["abilities"]:
+        accepted, seen = ability["accepted"]["works"], ability["seen"]["works"]
+        check(not seen or accepted, f"seen to work and not accepted: {ability}")
+        check(seen is None or said["frames"] != "none", f"seen without frames: {ability}")
+    check(said["settings"] and said["score"]["wishes"], f"settings and wishes: {said}")
+    net.all_ping()
+    equal(net.books().missing(), 0, "packets that are nowhere")
+
+
+@case(PciNet, seconds=120)
+def the_indirection_table_of_virtio_is_changed_while_packets_flow(net: PciNet) -> None:
+    net.start("-j", "2")
+
+    def counts() -> list[int]:
+        counted = dict(line.split(": ") for line in net.read(f"{name}.xstats")[0].splitlines())
+        return [int(counted[f"rx_q{queue}_good_packets"]) for queue in range(2)]
+
+    try:
+        net.all_ping()
+        name = net.inputs()[VIRTIO]
+        with streams(net, (VIRTIO, VMXNET3)) as flow:
+            goes_on(flow, "by both queues")
+            mark = flow.mark()
+            net.write(f"{name}.rss_table", "equal 1")
+            goes_on(flow, "by one queue")
+            before = counts()
+            goes_on(flow, "by one queue, later")
+            after = counts()
+            equal(after[1], before[1], "packets of the queue that has no entry of the table")
+            check(after[0] - before[0] >= 50, f"packets of the other queue: {before}, {after}")
+            net.write(f"{name}.rss_table", "default")
+            goes_on(flow, "by both queues again")
+            check(counts()[1] > after[1], f"packets of both queues again: {after}, {counts()}")
+            equal(flow.between(mark, flow.mark())[(VIRTIO, VMXNET3)].lost, 0, "packets that were lost")
+        equal(net.books().missing(), 0, "packets that are nowhere")
+    finally:
+        net.start()
+
+
 @case(PciNet, seconds=120)
 def jumbo_frames_pass(net: PciNet) -> None:
     text = (ROOT / "conf" / "ip-router-3.click").read_text()

@@ -10,7 +10,8 @@ use dpdk::{EalOptions, PortSpec};
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::waiting;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Command, ExitCode, ExitStatus};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -67,16 +68,51 @@ struct ProbeArgs {
     /// The most flow rules of each kind that are put in to find the limit.
     #[arg(long, value_name = "N", default_value = "65536", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rules: u32,
+    /// Examine the port in this process. Without it another one does, so that it does not matter here if a
+    /// driver crashes.
+    #[arg(long, hide = true)]
+    here: bool,
 }
 
 pub(crate) fn nic(args: &NicArgs) -> ExitCode {
     match &args.command {
-        NicCommand::Probe(args) => examine(args),
+        NicCommand::Probe(args) if args.here => examine(args),
+        NicCommand::Probe(args) => examine_apart(args),
         NicCommand::Rules(args) => rules::show(args),
     }
 }
 
-/// `valiant nic probe`.
+/// `valiant nic probe`, in a process of its own: what is tried is what drivers are rarely asked for, and a
+/// driver that crashes takes its process with it.
+fn examine_apart(args: &ProbeArgs) -> ExitCode {
+    let started = std::env::current_exe().and_then(|program| {
+        let mut command = Command::new(program);
+        command.args(["nic", "probe", "--here", "--rules", &args.rules.to_string()]);
+        command.args(args.json.then_some("--json")).args(args.no_frames.then_some("--no-frames"));
+        command.args(["--", &args.port]).status()
+    });
+    match started {
+        Ok(status) => {
+            if let Some(text) = crash(status, &args.port) {
+                error(&text);
+                error("help: --no-frames and --rules 1 try less");
+            }
+            ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+        }
+        Err(e) => {
+            error(&format!("cannot start this program again: {}", launch::reason(&e)));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is to be said of a process that has examined a port and has crashed.
+fn crash(status: ExitStatus, port: &str) -> Option<String> {
+    status.signal()?;
+    Some(format!("{port}: its driver has crashed while the port was examined ({status})"))
+}
+
+/// `valiant nic probe`, in this process.
 fn examine(args: &ProbeArgs) -> ExitCode {
     let spec = match PortSpec::parse(&args.port) {
         Ok(spec) => spec,
@@ -105,5 +141,18 @@ fn examine(args: &ProbeArgs) -> ExitCode {
             );
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_is_told_from_an_end() {
+        let ended = |how: &str| crash(Command::new("sh").args(["-c", how]).status().unwrap(), "eth0");
+        assert_eq!((ended("exit 0"), ended("exit 1")), (None, None));
+        let text = ended("kill -SEGV $$").unwrap();
+        assert!(text.starts_with("eth0: its driver has crashed") && text.contains("SIGSEGV"), "{text}");
     }
 }

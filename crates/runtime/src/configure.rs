@@ -324,7 +324,7 @@ impl ConfigCx<'_> {
     pub fn shared_later<S: Send + Sync + 'static>(
         &self,
         element: ElementId,
-    ) -> impl FnOnce() -> Option<Arc<S>> + Send + 'static {
+    ) -> impl Fn() -> Option<Arc<S>> + Send + 'static {
         let (store, name) = (Arc::clone(self.store), self.name_of(element).to_owned());
         move || store.typed(&name)
     }

@@ -1,12 +1,15 @@
 //! Measures the route table: `scripts/bench-lookup` runs it beside `dpdk-test-fib`.
 //!
-//! `lpm ROUTES ADDRESSES [--swapped] [--kernel NAME] [--passes N] [--updates RATE] [--seconds N]` reads files
+//! `lpm ROUTES ADDRESSES [--swapped] [--kernel NAME] [--passes N] [--parts N [--own]] [--updates RATE]
+//! [--seconds N]` reads files
 //! in the format of `dpdk-test-fib` (lines of `PREFIX HOP`; lines of one address, with `--swapped` in reverse
 //! byte order), loads the routes and looks every address up, in bursts of 64 with a fence and a reading of
 //! the processor's cycle counter before and after each burst, as that program does. `--updates` then looks up
 //! for some seconds while another thread changes that many routes a second, alternating with periods without
-//! changes. The result is one line of JSON: times in milliseconds, memory in MB, lookups
-//! in cycles of the counter.
+//! changes. With `--parts` the addresses are divided into ranges with as many routes each, and those of one
+//! range are looked up `--passes` times before those of the next; with `--own` in a table that has only the
+//! routes of the range. Each figure is then the mean over all addresses. The result is one line of JSON:
+//! times in milliseconds, memory in MB, lookups in cycles of the counter.
 
 mod measuring;
 
@@ -34,6 +37,46 @@ fn pass(reader: &LpmReader, addrs: &[u32]) -> f64 {
         black_box(&hops);
     }
     total as f64 / addrs.len() as f64
+}
+
+/// The addresses in ranges that hold as many routes each, and the first address of each range.
+fn ranges(routes: &[(Prefix, u32)], addrs: &[u32], count: usize) -> Vec<(u32, Vec<u32>)> {
+    let mut firsts: Vec<u32> = routes.iter().map(|(prefix, _)| prefix.first()).collect();
+    firsts.sort_unstable();
+    let first = |n: usize| if n == 0 { 0 } else { firsts[n * firsts.len() / count] };
+    let mut ranges: Vec<(u32, Vec<u32>)> = (0..count).map(|n| (first(n), Vec::new())).collect();
+    for addr in addrs {
+        let at = ranges.partition_point(|(first, _)| first <= addr) - 1;
+        ranges[at].1.push(*addr);
+    }
+    ranges
+}
+
+/// Cycles a lookup in each pass, where the addresses of one range come after those of another; with `own` in
+/// tables of their routes alone.
+fn by_range(
+    table: &Lpm,
+    kernel: Kernel,
+    routes: &[(Prefix, u32)],
+    ranges: &[(u32, Vec<u32>)],
+    passes: usize,
+    own: bool,
+) -> Result<Vec<f64>, Failure> {
+    let all: usize = ranges.iter().map(|(_, addrs)| addrs.len()).sum();
+    let mut costs = vec![0.0; passes];
+    for (n, (first, addrs)) in ranges.iter().enumerate() {
+        let last = ranges.get(n + 1).map_or(u32::MAX, |next| next.0 - 1);
+        let part = Lpm::new()?;
+        if own {
+            let inside = |(prefix, _): &&(Prefix, u32)| prefix.first() <= last && prefix.last() >= *first;
+            part.load(routes.iter().filter(inside).copied())?;
+        }
+        let reader = if own { &part } else { table }.reader_with(kernel);
+        for cost in &mut costs {
+            *cost += pass(&reader, addrs) * addrs.len() as f64 / all as f64;
+        }
+    }
+    Ok(costs)
 }
 
 /// Cycles a lookup without updates and with this number of updates a second, and the number of updates.
@@ -101,6 +144,7 @@ fn under_updates(
 fn main() -> Result<(), Failure> {
     let mut files = Vec::new();
     let (mut swapped, mut kernel, mut passes, mut updates, mut seconds) = (false, Kernel::widest(), 1, 0, 2);
+    let (mut parts, mut own) = (1usize, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
@@ -111,6 +155,8 @@ fn main() -> Result<(), Failure> {
                 let found = Kernel::usable().into_iter().find(|k| k.name() == name);
                 kernel = found.ok_or(format!("this processor has no {name}"))?;
             }
+            "--parts" => parts = value()?.parse()?,
+            "--own" => own = true,
             "--passes" => passes = value()?.parse()?,
             "--updates" => updates = value()?.parse()?,
             "--seconds" => seconds = value()?.parse()?,
@@ -142,7 +188,12 @@ fn main() -> Result<(), Failure> {
     let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let memory_mb = (resident_kb()? - before) / 1024.0;
     let reader = table.reader_with(kernel);
-    let costs: Vec<String> = (0..passes).map(|_| format!("{:.2}", pass(&reader, &destinations))).collect();
+    let costs = if parts > 1 {
+        by_range(&table, kernel, &list, &ranges(&list, &destinations, parts), passes, own)?
+    } else {
+        (0..passes).map(|_| pass(&reader, &destinations)).collect()
+    };
+    let costs: Vec<String> = costs.iter().map(|cost| format!("{cost:.2}")).collect();
     let mut sum = 0u64;
     let mut hops = [0; BURST];
     for burst in destinations.chunks(BURST) {

@@ -2,7 +2,7 @@
 //! Receives packets from a Linux interface or a DPDK device.
 //!
 //! ## Synopsis
-//! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, RULES, NDESC, ACTIVE, ...])`
+//! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, RULES, STEER, NDESC, ACTIVE, ...])`
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
@@ -28,6 +28,8 @@
 //!   that polled them, and the others get none. On a link of a cluster (directly to ClusterLink or
 //!   ClusterSwitch) the Ethernet addresses are hashed instead: input node, output node, port and next hop.
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
+//! - `STEER` (*element*): a table of IPv4 routes (RadixIPLookup or one of its kind). Each worker gets the
+//!   packets to a part of its routes, rather than a part of the flows. See Steering by prefix.
 //! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
 //!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
 //! - `RULES` (*filename*): flow rules in front of the port, a `flow create PORT ...` on each line as testpmd
@@ -104,6 +106,12 @@
 //! - `rebalance_log` (read): the last 256 moves, the oldest first: the time, the bucket and its share of the
 //!   packets, both workers, and the reason.
 //! - `summary` (read): imbalance, moves and `state` in a line, for `valiant stats`.
+//! - `parts` (read): with `STEER`, a line for each worker that gets packets: its number, its prefixes, the
+//!   routes in them, and about how many bytes of the table their lookups reach.
+//! - `prefixes` (read): with `STEER`, a line for each prefix: the prefix, its worker, the routes in it, and
+//!   the packets that have come since the start for this line, also when it was another prefix.
+//! - `divide` (write): divides the addresses by the routes that there are now, and their parts among the
+//!   workers.
 //! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
 //! - `rules` (read): a line for each flow rule: its number, the packets that it has counted (`-`: it does not
 //!   count), where it is and why, and the rule, with tabs between them.
@@ -135,13 +143,37 @@
 //! queues behind it, for 100 ms at most (20 ms if there are more than 1,024); so flows stay in order, and
 //! what could not wait any longer is counted (`rss_moved`).
 //!
+//! ## Steering by prefix
+//! With `STEER`, the IPv4 addresses are divided into 512 prefixes that have about as many routes each, and a
+//! worker gets the packets to neighboring ones, with its share of the routes. All workers read one table, but
+//! each only the part that its packets need, so that its caches hold more of it; routes of shorter prefixes,
+//! such as the default route, are in all parts. Route changes need nothing more: handlers, the kernel or a
+//! cluster change the one table as ever. When it has half as many routes more or fewer (by 64 at least; it
+//! looks once a second), the addresses are divided anew, in order: packets wait in the device until those
+//! before them have left. Other packets than IPv4 go by the hash of their flow. Prefixes take the place of
+//! buckets in the handlers of the hash and for the rebalancer, which moves prefixes of many packets.
+//!
+//! Each packet goes to the worker of its prefix also where the device has a queue for each worker: the
+//! worker that polls it passes it on. With one worker, and on a link of a cluster, it has no effect.
+//!
+//! Of a million routes, an eighth takes a fifth to a third of the cycles of a lookup, and a half three
+//! quarters; to pass a packet on to another worker costs ten lookups. So it pays only where packets change
+//! workers anyway, between many workers with a large table (`doc/performance.md` has the figures). Packets to
+//! one destination are all with one worker, and the two directions of a flow are not. With two workers or few
+//! routes, `RSS` alone is better.
+//!
 //! ## Example
 //! ```click
 //! FromDevice(net_null0) -> Queue -> ToDevice(net_null1);
 //! ```
+//! Each worker has a part of the routes:
+//! ```click
+//! rt :: RadixIPLookup(0.0.0.0/0 0, 10.0.0.0/8 0, 172.16.0.0/12 0);
+//! FromDevice(net_null0, STEER rt) -> Strip(14) -> CheckIPHeader -> rt -> Discard;
+//! ```
 //!
 //! ## See also
-//! ToDevice, FromDPDKDevice, FlowClassifier, FromHost, KernelTap
+//! ToDevice, FromDPDKDevice, FlowClassifier, RadixIPLookup, FromHost, KernelTap
 
 use super::engine::arguments;
 use super::engine::portrules::{Held, PortRules};
@@ -175,6 +207,7 @@ impl Element for FromDevice {
         let queues = Queues::one(args)?;
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
+        let steer = arguments::steer(args, rss, cx)?;
         let rules = arguments::rules(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
@@ -191,6 +224,7 @@ impl Element for FromDevice {
         receiver.configure_interval(interval);
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
+        receiver.configure_steering(steer, cx);
         receiver.timestamp = timestamp;
         receiver.configure_rules(PortRules::new(&rules, cx.worker().0));
         Ok(Self(receiver))

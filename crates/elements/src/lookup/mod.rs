@@ -4,6 +4,7 @@ mod engine;
 mod iplookup;
 mod linuxroutes;
 
+pub(crate) use engine::routes::Table;
 use runtime::{Registry, inert, vector};
 
 /// Registers the section's classes. Those that look up are one element with one engine; they have the same

@@ -2,11 +2,12 @@
 
 use super::line::Fair;
 use super::portrules::{Engine, Held};
+use super::prefixsteer::Steer;
 use super::rss::Rss;
 use crate::flowrules::{Rules, from_file};
 use crate::prelude::*;
 use dpdk::{Method, PortSpec};
-use lang::args::Filename;
+use lang::args::{ElementName, Filename};
 use std::sync::Arc;
 
 /// The port that an argument names.
@@ -51,6 +52,19 @@ pub(in crate::devices) fn rss(args: &mut Args<'_>) -> Result<Rss, ArgError> {
     let word = args.k::<String>("RSS")?.unwrap_or_default();
     let bad = || ArgError::new(format!("bad RSS '{word}', expected AUTO, SYMMETRIC or NONE"));
     Rss::from_word(&word).ok_or_else(bad)
+}
+
+/// Reads the `STEER` argument: by the routes of which table packets are steered.
+pub(in crate::devices) fn steer(
+    args: &mut Args<'_>,
+    rss: Rss,
+    cx: &ConfigCx<'_>,
+) -> Result<Option<Steer>, ArgError> {
+    let Some(ElementName(table)) = args.k::<ElementName>("STEER")? else { return Ok(None) };
+    if rss == Rss::None {
+        return Err(args.error("STEER spreads packets over workers, RSS NONE does not"));
+    }
+    Steer::new(&table, cx).map(Some).map_err(|e| args.error(format!("STEER: {e}")))
 }
 
 /// Reads the `REBALANCE` argument: by default it is on, except under the name `click`.

@@ -4,6 +4,7 @@ use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
 use super::sharing::Shares;
+use crate::lookup::Table;
 use crate::prelude::*;
 use dpdk::Port;
 use locks::IgnorePoison;
@@ -81,6 +82,7 @@ pub(in crate::devices) struct Exchange {
     shares: OnceLock<Arc<Shares>>,
     indirection: OnceLock<Arc<Indirection>>,
     history: OnceLock<Arc<History>>,
+    steering: OnceLock<Arc<Table>>,
     port: OnceLock<Weak<Port>>,
 }
 
@@ -130,6 +132,14 @@ impl Exchange {
     /// The same, if there is one.
     pub(super) fn known_history(&self) -> Option<&Arc<History>> {
         self.history.get()
+    }
+    /// Remembers the table by whose routes packets are steered.
+    pub(super) fn steer_by(&self, table: &Arc<Table>) {
+        self.steering.get_or_init(|| Arc::clone(table));
+    }
+    /// The same, if they are.
+    pub(super) fn steering_table(&self) -> Option<&Arc<Table>> {
+        self.steering.get()
     }
     /// Remembers the port, for handlers.
     pub(super) fn at_port(&self, port: &Arc<Port>) {

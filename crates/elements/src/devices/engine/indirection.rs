@@ -1,8 +1,11 @@
 //! The indirection table of receive-side scaling in software: which worker has the packets of which bucket,
-//! where a packet's bucket is its hash modulo the number of buckets. It changes while packets flow: whoever
+//! where a packet's bucket is its hash modulo the number of buckets, or that of its destination's prefix. It
+//! changes while packets flow: whoever
 //! changes it writes entries and then a new version; the workers that poll compare the version once for each
 //! poll, and hand buckets over one by one (`handover.rs`), without a lock.
 
+use super::division::Division;
+use super::flowkey::{BUCKETS, FlowKey};
 use super::handover::Moved;
 use locks::IgnorePoison;
 use runtime::Lanes;
@@ -10,10 +13,6 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tables::toeplitz::Toeplitz;
-
-/// Buckets: as many as network cards have since Intel's XL710. With fewer, several large flows are often in
-/// the same one, and cannot be separated.
-const BUCKETS: usize = 512;
 
 /// What a worker that polls says; it alone writes.
 #[repr(align(128))]
@@ -97,16 +96,24 @@ impl Seat {
     }
 }
 
-/// The key of the hash, and the hash.
+/// The key of the hash, the hash, and the prefixes if packets go by these.
 #[derive(Clone)]
 struct Key {
     bytes: Vec<u8>,
     hash: Arc<Toeplitz>,
+    division: Option<Arc<Division>>,
 }
 
 impl Key {
-    fn new(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), hash: Arc::new(Toeplitz::new(bytes)) }
+    fn new(bytes: &[u8], division: Option<Arc<Division>>) -> Self {
+        Self { bytes: bytes.to_vec(), hash: Arc::new(Toeplitz::new(bytes)), division }
+    }
+    fn flow_key(&self) -> FlowKey {
+        let hash = Arc::clone(&self.hash);
+        match &self.division {
+            Some(division) => FlowKey::Prefixes(Arc::clone(division), hash),
+            None => FlowKey::Ip(hash),
+        }
     }
 }
 
@@ -121,7 +128,7 @@ pub(in crate::devices) struct Indirection {
     entries: Box<[AtomicU16]>,
     /// Grows with every change of entries or key.
     version: AtomicU64,
-    /// How often the key has changed.
+    /// How often the key or the prefixes have changed.
     key_version: AtomicU64,
     /// The present key first; empty where Ethernet addresses are hashed, without a key.
     keys: Mutex<Vec<Key>>,
@@ -152,7 +159,7 @@ impl Indirection {
             entries: (0..BUCKETS).map(entry).collect(),
             version: AtomicU64::new(0),
             key_version: AtomicU64::new(0),
-            keys: Mutex::new(key.into_iter().map(Key::new).collect()),
+            keys: Mutex::new(key.into_iter().map(|key| Key::new(key, None)).collect()),
             pollers: lanes
                 .pollers()
                 .map(|worker| Arc::new(Poller::new(worker, lanes.spread.len())))
@@ -162,11 +169,6 @@ impl Indirection {
     }
     pub(super) fn workers(&self) -> &[usize] {
         &self.workers
-    }
-    /// The bucket of a hash.
-    #[inline]
-    pub(super) fn bucket(hash: u32) -> usize {
-        hash as usize % BUCKETS
     }
     pub(super) fn buckets(&self) -> usize {
         self.entries.len()
@@ -194,9 +196,13 @@ impl Indirection {
     pub(super) fn seat(&self, place: usize) -> &Seat {
         &self.seats[place]
     }
-    /// The hash, with its present key.
-    pub(super) fn hash(&self) -> Option<Arc<Toeplitz>> {
-        self.keys.lock().ignore_poison().first().map(|key| Arc::clone(&key.hash))
+    /// What decides on buckets now.
+    pub(super) fn flow_key(&self) -> FlowKey {
+        self.keys.lock().ignore_poison().first().map_or(FlowKey::Internal, Key::flow_key)
+    }
+    /// The prefixes, if packets go by these.
+    pub(super) fn division(&self) -> Option<Arc<Division>> {
+        self.keys.lock().ignore_poison().first()?.division.clone()
     }
 
     fn changed(&self) {
@@ -223,21 +229,36 @@ impl Indirection {
         if keys.first().is_some_and(|key| key.bytes == bytes) {
             return Ok(());
         }
-        keys.insert(0, Key::new(bytes));
+        let division = keys.first().and_then(|key| key.division.clone());
+        self.replace_key(&mut keys, Key::new(bytes, division));
+        Ok(())
+    }
+    fn replace_key(&self, keys: &mut Vec<Key>, new: Key) {
+        keys.insert(0, new);
         self.key_version.fetch_add(1, Ordering::Release);
         self.changed();
         keys.truncate(1 + OLD_KEYS);
-        Ok(())
+    }
+    /// Has packets go by the prefixes of their destinations from now on, and workers have their shares of
+    /// these. Without effect where Ethernet addresses are hashed.
+    pub(super) fn divide(&self, division: Division) {
+        let mut keys = self.keys.lock().ignore_poison();
+        let Some(key) = keys.first() else { return };
+        for (entry, place) in self.entries.iter().zip(division.places(self.workers.len())) {
+            entry.store(place, Ordering::Relaxed);
+        }
+        let key = Key { division: Some(Arc::new(division)), ..key.clone() };
+        self.replace_key(&mut keys, key);
     }
     /// The present key; none where Ethernet addresses are hashed.
     pub(super) fn key(&self) -> Option<Vec<u8>> {
         self.keys.lock().ignore_poison().first().map(|key| key.bytes.clone())
     }
 
-    /// Continues the table of a configuration that is being replaced, if it is for the same workers. All
-    /// workers stand still.
+    /// Continues the table of a configuration that is being replaced, if it is for the same workers, and
+    /// packets go by the same prefixes or by none. All workers stand still.
     pub(super) fn adopt<'a>(&'a self, old: &'a Self) {
-        if self.workers != old.workers {
+        if self.workers != old.workers || self.division() != old.division() {
             return;
         }
         for (new, old) in self.entries.iter().zip(&old.entries) {
@@ -377,7 +398,7 @@ mod tests {
         assert_eq!((table.key_version(), table.key()), (7, Some(vec![8; 40])));
         let internal = Indirection::new(&lanes(&[0, 1]), None);
         assert!(internal.set_key(&[2; 40]).unwrap_err().contains("without a key"));
-        assert!(internal.hash().is_none());
+        assert!(matches!(internal.flow_key(), FlowKey::Internal));
     }
 
     #[test]

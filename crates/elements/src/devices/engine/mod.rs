@@ -9,7 +9,9 @@
 
 pub(super) mod arguments;
 mod batches;
+mod division;
 mod exchange;
+mod flowkey;
 mod handover;
 mod hardware;
 mod history;
@@ -22,6 +24,7 @@ mod owners;
 mod pause;
 pub(super) mod port;
 pub(super) mod portrules;
+mod prefixsteer;
 pub(super) mod queues;
 mod rebalancer;
 mod reta;

@@ -107,10 +107,9 @@ impl FlowHash for Product {
     }
 }
 
-/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses only if it is a
-/// fragment or has another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are skipped.
+/// The type of an Ethernet frame and what follows it, after up to two VLAN tags.
 #[inline]
-pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
+fn network(frame: &[u8]) -> (Option<u16>, &[u8]) {
     let mut at = 12;
     let mut kind = two(frame, at);
     for _ in 0..2 {
@@ -120,7 +119,22 @@ pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
         at += 4;
         kind = two(frame, at);
     }
-    let packet = frame.get(at + 2..).unwrap_or_default();
+    (kind, frame.get(at + 2..).unwrap_or_default())
+}
+
+/// The destination of an Ethernet frame with an IPv4 packet, after up to two VLAN tags.
+#[inline]
+pub(super) fn ipv4_destination(frame: &[u8]) -> Option<u32> {
+    let (kind, packet) = network(frame);
+    let header = packet.first_chunk::<20>().filter(|_| kind == Some(ETHERTYPE_IPV4))?;
+    Some(u32::from_be_bytes([header[16], header[17], header[18], header[19]]))
+}
+
+/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses only if it is a
+/// fragment or has another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are skipped.
+#[inline]
+pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
+    let (kind, packet) = network(frame);
     match kind {
         Some(ETHERTYPE_IPV4) => ipv4(hash, packet),
         Some(ETHERTYPE_IPV6) => ipv6(hash, packet),

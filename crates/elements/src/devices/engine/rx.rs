@@ -9,6 +9,7 @@ use super::line::RING;
 use super::pause::Pause;
 use super::port;
 use super::portrules::PortRules;
+use super::prefixsteer::{self, Divider, Steer};
 use super::queues::Queues;
 use super::rebalancer::Rebalancer;
 use super::rss::Rss;
@@ -51,6 +52,7 @@ pub(crate) struct Receiver {
     /// Whether flows are spread over workers, not only packets that rules give to others.
     spreads: bool,
     rules: Option<PortRules>,
+    steer: Option<Steer>,
     inlets: Vec<Inlet>,
     /// The place of this worker in the indirection table.
     seat: Option<(Arc<Indirection>, usize)>,
@@ -137,6 +139,7 @@ impl Receiver {
             arrived: VecDeque::new(),
             spreads: false,
             rules: None,
+            steer: None,
             inlets: Vec::new(),
             seat: None,
             busy_since: 0,
@@ -183,6 +186,15 @@ impl Receiver {
         self.rules = rules;
     }
 
+    /// Has packets go by the prefixes of their destinations, if there is a `STEER` argument.
+    pub(in crate::devices) fn configure_steering(&mut self, steer: Option<Steer>, cx: &mut ConfigCx<'_>) {
+        if steer.is_some() && cx.workers() > 1 && !self.internal {
+            let task = Divider::new(cx.name(), &self.exchange);
+            cx.control(Box::new(task));
+            self.steer = steer;
+        }
+    }
+
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
         let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
         self.mac = port.mac();
@@ -190,6 +202,10 @@ impl Receiver {
         self.doze.impossible = !matches!(port.spec(), PortSpec::Pci { .. });
         let port = Arc::clone(port);
         let mut lanes = Lanes::clone(lanes);
+        if self.steer.is_some() && lanes.spread.is_empty() && lanes.pollers().count() > 1 {
+            // Each worker polls its queue, and gives packets to each other one.
+            lanes.spread = lanes.pollers().collect();
+        }
         self.spreads = !lanes.spread.is_empty();
         if let Some(rules) = &mut self.rules {
             // Rules give packets from each worker to each other one.
@@ -202,7 +218,15 @@ impl Receiver {
         }
         if !lanes.spread.is_empty() {
             let key = (!self.internal).then(|| self.rss.software_key());
-            let make = || Indirection::new(&lanes, key.as_ref().map(|key| &key[..]));
+            let (steer, exchange) = (&self.steer, &self.exchange);
+            let make = || {
+                let indirection = Indirection::new(&lanes, key.as_ref().map(|key| &key[..]));
+                if let Some(table) = steer.as_ref().map(Steer::table) {
+                    indirection.divide(prefixsteer::division(&table));
+                    exchange.steer_by(&table);
+                }
+                indirection
+            };
             let table = self.exchange.indirection(make);
             if !self.queues.is_empty() {
                 let burst = self.most(cx);
@@ -617,6 +641,9 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.shared_read::<History>("rebalance_status", |history, _| Ok(history.status()));
     h.shared_read::<History>("summary", |history, _| Ok(history.summary()));
     h.shared_read::<History>("rebalance_log", |history, _| Ok(history.log()));
+    h.shared_read::<Exchange>("parts", |x, _| prefixsteer::parts(x));
+    h.shared_read::<Exchange>("prefixes", |x, _| prefixsteer::prefixes(x));
+    h.shared_write::<Exchange>("divide", prefixsteer::divide);
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
     });

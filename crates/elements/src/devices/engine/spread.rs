@@ -1,15 +1,14 @@
 //! RSS in software: if a port has fewer queues than there are workers, the packets that one worker polls are
-//! distributed over others, by flow.
+//! distributed over others, by flow; or in any case, by the prefix of their destination.
 
 use super::exchange::{Exchange, Outlet};
+use super::flowkey::FlowKey;
 use super::handover::{HOLD, Handover};
 use super::indirection::{Indirection, Poller};
-use super::rss::{address_hash, flow_hash};
 use crate::prelude::*;
 use runtime::WorkerId;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use tables::toeplitz::Toeplitz;
 
 /// For how long a worker that does not take its packets makes the polling workers wait; after that they drop
 /// its packets. This is longer than a time slice of Linux (about 3 ms), so that sharing a core causes no
@@ -70,29 +69,8 @@ impl Neighbor {
     }
 }
 
-/// The fields that distinguish flows.
-enum FlowKey {
-    /// Addresses and ports of IP.
-    Ip(Arc<Toeplitz>),
-    /// The Ethernet addresses of frames between the nodes of a cluster; the nodes read nothing after these.
-    Internal,
-}
-
-impl FlowKey {
-    fn new(hash: Option<Arc<Toeplitz>>) -> Self {
-        hash.map_or(Self::Internal, Self::Ip)
-    }
-    #[inline]
-    fn hash(&self, frame: &[u8]) -> u32 {
-        match self {
-            Self::Ip(hash) => flow_hash(&**hash, frame),
-            Self::Internal => frame.first_chunk().map_or(0, |addresses| address_hash(*addresses, true)),
-        }
-    }
-}
-
-/// A change of the hash's key: the worker leaves packets in the device until those that it has given away
-/// have left the other workers, because every flow may have another worker afterwards.
+/// A change of the hash's key, or of the prefixes: the worker leaves packets in the device until those that
+/// it has given away have left the other workers, because every flow may have another worker afterwards.
 struct KeyChange {
     since_ns: u64,
     /// Since when they have left; 0: they have not.
@@ -150,7 +128,7 @@ impl Spreader {
             })
             .collect();
         let mut spreader = Self {
-            flow_key: FlowKey::new(table.hash()),
+            flow_key: table.flow_key(),
             table: Arc::clone(table),
             says: table.poller(worker),
             buckets: Vec::new(),
@@ -171,7 +149,7 @@ impl Spreader {
     fn begin(&mut self) {
         let table = &self.table;
         (self.seen, self.key_seen) = (table.version(), table.key_version());
-        self.flow_key = FlowKey::new(table.hash());
+        self.flow_key = table.flow_key();
         let goes_to = |bucket| self.places[usize::from(table.place(bucket))];
         self.buckets = (0..table.buckets()).map(goes_to).collect();
         self.says.say(self.seen, 0, self.handover.moved);
@@ -271,7 +249,7 @@ impl Spreader {
         }
         self.key_change = None;
         self.key_seen = self.table.key_version();
-        self.flow_key = FlowKey::new(self.table.hash());
+        self.flow_key = self.table.flow_key();
     }
 
     /// Gives a packet to a worker, whatever its flow is. A packet for this worker, or for one that none leads
@@ -282,7 +260,10 @@ impl Spreader {
                 self.says.give(neighbor.place, 1);
                 neighbor.waiting.push(packet);
             }
-            None => return Some(packet),
+            None => {
+                self.own_place.iter().for_each(|place| self.says.give(*place, 1));
+                return Some(packet);
+            }
         }
         None
     }
@@ -294,7 +275,7 @@ impl Spreader {
             neighbor.waited = neighbor.waiting.len();
         }
         for packet in batch.drain(..) {
-            let bucket = Indirection::bucket(self.flow_key.hash(packet.data()));
+            let bucket = self.flow_key.bucket(packet.data());
             self.says.count(bucket);
             match self.buckets[bucket] {
                 OWN => own.push(packet),
@@ -347,27 +328,5 @@ impl Spreader {
             }
         }
         self.says.say(self.seen, 0, self.handover.moved);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn on_internal_links_flows_are_told_apart_by_addresses_alone() {
-        let flow_key = FlowKey::Internal;
-        let frame = |next_hop: u8, from: u8, number: u8| {
-            let addresses = [0xc2, 0x10, 2, 0, 0, next_hop, 0xc6, 0, from << 4, 0, 0, number];
-            // The test fails if a byte after the addresses is read.
-            Packet::guarded(&addresses, 60).unwrap()
-        };
-        let hash = |next_hop, from, number| flow_key.hash(frame(next_hop, from, number).data());
-        assert_eq!(hash(9, 1, 0), hash(9, 1, 77), "the number within a stream");
-        assert_ne!(hash(9, 1, 0), hash(9, 3, 0), "the input node");
-        assert_eq!(flow_key.hash(&[0xc2; 11]), 0);
-        let mut shares = [0; 4];
-        (0..=255).for_each(|next_hop| shares[Indirection::bucket(hash(next_hop, 1, 0)) % 4] += 1);
-        assert!(shares.iter().all(|n| (32..=96).contains(n)), "{shares:?}");
     }
 }

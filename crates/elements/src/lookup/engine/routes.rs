@@ -219,9 +219,18 @@ const MANY: usize = 1 << 14;
 
 /// The table that the replicas of an element share; the first one fills it.
 #[derive(Default)]
-pub(in crate::lookup) struct Table(OnceLock<Arc<Routes>>);
+pub(crate) struct Table(OnceLock<Arc<Routes>>);
 
 impl Table {
+    /// The prefixes of the routes, in order of address and then of length.
+    pub(crate) fn prefixes(&self) -> Vec<Prefix> {
+        let routes = self.0.get().map(|routes| routes.lpm.routes()).unwrap_or_default();
+        routes.into_iter().map(|(prefix, _)| prefix).collect()
+    }
+    /// How many routes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.get().map_or(0, |routes| routes.lpm.len())
+    }
     /// The table, once it is filled.
     pub(in crate::lookup) fn get(&self) -> Option<&Arc<Routes>> {
         self.0.get()
