@@ -3,6 +3,7 @@
 use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
+use super::parkstate::ParkState;
 use super::sharing::Shares;
 use crate::prelude::*;
 use dpdk::Port;
@@ -81,6 +82,7 @@ pub(in crate::devices) struct Exchange {
     shares: OnceLock<Arc<Shares>>,
     indirection: OnceLock<Arc<Indirection>>,
     history: OnceLock<Arc<History>>,
+    park_state: OnceLock<Arc<ParkState>>,
     port: OnceLock<Weak<Port>>,
 }
 
@@ -130,6 +132,14 @@ impl Exchange {
     /// The same, if there is one.
     pub(super) fn known_history(&self) -> Option<&Arc<History>> {
         self.history.get()
+    }
+    /// Which workers are parked and why, made by the first replica.
+    pub(super) fn park_state(&self, make: impl FnOnce() -> Arc<ParkState>) -> Arc<ParkState> {
+        Arc::clone(self.park_state.get_or_init(make))
+    }
+    /// The same, if there is one.
+    pub(super) fn known_park_state(&self) -> Option<&Arc<ParkState>> {
+        self.park_state.get()
     }
     /// Remembers the port, for handlers.
     pub(super) fn at_port(&self, port: &Arc<Port>) {
