@@ -45,7 +45,8 @@ pub(super) struct Seat {
     packets: AtomicU64,
     /// Cycles of the time stamp counter for which it worked on packets.
     busy_cycles: AtomicU64,
-    /// When it began with its first packets after it was last woken, in nanoseconds of the router's clock.
+    /// When it began with its first packets after it was last woken, in nanoseconds of the router's clock; 0:
+    /// it has had none since. Who wakes it writes this too.
     began_ns: AtomicU64,
 }
 
@@ -104,6 +105,11 @@ impl Seat {
     #[inline]
     pub(super) fn add_busy(&self, cycles: u64) {
         add(&self.busy_cycles, cycles);
+    }
+    /// Whether it has had packets since it was woken.
+    #[inline]
+    pub(super) fn has_begun(&self) -> bool {
+        self.began_ns.load(Ordering::Relaxed) != 0
     }
     /// It has had packets again since this time.
     pub(super) fn begins(&self, now_ns: u64) {
@@ -224,11 +230,6 @@ impl Indirection {
     pub(super) fn awake(&self) -> usize {
         self.awake.load(Ordering::Relaxed)
     }
-    /// Whether the worker at a place is parked.
-    #[inline]
-    pub(super) fn is_parked(&self, place: usize) -> bool {
-        usize::from(self.rank[place]) >= self.awake()
-    }
     /// When a worker that polls has last woken others, and when the last of those that were woken had its
     /// first packets, in nanoseconds of the router's clock.
     pub(super) fn last_wake(&self) -> (u64, u64) {
@@ -255,6 +256,8 @@ impl Indirection {
     pub(super) fn set_awake(&self, from: usize, to: usize) -> bool {
         let changes = self.awake.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if changes {
+            let woken = self.order[..to.min(self.order.len())].iter().skip(from);
+            woken.for_each(|place| self.seats[usize::from(*place)].begins(0));
             self.changed();
         }
         changes

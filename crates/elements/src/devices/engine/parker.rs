@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering;
 /// How often it looks.
 const INTERVAL_NS: u64 = 50_000_000;
 
+/// How often while it is off, or while no packets come and no worker can be parked.
+const QUIET_NS: u64 = 200_000_000;
+
 /// What was read at the end of an interval.
 struct Reading {
     at_ns: u64,
@@ -31,6 +34,8 @@ pub(super) struct Parker {
     state: Arc<ParkState>,
     policy: Parking,
     before: Option<Reading>,
+    /// No worker was busy in the last interval.
+    quiet: bool,
     next_ns: u64,
 }
 
@@ -43,6 +48,7 @@ impl Parker {
             state: Arc::clone(state),
             policy: Parking::default(),
             before: None,
+            quiet: false,
             next_ns: 0,
         }
     }
@@ -61,6 +67,7 @@ impl Parker {
         let busy: Vec<f64> = (now.busy.iter().zip(&before.busy))
             .map(|(now, before)| (now.saturating_sub(*before) as f64 / elapsed).min(1.0))
             .collect();
+        self.quiet = busy.iter().all(|share| *share == 0.0);
         self.state.spent(&spent(table, before.awake, &busy, ns));
         let mut said = Vec::new();
         if now.wakes != before.wakes {
@@ -141,7 +148,8 @@ impl ControlTask for Parker {
             for text in self.look(table, now, dpdk::cycles()) {
                 router.hub().log(Level::DEBUG, &self.element, &text);
             }
-            self.next_ns = now + INTERVAL_NS;
+            let rests = !self.state.is_on() || (self.quiet && table.awake() == table.least_awake());
+            self.next_ns = now + if rests { QUIET_NS } else { INTERVAL_NS };
         }
         Some(self.next_ns)
     }

@@ -60,8 +60,6 @@ pub(crate) struct Receiver {
     seat: Option<(Arc<Indirection>, usize)>,
     /// Wakes parked workers, if this one polls.
     watch: Option<Watch>,
-    /// Whether this worker is parked, or was and has had no packets since.
-    parked: bool,
     /// When the last run of the task began, by the time stamp counter; 0: it has found no packets.
     busy_since: u64,
     /// File descriptors that are readable while packets wait in the queues, and whether all queues have them;
@@ -148,7 +146,6 @@ impl Receiver {
             inlets: Vec::new(),
             seat: None,
             watch: None,
-            parked: false,
             busy_since: 0,
             sockets: Vec::new(),
             has_sockets: None,
@@ -281,26 +278,22 @@ impl Receiver {
         {
             watch.woke(cx.now_ns());
         }
-        let place = *place;
-        if table.is_parked(place) {
-            self.parked = true;
-        } else if self.parked {
-            return self.poll_after_parking(place, now, cx);
+        if !table.seat(*place).has_begun() {
+            return self.poll_after_waking(*place, now, cx);
         }
         let moved = self.poll_and_emit(cx);
         self.busy_since = if moved { now } else { 0 };
         moved
     }
 
-    /// The same for a worker that was parked and has had no packets since.
+    /// The same for a worker that has had no packets since it was woken.
     #[cold]
-    fn poll_after_parking(&mut self, place: usize, cycles: u64, cx: &mut Cx<'_>) -> bool {
+    fn poll_after_waking(&mut self, place: usize, cycles: u64, cx: &mut Cx<'_>) -> bool {
         let now = cx.now_ns();
         let moved = self.poll_and_emit(cx);
         self.busy_since = if moved { cycles } else { 0 };
         if let Some((table, _)) = self.seat.as_ref().filter(|_| moved) {
             table.seat(place).begins(now);
-            self.parked = false;
         }
         moved
     }
