@@ -108,8 +108,8 @@ mod tests {
         let mut burst = calm;
         burst[3] = &[0.3, 0.3, 0.3, 0.25];
         assert_eq!(decisions(&burst)[9], Some(3), "the largest load counts");
-        assert_eq!(decisions(&[&[0.4, 0.4]; 30]), [None; 30], "both are needed");
-        assert_eq!(decisions(&[&[0.0]; 30]), [None; 30], "one stays");
+        assert_eq!(decisions(&[&[0.4, 0.4][..]; 30]), [None; 30], "both are needed");
+        assert_eq!(decisions(&[&[0.0][..]; 30]), [None; 30], "one stays");
         let mut parking = Parking::default();
         let stay = |_| parking.decide(&Limits::default(), &[0.0, 0.0], INTERVAL, (2, 8));
         assert!((0..30).map(stay).all(|change| change.is_none()), "two poll");
@@ -120,9 +120,9 @@ mod tests {
         assert_eq!(decisions(&[&[0.2], &[0.75]]), [None, Some(2)]);
         assert_eq!(decisions(&[&[0.2, 0.9, 0.1]]), [Some(6)]);
         assert_eq!(decisions(&[&[1.0, 0.9, 0.8, 0.9, 0.9]]), [Some(8)]);
-        assert_eq!(decisions(&[&[1.0; 8]]), [None], "all are awake");
+        assert_eq!(decisions(&[&[1.0; 8][..]]), [None], "all are awake");
         // A worker with one flow that keeps it busy keeps the others awake too, so nothing goes to and fro.
-        assert_eq!(decisions(&[&[0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]; 30]), [None; 30]);
+        assert_eq!(decisions(&[&[0.9, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0][..]; 30]), [None; 30]);
     }
 
     #[test]
