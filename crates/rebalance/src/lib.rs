@@ -12,6 +12,9 @@
 //! reason for moves. If no worker is busy, nobody would gain. After moves the policy waits, longer each time
 //! if the load keeps changing.
 //!
+//! **How many workers.** At low load few workers have all buckets, and the others are parked: a [`Parking`]
+//! says how many are needed.
+//!
 //! **What it must not know.** Packets, tables of ports, DPDK, clocks, I/O: the caller counts and says when an
 //! interval is over.
 //!
@@ -20,12 +23,15 @@
 //! 1. `loads`: what each worker has.
 //! 2. `plan`: the moves that are worth their price.
 //! 3. `policy`: when to plan.
+//! 4. `parking`: how many workers are needed.
 #![forbid(unsafe_code)]
 
 mod loads;
+mod parking;
 mod plan;
 mod policy;
 
 pub use loads::imbalance;
+pub use parking::{Change, Limits, Parking, more, overload};
 pub use plan::Move;
 pub use policy::{Interval, Policy, Round, Settings, Stay, Verdict};

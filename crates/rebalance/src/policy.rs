@@ -93,6 +93,8 @@ pub enum Stay {
     Large(usize, f64),
     /// No move would be worth its price.
     NoGain(f64),
+    /// So many workers are parked: the load is low.
+    Parked(usize),
 }
 
 impl fmt::Display for Stay {
@@ -119,6 +121,13 @@ impl fmt::Display for Stay {
                 "bucket {bucket} alone has {} of the packets, more than a worker's share, and cannot be divided",
                 percent(share)
             ),
+            Self::Parked(workers) => {
+                write!(
+                    f,
+                    "the load is low: {workers} {}",
+                    if workers == 1 { "worker is parked" } else { "workers are parked" }
+                )
+            }
             Self::NoGain(now) => write!(f, "no move would lower the imbalance of {} enough", percent(now)),
         }
     }

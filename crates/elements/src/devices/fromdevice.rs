@@ -32,6 +32,13 @@
 //!   packets to a part of its routes, rather than a part of the flows. See Steering by prefix.
 //! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
 //!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
+//! - `PARK` (*bool*, default false): whether, where flows are distributed over workers in this way, workers
+//!   are parked at low load. See Parking.
+//! - `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default 500ms; without a unit,
+//!   milliseconds): workers are parked when those that remain would have been busy for less than this share
+//!   of the time, for so long.
+//! - `WAKE_ABOVE` (*int*, percent, default 70; more than `PARK_BELOW`), `WAKE_AFTER` (*time*, default 500us):
+//!   parked workers wake when a worker is busy for this share of the time, for so long.
 //! - `RULES` (*filename*): flow rules in front of the port, a `flow create PORT ...` on each line as testpmd
 //!   takes it; the port is not looked at. FlowClassifier's manual says what rules mean. `queue index N` gives
 //!   packets to worker N of those that process the port's packets, `rss queues ... end` to one of several by
@@ -90,7 +97,7 @@
 //!   of the hash, eight on a line, as `ethtool -x` prints it; else the queue of each entry of the device's
 //!   own table (RETA), if its driver shows it. Written: `equal N` (the first N workers in
 //!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`; the
-//!   rebalancer then leaves the table alone (`rebalance` becomes false).
+//!   rebalancer then leaves the table alone, and no worker is parked (`rebalance` and `park` become false).
 //! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it
 //!   changes, packets wait in the device. The key and the table of a device change at once, and flows may be
 //!   reordered.
@@ -105,6 +112,12 @@
 //!   buckets (`moves`) have moved; `state`, why nothing moves now.
 //! - `rebalance_log` (read): the last 256 moves, the oldest first: the time, the bucket and its share of the
 //!   packets, both workers, and the reason.
+//! - `park` (read/write): whether workers are parked at low load.
+//! - `parked` (read): the workers that are parked now.
+//! - `park_status` (read): how often workers were parked (`parks`) and woken (`wakes`); `state`; when a
+//!   worker that polls has last woken others (`woke_ns`) and these had packets (`began_ns`), in nanoseconds
+//!   since the epoch; and for each worker for how long it was awake, parked, and busy.
+//! - `park_log` (read): the last 256 times that workers were parked or woken, the oldest first, with reasons.
 //! - `summary` (read): imbalance, moves and `state` in a line, for `valiant stats`.
 //! - `parts` (read): with `STEER`, a line for each worker that gets packets: its number, its prefixes, the
 //!   routes in them, and about how many bytes of the table their lookups reach.
@@ -162,6 +175,21 @@
 //! one destination are all with one worker, and the two directions of a flow are not. With two workers or few
 //! routes, `RSS` alone is better.
 //!
+//! ## Parking
+//! With `PARK`, few workers do all the work at low load. Each 50 ms the router adds up for which share of the
+//! time the workers were busy; when fewer workers could do that (`PARK_BELOW`) for `PARK_AFTER`, the others
+//! are parked: their buckets go to the workers that remain, in order as with rebalancing. A parked worker has
+//! nothing to do, and its thread sleeps if it has no other port to poll. Workers that poll are never parked.
+//!
+//! Waking is quick: the worker that polls looks twice in `WAKE_AFTER` whether one of those that are awake was
+//! busy for `WAKE_ABOVE`. If so, as many again wake, and get the buckets back that they had. A load
+//! that grows slowly is noticed within 50 ms. While workers are parked, no buckets move for balance.
+//!
+//! Where each worker has a receive queue of its own, the device distributes flows, and no worker is parked:
+//! an idle worker sleeps by itself (see Threads), but each has its share of the packets. `park_status` and a
+//! line at start say so. Each element parks workers for itself: a worker without buckets of one port may have
+//! those of another one.
+//!
 //! ## Example
 //! ```click
 //! FromDevice(net_null0) -> Queue -> ToDevice(net_null1);
@@ -208,6 +236,7 @@ impl Element for FromDevice {
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
+        let (park, limits) = arguments::parking(args)?;
         let rules = arguments::rules(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
@@ -225,6 +254,7 @@ impl Element for FromDevice {
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
         receiver.configure_steering(steer, cx);
+        receiver.configure_parking(park, limits, cx);
         receiver.timestamp = timestamp;
         receiver.configure_rules(PortRules::new(&rules, cx.worker().0));
         Ok(Self(receiver))
@@ -276,5 +306,15 @@ mod tests {
     fn a_device_is_wanted() {
         assert!(Bench::error("FromDevice()").contains("DEVNAME"));
         assert!(Bench::error("FromDevice(net_null0, METHOD FOO)").contains("bad METHOD"));
+    }
+
+    #[test]
+    fn parking_has_limits_that_leave_room_between_them() {
+        let refused = |args: &str| Bench::error(&format!("FromDevice(net_null0, {args})"));
+        let said = refused("PARK true, PARK_BELOW 70");
+        assert!(said.contains("PARK_BELOW must be less than WAKE_ABOVE"), "{said}");
+        let said = refused("WAKE_ABOVE 101");
+        assert!(said.contains("bad WAKE_ABOVE '101', expected percent, 1 to 100"), "{said}");
+        assert!(refused("PARK_AFTER soon").contains("bad PARK_AFTER 'soon'"));
     }
 }

@@ -12,6 +12,9 @@
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`), `STEER` (*element*), `REBALANCE` (*bool*, default
 //!   true): as for FromDevice.
+//! - `PARK` (*bool*, default false), `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default
+//!   500ms), `WAKE_ABOVE` (*int*, percent, default 70), `WAKE_AFTER` (*time*, default 500us): whether workers
+//!   are parked at low load, as for FromDevice.
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
@@ -32,8 +35,8 @@
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed`, `lanes`, `rss_packets`, `rss_buckets`, `rss_moved`, `rebalance_status`, `rebalance_log`,
-//!   `parts`, `prefixes`, `summary` (read), `rss_table`, `rss_key`, `rebalance` (read/write), `divide`
-//!   (write): as for FromDevice.
+//!   `parked`, `park_status`, `park_log`, `parts`, `prefixes`, `summary` (read), `rss_table`, `rss_key`,
+//!   `rebalance`, `park` (read/write), `divide` (write): as for FromDevice.
 //! - `burst` (read): the most packets that it takes in one poll.
 //! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets,
@@ -81,6 +84,7 @@ impl Element for FromDpdkDevice {
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
+        let (park, limits) = arguments::parking(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
         let burst = arguments::burst(args, cx)?;
         let interval = arguments::poll_interval(args)?;
@@ -98,6 +102,7 @@ impl Element for FromDpdkDevice {
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
         receiver.configure_steering(steer, cx);
+        receiver.configure_parking(park, limits, cx);
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }

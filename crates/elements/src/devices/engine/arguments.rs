@@ -8,6 +8,7 @@ use crate::flowrules::{Rules, from_file};
 use crate::prelude::*;
 use dpdk::{Method, PortSpec};
 use lang::args::{ElementName, Filename};
+use rebalance::Limits;
 use std::sync::Arc;
 
 /// The port that an argument names.
@@ -70,6 +71,31 @@ pub(in crate::devices) fn steer(
 /// Reads the `REBALANCE` argument: by default it is on, except under the name `click`.
 pub(in crate::devices) fn rebalance(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<bool, ArgError> {
     Ok(args.k("REBALANCE")?.unwrap_or(!cx.as_click()))
+}
+
+/// Reads the arguments of parking: whether workers are parked at low load, and when.
+pub(in crate::devices) fn parking(args: &mut Args<'_>) -> Result<(bool, Limits), ArgError> {
+    let on = args.k("PARK")?.unwrap_or(false);
+    let mut limits = Limits::default();
+    limits.below = share(args, "PARK_BELOW", limits.below)?;
+    limits.above = share(args, "WAKE_ABOVE", limits.above)?;
+    limits.after_ns = nanoseconds(args, "PARK_AFTER", "0 to park at once")?.unwrap_or(limits.after_ns);
+    limits.wake_after_ns =
+        nanoseconds(args, "WAKE_AFTER", "0 to wake at once")?.unwrap_or(limits.wake_after_ns);
+    if limits.below >= limits.above {
+        return Err(ArgError::new("PARK_BELOW must be less than WAKE_ABOVE"));
+    }
+    Ok((on, limits))
+}
+
+/// A share of the time in percent.
+fn share(args: &mut Args<'_>, name: &str, or: f64) -> Result<f64, ArgError> {
+    let percent = args.k::<u32>(name)?;
+    match percent {
+        None => Ok(or),
+        Some(percent @ 1..=100) => Ok(f64::from(percent) / 100.0),
+        Some(percent) => Err(ArgError::new(format!("bad {name} '{percent}', expected percent, 1 to 100"))),
+    }
 }
 
 /// Reads the `RULES` and `RULES_ENGINE` arguments: rules for the workers of a port.

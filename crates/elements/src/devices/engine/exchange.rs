@@ -3,6 +3,7 @@
 use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
+use super::parkstate::ParkState;
 use super::sharing::Shares;
 use crate::lookup::Table;
 use crate::prelude::*;
@@ -83,6 +84,7 @@ pub(in crate::devices) struct Exchange {
     indirection: OnceLock<Arc<Indirection>>,
     history: OnceLock<Arc<History>>,
     steering: OnceLock<Arc<Table>>,
+    park_state: OnceLock<Arc<ParkState>>,
     port: OnceLock<Weak<Port>>,
 }
 
@@ -140,6 +142,14 @@ impl Exchange {
     /// The same, if they are.
     pub(super) fn steering_table(&self) -> Option<&Arc<Table>> {
         self.steering.get()
+    }
+    /// Which workers are parked and why, made by the first replica.
+    pub(super) fn park_state(&self, make: impl FnOnce() -> Arc<ParkState>) -> Arc<ParkState> {
+        Arc::clone(self.park_state.get_or_init(make))
+    }
+    /// The same, if there is one.
+    pub(super) fn known_park_state(&self) -> Option<&Arc<ParkState>> {
+        self.park_state.get()
     }
     /// Remembers the port, for handlers.
     pub(super) fn at_port(&self, port: &Arc<Port>) {

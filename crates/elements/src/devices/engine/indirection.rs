@@ -10,7 +10,7 @@ use super::handover::Moved;
 use locks::IgnorePoison;
 use runtime::Lanes;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tables::toeplitz::Toeplitz;
 
@@ -29,6 +29,11 @@ pub(super) struct Poller {
     buckets: AtomicU64,
     held: AtomicU64,
     unordered: AtomicU64,
+    /// How often it has woken workers; when that was last (nanoseconds of the router's clock), and how busy a
+    /// worker was, in millionths of the time.
+    pub(super) wakes: AtomicU64,
+    pub(super) woke_ns: AtomicU64,
+    pub(super) woke_at_load: AtomicU64,
 }
 
 /// What a worker that packets are given to says; it alone writes.
@@ -39,6 +44,9 @@ pub(super) struct Seat {
     packets: AtomicU64,
     /// Cycles of the time stamp counter for which it worked on packets.
     busy_cycles: AtomicU64,
+    /// When it began with its first packets after it was last woken, in nanoseconds of the router's clock; 0:
+    /// it has had none since. Who wakes it writes this too.
+    began_ns: AtomicU64,
 }
 
 #[inline]
@@ -58,6 +66,9 @@ impl Poller {
             buckets: none(),
             held: none(),
             unordered: none(),
+            wakes: none(),
+            woke_ns: none(),
+            woke_at_load: none(),
         }
     }
     /// Counts a packet of a bucket.
@@ -94,6 +105,18 @@ impl Seat {
     pub(super) fn add_busy(&self, cycles: u64) {
         add(&self.busy_cycles, cycles);
     }
+    /// Whether it has had packets since it was woken.
+    #[inline]
+    pub(super) fn has_begun(&self) -> bool {
+        self.began_ns.load(Ordering::Relaxed) != 0
+    }
+    /// It has had packets again since this time.
+    pub(super) fn begins(&self, now_ns: u64) {
+        self.began_ns.store(now_ns, Ordering::Relaxed);
+    }
+    pub(super) fn busy_cycles(&self) -> u64 {
+        self.busy_cycles.load(Ordering::Relaxed)
+    }
 }
 
 /// The key of the hash, the hash, and the prefixes if packets go by these.
@@ -124,8 +147,14 @@ const OLD_KEYS: usize = 3;
 pub(in crate::devices) struct Indirection {
     /// The workers among which flows are spread.
     workers: Vec<usize>,
-    /// The place in `workers` of the worker that is to have each bucket.
+    /// The place in `workers` of the worker that is to have each bucket while no worker is parked.
     entries: Box<[AtomicU16]>,
+    /// The places in the order in which workers wake; workers that poll come first, since they are never
+    /// parked. And where each place is in this order.
+    order: Vec<u16>,
+    rank: Vec<u16>,
+    /// How many workers are awake: the first ones in this order. They also have the buckets of the others.
+    awake: AtomicUsize,
     /// Grows with every change of entries or key.
     version: AtomicU64,
     /// How often the key or the prefixes have changed.
@@ -141,6 +170,8 @@ pub(in crate::devices) struct Indirection {
 pub(super) struct Readings {
     /// Packets of each bucket.
     pub(super) packets: Vec<u64>,
+    /// How many workers are awake.
+    pub(super) awake: usize,
     /// The place of the worker of each bucket.
     pub(super) table: Vec<u16>,
     /// Cycles for which each worker was busy.
@@ -154,8 +185,16 @@ impl Indirection {
     /// The table for flows that are spread as in `lanes`: workers have its entries in turn.
     pub(super) fn new(lanes: &Lanes, key: Option<&[u8]>) -> Self {
         let entry = |bucket: usize| AtomicU16::new((bucket % lanes.spread.len().max(1)) as u16);
+        let polls = |place: &u16| lanes.pollers().any(|worker| worker == lanes.spread[usize::from(*place)]);
+        let mut order: Vec<u16> = (0..lanes.spread.len() as u16).collect();
+        order.sort_by_key(|place| !polls(place));
+        let mut rank = vec![0; order.len()];
+        order.iter().zip(0..).for_each(|(place, n)| rank[usize::from(*place)] = n);
         Self {
             workers: lanes.spread.clone(),
+            awake: AtomicUsize::new(order.len()),
+            order,
+            rank,
             entries: (0..BUCKETS).map(entry).collect(),
             version: AtomicU64::new(0),
             key_version: AtomicU64::new(0),
@@ -179,9 +218,55 @@ impl Indirection {
     pub(super) fn key_version(&self) -> u64 {
         self.key_version.load(Ordering::Acquire)
     }
-    /// The place of the worker that is to have a bucket.
+    /// The place of the worker that is to have a bucket now.
     pub(super) fn place(&self, bucket: usize) -> u16 {
-        self.entries[bucket].load(Ordering::Relaxed)
+        let (place, awake) = (self.entries[bucket].load(Ordering::Relaxed), self.awake());
+        if usize::from(self.rank[usize::from(place)]) < awake {
+            return place;
+        }
+        // Those that are awake have the buckets of a parked worker in turn.
+        self.order[bucket / self.order.len() % awake]
+    }
+    /// How many workers are awake.
+    #[inline]
+    pub(super) fn awake(&self) -> usize {
+        self.awake.load(Ordering::Relaxed)
+    }
+    /// When a worker that polls has last woken others, and when the last of those that were woken had its
+    /// first packets, in nanoseconds of the router's clock.
+    pub(super) fn last_wake(&self) -> (u64, u64) {
+        let woke = self.pollers.iter().map(|poller| poller.woke_ns.load(Ordering::Relaxed)).max();
+        let began = self.seats.iter().map(|seat| seat.began_ns.load(Ordering::Relaxed)).max();
+        (woke.unwrap_or(0), began.unwrap_or(0))
+    }
+    /// The places of the first `awake` workers in the order in which they wake.
+    pub(super) fn first(&self, awake: usize) -> &[u16] {
+        &self.order[..awake.min(self.order.len())]
+    }
+    /// The numbers of the workers from `from` on in this order, up to `to`.
+    pub(super) fn between(&self, from: usize, to: usize) -> Vec<usize> {
+        let places = self.order[..to.min(self.order.len())].iter().skip(from);
+        places.map(|place| self.workers[usize::from(*place)]).collect()
+    }
+    /// How many workers must be awake.
+    pub(super) fn least_awake(&self) -> usize {
+        let polls = |worker: &&usize| self.pollers.iter().any(|poller| poller.worker == **worker);
+        self.workers.iter().filter(polls).count().max(1)
+    }
+    /// Parks or wakes workers, so that `to` are awake; not if there are no longer `from`, because somebody
+    /// else did so. Workers that poll call this too, when they have too much to do.
+    pub(super) fn set_awake(&self, from: usize, to: usize) -> bool {
+        let changes = self.awake.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if changes {
+            let woken = self.order[..to.min(self.order.len())].iter().skip(from);
+            woken.for_each(|place| self.seats[usize::from(*place)].begins(0));
+            self.changed();
+        }
+        changes
+    }
+    /// All workers that poll.
+    pub(super) fn pollers(&self) -> &[Arc<Poller>] {
+        &self.pollers
     }
     /// What a worker says as one that polls.
     pub(super) fn poller(&self, worker: usize) -> Arc<Poller> {
@@ -264,6 +349,7 @@ impl Indirection {
         for (new, old) in self.entries.iter().zip(&old.entries) {
             new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        self.awake.store(old.awake().clamp(self.least_awake(), self.order.len().max(1)), Ordering::Relaxed);
         for (new, old) in self.pollers.iter().flat_map(|new| {
             let same = old.pollers.iter().find(|old| old.worker == new.worker);
             same.map(|old| (new, old))
@@ -286,8 +372,9 @@ impl Indirection {
         let version = self.version();
         let mut readings = Readings {
             packets: vec![0; self.buckets()],
-            table: self.entries.iter().map(|entry| entry.load(Ordering::Relaxed)).collect(),
-            busy_cycles: self.seats.iter().map(|seat| seat.busy_cycles.load(Ordering::Relaxed)).collect(),
+            awake: self.awake(),
+            table: (0..self.buckets()).map(|bucket| self.place(bucket)).collect(),
+            busy_cycles: self.seats.iter().map(Seat::busy_cycles).collect(),
             ..Readings::default()
         };
         for poller in &self.pollers {
@@ -338,6 +425,7 @@ impl Indirection {
     pub(super) fn write_table(&self, text: &str) -> Result<(), String> {
         let changes = super::reta::parse(text, self.buckets(), "worker", &self.workers)?;
         let places = changes.into_iter().map(|(bucket, place)| (bucket, place as u16));
+        self.awake.store(self.workers.len(), Ordering::Relaxed);
         self.set(&places.collect::<Vec<_>>());
         Ok(())
     }

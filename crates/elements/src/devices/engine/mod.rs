@@ -4,6 +4,8 @@
 //! rings over which the receiving side passes packets between workers. How workers share transmit queues is
 //! in `sharing.rs`, `member.rs` (what each does), `line.rs` (what goes from worker to worker) and `owners.rs`
 //! (who should have a queue).
+//! `indirection.rs` is the table by which flows are spread; `rebalancer.rs` and `parker.rs` change it while
+//! packets flow.
 //! `portrules.rs` has the flow rules in front of a port, `hardware.rs` those that its device carries out.
 //! `host.rs` is for Linux's TUN and TAP devices.
 
@@ -21,6 +23,8 @@ pub(super) mod kernel;
 mod line;
 mod member;
 mod owners;
+mod parker;
+mod parkstate;
 mod pause;
 pub(super) mod port;
 pub(super) mod portrules;
@@ -34,3 +38,4 @@ mod sharing;
 mod spread;
 mod steering;
 pub(super) mod tx;
+mod watch;

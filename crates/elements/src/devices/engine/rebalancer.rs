@@ -5,7 +5,7 @@ use super::exchange::Exchange;
 use super::history::History;
 use super::indirection::{Indirection, Readings};
 use crate::prelude::*;
-use rebalance::{Interval, Policy, Round, Settings, Verdict, imbalance};
+use rebalance::{Interval, Policy, Round, Settings, Stay, Verdict, imbalance};
 use runtime::{Control, ControlTask};
 use std::any::Any;
 use std::sync::Arc;
@@ -63,6 +63,13 @@ impl Rebalancer {
             // Each bucket has other flows now.
             self.key_version = table.key_version();
             self.policy.forget();
+        }
+        let parked = table.workers().len() - readings.awake;
+        if parked > 0 {
+            // Workers that wake get their buckets back.
+            self.policy.forget();
+            self.history.stays(Stay::Parked(parked));
+            return (None, any);
         }
         let interval =
             Interval { packets: &packets, table: &readings.table, busy: &busy, moving: readings.moving };

@@ -6,6 +6,8 @@ use super::handover::HOLD;
 use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
+use super::parker::Parker;
+use super::parkstate::ParkState;
 use super::pause::Pause;
 use super::port;
 use super::portrules::PortRules;
@@ -15,8 +17,10 @@ use super::rebalancer::Rebalancer;
 use super::rss::Rss;
 use super::spread::Spreader;
 use super::steering;
+use super::watch::Watch;
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
+use rebalance::Limits;
 use runtime::{Facts, Lanes, PortSlot, Spread};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -56,6 +60,8 @@ pub(crate) struct Receiver {
     inlets: Vec<Inlet>,
     /// The place of this worker in the indirection table.
     seat: Option<(Arc<Indirection>, usize)>,
+    /// Wakes parked workers, if this one polls.
+    watch: Option<Watch>,
     /// When the last run of the task began, by the time stamp counter; 0: it has found no packets.
     busy_since: u64,
     /// File descriptors that are readable while packets wait in the queues, and whether all queues have them;
@@ -142,6 +148,7 @@ impl Receiver {
             steer: None,
             inlets: Vec::new(),
             seat: None,
+            watch: None,
             busy_since: 0,
             sockets: Vec::new(),
             has_sockets: None,
@@ -169,6 +176,15 @@ impl Receiver {
         let history = self.exchange.history(|| history);
         if cx.workers() > 1 && self.rss != Rss::None {
             let task = Rebalancer::new(cx.name(), &self.exchange, &history);
+            cx.control(Box::new(task));
+        }
+    }
+    /// Parks workers at low load where flows are spread in software, if it is `on`, the `PARK` argument.
+    pub(in crate::devices) fn configure_parking(&self, on: bool, limits: Limits, cx: &mut ConfigCx<'_>) {
+        let state = cx.shared(|| ParkState::new(on, limits));
+        let state = self.exchange.park_state(|| state);
+        if cx.workers() > 1 && self.rss != Rss::None {
+            let task = Parker::new(cx.name(), &self.exchange, &state);
             cx.control(Box::new(task));
         }
     }
@@ -231,11 +247,28 @@ impl Receiver {
             if !self.queues.is_empty() {
                 let burst = self.most(cx);
                 self.spreader = Some(Spreader::new(self.worker, &table, &self.exchange, burst));
+                let state = self.exchange.known_park_state().filter(|_| self.spreads);
+                self.watch = state.map(|state| Watch::new(state, &table, self.worker));
             }
             self.seat = table.seat_of(self.worker).map(|place| (table, place));
         }
+        self.say_what_is_not_parked(&lanes, cx);
         if lanes.receives(self.worker) {
             cx.reschedule();
+        }
+    }
+    /// Says that no worker is parked where the device distributes flows.
+    fn say_what_is_not_parked(&self, lanes: &Lanes, cx: &Cx<'_>) {
+        let on = self.exchange.known_park_state().is_some_and(|state| state.is_on());
+        let first = lanes.pollers().next() == Some(self.worker);
+        if on && first && !self.spreads && lanes.pollers().count() > 1 {
+            cx.log(
+                Level::INFO,
+                &format!(
+                    "{}: PARK: each worker has a receive queue of its own, so none is parked",
+                    cx.name()
+                ),
+            );
         }
     }
 
@@ -264,8 +297,28 @@ impl Receiver {
         if cx.downstream_empty(0) {
             self.inlets.iter_mut().for_each(Inlet::say_left);
         }
+        if let Some(watch) = &mut self.watch
+            && watch.look(table, now)
+        {
+            watch.woke(cx.now_ns());
+        }
+        if !table.seat(*place).has_begun() {
+            return self.poll_after_waking(*place, now, cx);
+        }
         let moved = self.poll_and_emit(cx);
         self.busy_since = if moved { now } else { 0 };
+        moved
+    }
+
+    /// The same for a worker that has had no packets since it was woken.
+    #[cold]
+    fn poll_after_waking(&mut self, place: usize, cycles: u64, cx: &mut Cx<'_>) -> bool {
+        let now = cx.now_ns();
+        let moved = self.poll_and_emit(cx);
+        self.busy_since = if moved { cycles } else { 0 };
+        if let Some((table, _)) = self.seat.as_ref().filter(|_| moved) {
+            table.seat(place).begins(now);
+        }
         moved
     }
 
@@ -626,24 +679,7 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     });
     h.sum("handed", |e| e.receiver().handed() as u64);
     h.list("lanes", |e| e.receiver().lanes());
-    h.shared_read::<Exchange>("rss_table", |x, _| steering::table(x));
-    h.shared_write::<Exchange>("rss_table", steering::write_table);
-    h.shared_read::<Exchange>("rss_key", |x, _| steering::key(x));
-    h.shared_write::<Exchange>("rss_key", steering::write_key);
-    h.shared_read::<Exchange>("rss_packets", |x, _| Ok(steering::packets(x)));
-    h.shared_read::<Exchange>("rss_buckets", |x, _| Ok(steering::buckets(x)));
-    h.shared_read::<Exchange>("rss_moved", |x, _| Ok(steering::moved(x)));
-    h.shared_read::<History>("rebalance", |history, _| Ok(history.is_on().to_string()));
-    h.shared_write::<History>("rebalance", |history, text| {
-        history.switch(lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?);
-        Ok(())
-    });
-    h.shared_read::<History>("rebalance_status", |history, _| Ok(history.status()));
-    h.shared_read::<History>("summary", |history, _| Ok(history.summary()));
-    h.shared_read::<History>("rebalance_log", |history, _| Ok(history.log()));
-    h.shared_read::<Exchange>("parts", |x, _| prefixsteer::parts(x));
-    h.shared_read::<Exchange>("prefixes", |x, _| prefixsteer::prefixes(x));
-    h.shared_write::<Exchange>("divide", prefixsteer::divide);
+    steering::handlers(h);
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
     });

@@ -3,7 +3,7 @@
 
 use super::exchange::{Exchange, Outlet};
 use super::flowkey::FlowKey;
-use super::handover::{HOLD, Handover};
+use super::handover::{HOLD, Handover, MOST_MOVES, MOST_QUICK};
 use super::indirection::{Indirection, Poller};
 use crate::prelude::*;
 use runtime::WorkerId;
@@ -19,6 +19,8 @@ const STALL_NS: u64 = 5_000_000;
 const KEY_PATIENCE_NS: u64 = 20_000_000;
 /// How long after that it waits until they have also left the transmit queues.
 const KEY_SETTLE_NS: u64 = 200_000;
+/// A worker is nearly finished if at most so many packets are on their way to it or through it.
+const FEW: u64 = 64;
 /// In place of a neighbor: packets stay with this worker, or their bucket is on its way.
 const OWN: u16 = u16::MAX;
 const ON_ITS_WAY: u16 = u16::MAX - 1;
@@ -43,6 +45,10 @@ impl Neighbor {
     /// How many packets this worker has had for it: those in the ring, before it and behind it.
     fn given(&self) -> u64 {
         self.ring.pushed() + self.waiting.len() as u64
+    }
+    /// How many of them have not left it.
+    fn on_the_way(&self) -> u64 {
+        self.ring.on_the_way() + self.waiting.len() as u64
     }
     /// Passes waiting packets on, as far as the ring has space. Returns whether this worker has to wait for
     /// the other one.
@@ -135,7 +141,7 @@ impl Spreader {
             places,
             own_place: table.seat_of(worker),
             neighbors,
-            handover: Handover::new(burst),
+            handover: Handover::new(table.buckets(), burst),
             gone: Vec::with_capacity(HOLD + burst),
             seen: 0,
             key_seen: 0,
@@ -224,8 +230,11 @@ impl Spreader {
             if goes_to == ON_ITS_WAY {
                 self.backlog |= self.handover.goes_to(bucket as u16) != Some(wanted);
             } else if goes_to != wanted {
-                let mark = self.neighbors.get(usize::from(goes_to)).map_or(0, Neighbor::given);
-                if self.handover.begin(bucket as u16, (goes_to, wanted), mark, now) {
+                let from = self.neighbors.get(usize::from(goes_to));
+                let mark = from.map_or(0, Neighbor::given);
+                let quick = from.is_none_or(|neighbor| neighbor.on_the_way() <= FEW);
+                let most = if quick { MOST_QUICK } else { MOST_MOVES };
+                if self.handover.begin(bucket as u16, (goes_to, wanted), mark, most, now) {
                     self.buckets[bucket] = ON_ITS_WAY;
                 } else {
                     self.backlog = true;
@@ -244,8 +253,7 @@ impl Spreader {
             return;
         }
         if !settled {
-            let on_the_way = |n: &Neighbor| n.ring.on_the_way() + n.waiting.len() as u64;
-            self.handover.moved.unordered += self.neighbors.iter().map(on_the_way).sum::<u64>();
+            self.handover.moved.unordered += self.neighbors.iter().map(Neighbor::on_the_way).sum::<u64>();
         }
         self.key_change = None;
         self.key_seen = self.table.key_version();

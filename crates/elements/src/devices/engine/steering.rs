@@ -2,10 +2,44 @@
 //! those of the router where it spreads flows in software, else those of the device.
 
 use super::exchange::Exchange;
+use super::history::History;
 use super::indirection::Indirection;
+use super::parkstate::ParkState;
+use super::prefixsteer;
 use super::reta;
+use crate::prelude::*;
 use dpdk::Port;
 use std::sync::Arc;
+
+/// The handlers of what an element does with its table.
+pub(super) fn handlers<E: Element>(h: &mut Handlers<E>) {
+    h.shared_read::<Exchange>("rss_table", |x, _| table(x));
+    h.shared_write::<Exchange>("rss_table", write_table);
+    h.shared_read::<Exchange>("rss_key", |x, _| key(x));
+    h.shared_write::<Exchange>("rss_key", write_key);
+    h.shared_read::<Exchange>("rss_packets", |x, _| Ok(packets(x)));
+    h.shared_read::<Exchange>("rss_buckets", |x, _| Ok(buckets(x)));
+    h.shared_read::<Exchange>("rss_moved", |x, _| Ok(moved(x)));
+    h.shared_read::<History>("rebalance", |history, _| Ok(history.is_on().to_string()));
+    h.shared_write::<History>("rebalance", |history, text| {
+        history.switch(lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?);
+        Ok(())
+    });
+    h.shared_read::<History>("rebalance_status", |history, _| Ok(history.status()));
+    h.shared_read::<History>("summary", |history, _| Ok(history.summary()));
+    h.shared_read::<ParkState>("park", |state, _| Ok(state.is_on().to_string()));
+    h.shared_write::<ParkState>("park", |state, text| {
+        state.switch(lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?);
+        Ok(())
+    });
+    h.shared_read::<ParkState>("park_log", |state, _| Ok(state.log()));
+    h.shared_read::<Exchange>("park_status", |x, _| Ok(park_status(x)));
+    h.shared_read::<Exchange>("parked", |x, _| Ok(parked(x)));
+    h.shared_read::<History>("rebalance_log", |history, _| Ok(history.log()));
+    h.shared_read::<Exchange>("parts", |x, _| prefixsteer::parts(x));
+    h.shared_read::<Exchange>("prefixes", |x, _| prefixsteer::prefixes(x));
+    h.shared_write::<Exchange>("divide", prefixsteer::divide);
+}
 
 /// Who spreads flows.
 enum Spreads {
@@ -26,7 +60,7 @@ fn text(error: dpdk::Error) -> String {
 }
 
 /// `rss_table`
-pub(super) fn table(exchange: &Exchange) -> Result<String, String> {
+fn table(exchange: &Exchange) -> Result<String, String> {
     match spreads(exchange)? {
         Spreads::Router(table) => Ok(table.table_text()),
         Spreads::Device(port) => {
@@ -36,13 +70,16 @@ pub(super) fn table(exchange: &Exchange) -> Result<String, String> {
     }
 }
 
-/// `rss_table`, written. The rebalancer leaves the table alone from then on.
-pub(super) fn write_table(exchange: &Exchange, change: &str) -> Result<(), String> {
+/// `rss_table`, written. From then on nothing moves by itself, and no worker is parked.
+fn write_table(exchange: &Exchange, change: &str) -> Result<(), String> {
     match spreads(exchange)? {
         Spreads::Router(table) => {
             table.write_table(change)?;
             if let Some(history) = exchange.known_history() {
                 history.switch(false);
+            }
+            if let Some(state) = exchange.known_park_state() {
+                state.switch(false);
             }
             Ok(())
         }
@@ -60,7 +97,7 @@ pub(super) fn write_table(exchange: &Exchange, change: &str) -> Result<(), Strin
 }
 
 /// `rss_key`
-pub(super) fn key(exchange: &Exchange) -> Result<String, String> {
+fn key(exchange: &Exchange) -> Result<String, String> {
     match spreads(exchange)? {
         Spreads::Router(table) => Ok(table.key().map_or_else(String::new, |key| reta::print_key(&key))),
         Spreads::Device(port) => port.rss_key().map(|key| reta::print_key(&key)).map_err(text),
@@ -68,7 +105,7 @@ pub(super) fn key(exchange: &Exchange) -> Result<String, String> {
 }
 
 /// `rss_key`, written.
-pub(super) fn write_key(exchange: &Exchange, change: &str) -> Result<(), String> {
+fn write_key(exchange: &Exchange, change: &str) -> Result<(), String> {
     let key = reta::parse_key(change)?;
     match spreads(exchange)? {
         Spreads::Router(table) => table.set_key(&key),
@@ -77,18 +114,32 @@ pub(super) fn write_key(exchange: &Exchange, change: &str) -> Result<(), String>
 }
 
 /// `rss_packets`
-pub(super) fn packets(exchange: &Exchange) -> String {
+fn packets(exchange: &Exchange) -> String {
     exchange.known_indirection().map_or_else(String::new, |table| table.packets_text())
 }
 
 /// `rss_buckets`
-pub(super) fn buckets(exchange: &Exchange) -> String {
+fn buckets(exchange: &Exchange) -> String {
     exchange.known_indirection().map_or_else(String::new, |table| table.buckets_text())
 }
 
 /// `rss_moved`
-pub(super) fn moved(exchange: &Exchange) -> String {
+fn moved(exchange: &Exchange) -> String {
     let Some(table) = exchange.known_indirection() else { return String::new() };
     let moved = table.readings().moved;
     format!("buckets\t{}\nheld\t{}\nunordered\t{}\n", moved.buckets, moved.held, moved.unordered)
+}
+
+/// `parked`
+fn parked(exchange: &Exchange) -> String {
+    let Some(table) = exchange.known_indirection() else { return String::new() };
+    let mut workers = table.between(table.awake(), table.workers().len());
+    workers.sort_unstable();
+    runtime::placement::listed(&workers)
+}
+
+/// `park_status`
+fn park_status(exchange: &Exchange) -> String {
+    let table = exchange.known_indirection().map(|table| &**table);
+    exchange.known_park_state().map_or_else(String::new, |state| state.status(table))
 }
