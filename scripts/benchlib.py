@@ -1,6 +1,7 @@
 """What the benchmarks share: finding the binary, the header of data files, and ESP packets."""
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -49,6 +50,12 @@ def machine() -> str:
             break
     huge = sum(int(p.read_text()) for p in pathlib.Path("/sys/kernel/mm/hugepages").glob("*/nr_hugepages"))
     return f"{os.cpu_count()} x {model}, Linux {os.uname().release.split('-')[0]}, {huge} hugepages"
+
+
+def comes_first(pid: int) -> None:
+    """Where Linux divides the time by sessions first (autogroup), a nice value says nothing to other sessions: gives it to the session."""
+    with contextlib.suppress(OSError):
+        pathlib.Path(f"/proc/{pid}/autogroup").write_text(str(os.nice(0)))
 
 
 def now() -> datetime.datetime:
