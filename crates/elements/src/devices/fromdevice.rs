@@ -206,7 +206,8 @@
 use super::engine::arguments;
 use super::engine::portrules::{Held, PortRules};
 use super::engine::queues::Queues;
-use super::engine::rx::{self, Receiver, Receives};
+use super::engine::receives::{self, Receives};
+use super::engine::rx::{self, Receiver};
 use crate::prelude::*;
 use dpdk::PortConfig;
 
@@ -261,7 +262,7 @@ impl Element for FromDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        rx::handlers(h);
+        receives::handlers(h);
         h.write("reset", |e, _, _| {
             e.0.count.set(0);
             Ok(())

@@ -60,7 +60,8 @@
 
 use super::engine::arguments;
 use super::engine::queues::Queues;
-use super::engine::rx::{self, Receiver, Receives};
+use super::engine::receives::{self, Receives};
+use super::engine::rx::{self, Receiver};
 use crate::prelude::*;
 use dpdk::PortConfig;
 
@@ -108,7 +109,7 @@ impl Element for FromDpdkDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        rx::handlers(h);
+        receives::handlers(h);
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().rx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().rx_bytes).to_string());
         for name in ["hw_dropped", "dropped"] {

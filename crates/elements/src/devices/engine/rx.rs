@@ -1,25 +1,25 @@
 //! The receiving side of a port: the engine of `FromDevice` and `FromDPDKDevice`.
 
 use super::batches::{Batches, Sizes};
+use super::doze::Doze;
 use super::exchange::{Exchange, Inlet, forget_done, inherit};
 use super::handover::HOLD;
 use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
+use super::packettype::packet_type;
 use super::parker::Parker;
 use super::parkstate::ParkState;
 use super::pause::Pause;
-use super::port;
 use super::portrules::PortRules;
 use super::prefixsteer::{self, Divider, Steer};
 use super::queues::Queues;
 use super::rebalancer::Rebalancer;
 use super::rss::Rss;
 use super::spread::Spreader;
-use super::steering;
 use super::watch::Watch;
 use crate::prelude::*;
-use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
+use dpdk::{Port, PortConfig, PortSpec, PortState, RxQueue};
 use rebalance::Limits;
 use runtime::{Facts, Lanes, PortSlot, Spread};
 use std::collections::VecDeque;
@@ -88,21 +88,6 @@ pub(crate) struct Receiver {
     lost: u64,
     /// Polls that brought packets since losses in the device were last counted.
     unchecked: u32,
-}
-
-/// How the interrupts of the queues are used, if the device has them.
-#[derive(Default)]
-struct Doze {
-    /// Since when no packet has come; 0: one has just come.
-    idle_ns: u64,
-    /// Whether they are on.
-    armed: bool,
-    /// When what they have told was last looked at.
-    heard_ns: u64,
-    /// There are none.
-    impossible: bool,
-    /// Descriptors that are readable when they have been raised.
-    interrupts: Vec<RawFd>,
 }
 
 impl Receiver {
@@ -215,7 +200,7 @@ impl Receiver {
         let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
         self.mac = port.mac();
         self.exchange.at_port(port);
-        self.doze.impossible = !matches!(port.spec(), PortSpec::Pci { .. });
+        self.doze = Doze::new(matches!(port.spec(), PortSpec::Pci { .. }));
         let port = Arc::clone(port);
         let mut lanes = Lanes::clone(lanes);
         if self.steer.is_some() && lanes.spread.is_empty() && lanes.pollers().count() > 1 {
@@ -358,7 +343,7 @@ impl Receiver {
             if !pauses && (!moved || self.is_drained()) && self.finds_sockets() {
                 cx.idle_until_readable(&self.sockets);
             } else if self.dozes(moved || pauses, cx) {
-                cx.idle_until_readable(&self.doze.interrupts);
+                cx.idle_until_readable(self.doze.interrupts());
             }
         }
         moved
@@ -383,64 +368,14 @@ impl Receiver {
         self.has_sockets == Some(true) && !self.owes()
     }
 
-    /// Whether the device has been asked to say when packets come, and none has come since. It is asked only
-    /// when none has come for a while, since asking and being told take longer than receiving a packet.
+    /// Whether the device says when packets come, and none has come since it was asked to.
     #[inline]
     fn dozes(&mut self, busy: bool, cx: &mut Cx<'_>) -> bool {
         if busy {
-            if self.doze.idle_ns != 0 {
-                self.wakes();
-            }
+            self.doze.wake(&mut self.queues);
             return false;
         }
-        self.has_sockets == Some(false) && !self.doze.impossible && self.lies_down(cx.now_ns())
-    }
-
-    /// The part of `dozes` without packets.
-    fn lies_down(&mut self, now: u64) -> bool {
-        const AFTER_NS: u64 = 2_000_000;
-        if self.doze.idle_ns == 0 {
-            self.doze.idle_ns = now;
-        }
-        if now.saturating_sub(self.doze.idle_ns) < AFTER_NS || self.owes() {
-            return false;
-        }
-        if self.doze.armed && now.saturating_sub(self.doze.heard_ns) < AFTER_NS {
-            return true;
-        }
-        self.doze.heard_ns = now;
-        // Some devices switch an interrupt off when they have raised it.
-        let mut told = false;
-        for (_, rx) in &self.queues {
-            told |= rx.as_ref().is_some_and(RxQueue::hear);
-        }
-        if self.doze.armed && !told {
-            return true;
-        }
-        self.doze.interrupts.clear();
-        for (_, rx) in &mut self.queues {
-            let fds = rx.as_mut().and_then(|rx| if rx.arm(true) { rx.wake_fds() } else { None });
-            let Some(fds) = fds else {
-                self.doze.impossible = true;
-                return false;
-            };
-            self.doze.interrupts.extend(fds);
-        }
-        self.doze.armed = true;
-        // What came before is not announced: the next poll looks.
-        false
-    }
-
-    /// Packets come: the device need not say so.
-    #[cold]
-    fn wakes(&mut self) {
-        if std::mem::take(&mut self.doze.armed) {
-            for rx in self.queues.iter_mut().filter_map(|(_, rx)| rx.as_mut()) {
-                rx.arm(false);
-                rx.hear();
-            }
-        }
-        self.doze.idle_ns = 0;
+        self.has_sockets == Some(false) && !self.owes() && self.doze.lie_down(&mut self.queues, cx.now_ns())
     }
 
     /// Whether packets that have been polled wait here, or flows change workers.
@@ -653,64 +588,5 @@ impl Receiver {
             text += &format!(" gets flows from worker {}", runtime::placement::listed(&pollers));
         }
         text + "\n"
-    }
-}
-
-/// An element that receives from a port.
-pub(in crate::devices) trait Receives: Element {
-    fn receiver(&self) -> &Receiver;
-    fn receiver_mut(&mut self) -> &mut Receiver;
-}
-
-/// The handlers that all of these elements have.
-pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
-    h.counter("count", |e| &e.receiver().count);
-    h.read("burst", |e| e.receiver().burst.to_string());
-    h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-    h.write("reset_counts", |e, _, _| {
-        e.receiver().count.set(0);
-        Ok(())
-    });
-    h.read("active", |e| e.receiver().active.to_string());
-    h.write("active", |e, v, cx| {
-        e.receiver_mut().active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-        cx.reschedule();
-        Ok(())
-    });
-    h.sum("handed", |e| e.receiver().handed() as u64);
-    h.list("lanes", |e| e.receiver().lanes());
-    steering::handlers(h);
-    h.read("mac", |e| {
-        e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
-    });
-    h.read("port", |e| e.receiver().port().map_or_else(String::new, port::describe));
-    h.read("xstats", |e| e.receiver().port().map_or_else(String::new, port::xstats));
-}
-
-/// The packet type of a frame, by its destination address.
-#[inline]
-fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
-    // Compared as one number: this one comparison decides for nearly every frame.
-    let number = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-    match frame.first_chunk::<6>() {
-        Some(to) if *to == mac && mac[0] & 1 == 0 => PacketType::Host,
-        Some(to) if number(*to) == number([0xff; 6]) => PacketType::Broadcast,
-        Some(to) if to[0] & 1 == 1 => PacketType::Multicast,
-        _ => PacketType::OtherHost,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_are_sorted_by_destination() {
-        let mac = [2, 0, 0, 0, 0, 1];
-        assert_eq!(packet_type(&[0xff; 60], mac), PacketType::Broadcast);
-        assert_eq!(packet_type(&[1, 0, 0x5e, 0, 0, 1, 0], mac), PacketType::Multicast);
-        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 1, 0], mac), PacketType::Host);
-        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 2, 0], mac), PacketType::OtherHost);
-        assert_eq!(packet_type(&[2], mac), PacketType::OtherHost);
     }
 }
