@@ -11,7 +11,7 @@ pub(super) mod arguments;
 mod batches;
 mod exchange;
 mod handover;
-mod hardware;
+pub(super) mod hardware;
 mod history;
 pub(super) mod host;
 mod indirection;
