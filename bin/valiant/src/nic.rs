@@ -1,5 +1,5 @@
-//! `valiant nic`: what a port's device offers to a router, how its classifier behaves with many rules, and where
-//! the rules of a running router are.
+//! `valiant nic`: what a port's device offers to a router, how its classifier behaves with many rules, and
+//! where the rules of a running router are.
 
 mod bench;
 mod measure;
@@ -53,8 +53,8 @@ enum NicCommand {
     /// Find out what a port can do, by asking its driver and by trying.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArgs),
-    /// Ask eight questions of a port's classifier, or of that in software: how it behaves with many rules, and
-    /// while they change.
+    /// Ask eight questions of a port's classifier, or of that in software: how it behaves with many rules,
+    /// and while they change.
     #[command(after_help = bench::EXAMPLES)]
     Bench(bench::BenchArgs),
     /// Measure one point of `nic bench`.

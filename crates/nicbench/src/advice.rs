@@ -26,7 +26,7 @@ pub fn advice(reports: &Reports) -> Vec<String> {
         let first = rates.first().map_or(0.0, |(_, pps)| *pps);
         if let Some((tables, _)) = rates.iter().rfind(|(_, pps)| *pps >= 0.8 * first) {
             all.push(format!(
-                "Which table: a packet that goes through up to {tables:.0} tables one after the other keeps 0.8 of the rate of one. Put rules that most packets need into the first ones."
+                "Which table: up to {tables:.0} tables one after the other keep 0.8 of the rate of one. Put rules that most packets need into the first table."
             ));
         }
     }
@@ -34,9 +34,9 @@ pub fn advice(reports: &Reports) -> Vec<String> {
         let gap = |place| figure(greatest(report, "CHANGES", place)?, "outage ms");
         if let (Some(same), Some(other)) = (gap("same"), gap("other")) {
             let better = if other < same {
-                "Change rules from another core than that which forwards"
+                "change rules from another core than that which forwards"
             } else {
-                "It does not matter from which core rules are changed"
+                "it does not matter from which core rules are changed"
             };
             all.push(format!(
                 "Which core: {better}: the largest batch makes a gap of {same:.1} ms from the same core, and of {other:.1} ms from another."

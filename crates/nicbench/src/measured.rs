@@ -72,47 +72,57 @@ fn resident() -> f64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0) * PAGE
 }
 
-/// How fast rules come, one after the other, and go again, for a time at most; the memory of each. Without
-/// any rule that is taken, an error in the driver's words.
+/// How fast rules come, one after the other, and go again, as often as the time allows: medians; the memory
+/// of each. What is refused ends that, with the driver's words; without any rule that is taken it is an
+/// error.
 ///
 /// # Errors
 /// The first rule is refused, or one is not removed.
 pub fn insertion<E: Engine>(
     engine: &E,
     rules: &[E::Rule],
-    longest: Duration,
+    time: Duration,
     stop: &dyn Fn() -> bool,
 ) -> Result<Value, String> {
     const CHUNK: usize = 16;
     let before = resident();
-    let mut numbers = Vec::with_capacity(rules.len());
-    let mut words = None;
-    let begin = Instant::now();
-    for chunk in rules.chunks(CHUNK) {
-        match engine.add(chunk) {
-            Ok(more) => numbers.extend(more),
-            Err(refused) => {
-                numbers.extend(refused.taken);
-                words = Some(refused.words);
+    let (mut inserting, mut removing, mut words, mut first) = (Vec::new(), Vec::new(), None, None);
+    let all = Instant::now();
+    loop {
+        let mut numbers = Vec::with_capacity(rules.len());
+        let begin = Instant::now();
+        for chunk in rules.chunks(CHUNK) {
+            match engine.add(chunk) {
+                Ok(more) => numbers.extend(more),
+                Err(refused) => {
+                    numbers.extend(refused.taken);
+                    words = Some(refused.words);
+                    break;
+                }
+            }
+            if all.elapsed() > time || stop() {
                 break;
             }
         }
-        if begin.elapsed() > longest || stop() {
+        let many = numbers.len() as f64;
+        inserting.push(many / begin.elapsed().as_secs_f64());
+        if let Some(words) = words.as_ref().filter(|_| numbers.is_empty()) {
+            return Err(words.clone());
+        }
+        first.get_or_insert((numbers.len(), (resident() - before).max(0.0) / many.max(1.0)));
+        let begin = Instant::now();
+        engine.remove(&numbers)?;
+        removing.push(many / begin.elapsed().as_secs_f64());
+        // Another round would likely be cut short.
+        if words.is_some() || stop() || all.elapsed() > time / 2 {
             break;
         }
     }
-    let inserting = begin.elapsed().as_secs_f64();
-    if let Some(words) = words.as_ref().filter(|_| numbers.is_empty()) {
-        return Err(words.clone());
-    }
-    let bytes = (resident() - before).max(0.0);
-    let begin = Instant::now();
-    engine.remove(&numbers)?;
-    let removing = begin.elapsed().as_secs_f64();
-    let many = numbers.len() as f64;
+    let of = |all: &[f64]| median(all.iter().copied());
+    let (rules, bytes) = first.unwrap_or_default();
     Ok(json!({
-        "rules": numbers.len(), "insertions_per_second": many / inserting, "deletions_per_second": many / removing,
-        "bytes_per_rule": bytes / many.max(1.0), "full": words.is_some(), "refused": words,
+        "rules": rules, "insertions_per_second": of(&inserting), "deletions_per_second": of(&removing),
+        "bytes_per_rule": bytes, "rounds": inserting.len(), "full": words.is_some(), "refused": words,
     }))
 }
 
@@ -166,13 +176,18 @@ impl<E: Engine> Bench<'_, E> {
                 std::thread::scope(|scope| {
                     let updating = scope.spawn(|| {
                         bind(cores.rules);
+                        // Its processor is as busy before and after, but touches nothing that is shared.
                         while !now.load(Relaxed) {
                             if ended.load(Relaxed) {
                                 return None;
                             }
-                            std::thread::sleep(STEP);
+                            work(STEP);
                         }
-                        Some(update())
+                        let updated = update();
+                        while !ended.load(Relaxed) {
+                            work(STEP);
+                        }
+                        Some(updated)
                     });
                     let meter =
                         self.forward(self.time, BUCKET, &mut |elapsed| now.store(elapsed >= at, Relaxed));
@@ -245,10 +260,12 @@ impl<E: Engine> Bench<'_, E> {
             Where::Other => std::thread::scope(|scope| {
                 scope.spawn(|| {
                     bind(cores.rules);
+                    let mut last = Instant::now();
                     while !ended.load(Relaxed) {
-                        let begin = Instant::now();
+                        let (begin, elapsed) = (Instant::now(), last.elapsed());
+                        last = begin;
                         if changing.load(Relaxed) {
-                            done.fetch_add(changer.step(STEP), Relaxed);
+                            done.fetch_add(changer.step(elapsed.min(BUCKET)), Relaxed);
                         } else {
                             work(STEP / 2);
                         }
@@ -291,7 +308,7 @@ impl<E: Engine> Bench<'_, E> {
                 bind(cores.rules);
                 let (begin, mut done) = (Instant::now(), 0_u64);
                 while !ended.load(Relaxed) {
-                    let new = rules[usize::from(done as usize / numbers.len().max(1) % 2 == 0)];
+                    let new = rules[usize::from((done as usize / numbers.len().max(1)).is_multiple_of(2))];
                     let at = done as usize % numbers.len().max(1);
                     let (Some(number), Some(new)) = (numbers.get_mut(at), new.get(at..=at)) else { break };
                     replace(engine, number, new, how)?;
@@ -423,3 +440,6 @@ fn series(meter: &Meter, at: Duration, took: f64) -> Value {
         "series": meter.series.iter().map(|packets| *packets as f64 / meter.bucket_s).collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -265,7 +265,7 @@ impl Study {
                     format!(
                         "insert --kind \"$KIND\" --table \"$TABLE\" --rules {} --seconds {}",
                         pick("65536", "16384", "200"),
-                        pick("10", "2", "0.3")
+                        pick("10", "0.6", "0.1")
                     ),
                     &[
                         ("insertions/s", "insertions_per_second"),
@@ -317,7 +317,7 @@ impl Study {
             _ => 5,
         };
         let mut text = format!(
-            "# Made by `valiant nic bench`.\n\n[experiment]\nrounds = {rounds}\nspread = \"1000%\"\n\n[device]\ncommand = {}\n\n[figures]\n",
+            "# Made by `valiant nic bench`.\n\n[experiment]\nrounds = {rounds}\nspread = 0.99\n\n[device]\ncommand = {}\n\n[figures]\n",
             Value::from(command)
         );
         for (name, path) in figures {

@@ -108,8 +108,8 @@ impl Asked {
             ("dpdk".to_owned(), Value::from(dpdk::dpdk_version())),
         ];
         if let Target::Device { about, .. } = target {
-            for key in ["driver", "firmware"] {
-                all.extend(about.get(key).map(|value| (key.to_owned(), value.clone())));
+            for (name, key) in [("device", "model"), ("driver", "driver"), ("firmware", "firmware")] {
+                all.extend(about.get(key).map(|value| (name.to_owned(), value.clone())));
             }
         }
         all
