@@ -160,12 +160,23 @@ pub fn answers(reports: &Reports, target: &Target, asked: &[usize]) -> Vec<Answe
         let (verdict, text) = match cannot {
             Some(why) => (Verdict::Cannot, why),
             None if !asked.contains(&question.number) => (Verdict::Open, "not asked".to_owned()),
-            None => (question.judge)(reports, target)
-                .unwrap_or_else(|| (Verdict::Open, unmeasured(reports, question))),
+            None => match (question.judge)(reports, target) {
+                None => (Verdict::Open, unmeasured(reports, question)),
+                Some((verdict, text)) if incomplete(reports, question) => {
+                    (verdict, text + ". Not all rounds are measured yet")
+                }
+                Some(answer) => answer,
+            },
         };
         Answer { question: *question, verdict, text }
     };
     QUESTIONS.iter().map(one).collect()
+}
+
+/// Whether rounds are missing.
+fn incomplete(reports: &Reports, question: &Question) -> bool {
+    let mut rows = question.studies.iter().filter_map(|study| reports.get(study)).flat_map(rows);
+    rows.any(|row| row.get("rounds_open").and_then(Value::as_u64) > Some(0))
 }
 
 /// Why something is missing: the first reason that a point gives.

@@ -189,6 +189,15 @@ fn files_name_the_target_and_what_it_takes() {
         about: json!({"refused": {"gre": "no"}, "later_table_refused": null}),
     };
     let file = Study::Insertion.file(&target, &Size { quick: true, ..Size::default() });
-    assert!(file.contains(r"--port 'net_failsafe0,fd('\''x'\'')' --from 'p1'"), "{file}");
+    assert!(file.contains(r"--port 'net_failsafe0,fd('\\''x'\\'')' --from 'p1'"), "{file}");
     assert!(file.contains("vxlan") && !file.contains("gre"), "{file}");
+}
+
+#[test]
+fn an_answer_from_some_rounds_says_so() {
+    let rows: [Row<'_>; 1] = [(&[("HOW", "in-place")], &[("updates/s", 5.0), ("neither", 0.0)])];
+    let mut some = report(&rows);
+    some["results"][0]["rounds_open"] = json!(2);
+    let (verdict, text) = of(8, &Reports::from([(Study::Replacement, some)]), &Target::Software);
+    assert!(verdict == Verdict::Pass && text.ends_with("Not all rounds are measured yet"), "{text}");
 }
