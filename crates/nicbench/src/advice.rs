@@ -25,9 +25,13 @@ pub fn advice(reports: &Reports) -> Vec<String> {
         let rates = curve(report, ("", ""), "TABLES", "pps");
         let first = rates.first().map_or(0.0, |(_, pps)| *pps);
         if let Some((tables, _)) = rates.iter().rfind(|(_, pps)| *pps >= 0.8 * first) {
-            all.push(format!(
-                "Which table: up to {tables:.0} tables one after the other keep 0.8 of the rate of one. Put rules that most packets need into the first table."
-            ));
+            all.push(if *tables > 1.0 {
+                format!(
+                    "Which table: up to {tables:.0} tables one after the other keep 0.8 of the rate of one; in longer chains, put rules that most packets need into the first table."
+                )
+            } else {
+                "Which table: a second table takes more than a fifth of the rate: keep all rules in one, or those that most packets need in the first.".to_owned()
+            });
         }
     }
     if let Some(report) = report(Study::Batch) {
