@@ -1,6 +1,6 @@
 //! The first page of the report: the answers, advice, and the time series of batches.
 
-use super::Asked;
+use super::asked::Asked;
 use chart::{Axis, Chart, Curve, Line};
 use experiment::{Part, front};
 use nicbench::studies::Study;
