@@ -378,6 +378,7 @@ fn experiment_of(args: &RunArgs) -> Result<ExitCode, String> {
         quiet: args.quiet,
         name: "",
         command: command(args),
+        about: Vec::new(),
     };
     let measured = measure(&experiment, &how, &StopSignals::watch())?;
     let report = if args.json {

@@ -20,6 +20,8 @@ pub(crate) struct How<'a> {
     pub(crate) name: &'a str,
     /// The command that measures the same again.
     pub(crate) command: String,
+    /// What else belongs to the machine that is measured, by name.
+    pub(crate) about: Vec<(String, Value)>,
 }
 
 /// What came of it; the worst is the greatest.
@@ -77,7 +79,8 @@ pub(crate) fn measure(
 ) -> Result<Measured, String> {
     let dir = std::path::absolute(&how.results).unwrap_or_else(|_| how.results.clone());
     // A name tells two hosts apart.
-    let machine = if experiment.host.is_some() { machine_with_name() } else { machine() };
+    let mut machine = if experiment.host.is_some() { machine_with_name() } else { machine() };
+    how.about.iter().for_each(|(name, value)| machine[name] = value.clone());
     let mut results = Results::open(&dir, experiment, &machine, how.restart)?;
     let options = experiment::Options { program: this_program()?, results: dir };
     experiment.warnings.iter().for_each(|warning| error(&format!("warning: {warning}")));

@@ -1,5 +1,8 @@
-//! `valiant nic`: what a port's device offers to a router, and where the rules of a running one are.
+//! `valiant nic`: what a port's device offers to a router, how its classifier behaves with many rules, and
+//! where the rules of a running router are.
 
+mod bench;
+mod measure;
 mod report;
 mod rules;
 mod score;
@@ -18,6 +21,7 @@ Examples:
   valiant nic probe 0000:03:00.0              a card that is bound to vfio-pci (`valiant ports` lists them)
   valiant nic probe net_tap0 --json
   valiant nic rules                           the flow rules of a running router: in hardware or in software
+  valiant nic bench --quick                   how the classifier in software behaves with many rules, and while they change
   valiant nic probe --help                    what the words in its report mean";
 
 const PROBE_EXAMPLES: &str = "\
@@ -50,6 +54,13 @@ enum NicCommand {
     /// Find out what a port can do, by asking its driver and by trying.
     #[command(after_help = PROBE_EXAMPLES)]
     Probe(ProbeArgs),
+    /// Ask eight questions of a port's classifier, or of that in software: how it behaves with many rules,
+    /// and while they change.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::BenchArgs),
+    /// Measure one point of `nic bench`.
+    #[command(after_help = measure::EXAMPLES)]
+    Measure(measure::MeasureArgs),
     /// Show where the flow rules of a running router are, and what they have counted.
     #[command(after_help = rules::EXAMPLES)]
     Rules(rules::RulesArgs),
@@ -78,6 +89,8 @@ pub(crate) fn nic(args: &NicArgs) -> ExitCode {
     match &args.command {
         NicCommand::Probe(args) if args.here => examine(args),
         NicCommand::Probe(args) => examine_apart(args),
+        NicCommand::Bench(args) => bench::bench(args),
+        NicCommand::Measure(args) => measure::measure(args),
         NicCommand::Rules(args) => rules::show(args),
     }
 }

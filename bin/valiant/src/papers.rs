@@ -87,6 +87,7 @@ pub(crate) fn papers(args: &PapersArgs) -> Result<ExitCode, String> {
             quiet: args.quiet,
             name: &format!("{name}: "),
             command: format!("valiant bench run {}", path.display()),
+            about: Vec::new(),
         };
         let measured = measure(&experiment, &how, &stop)?;
         print(&format!("{}\n", measured.text));

@@ -3,6 +3,8 @@
 #[path = "../../../tests/skip.rs"]
 mod skip;
 
+mod browser;
+
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -76,43 +78,6 @@ fn page_in(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("report.html")).unwrap()
 }
 
-/// What a browser sees; none: there is no browser.
-fn seen(dir: &Path, page: &str, wide: u32, dark: bool) -> Option<Value> {
-    let path = dir.join("look.html");
-    std::fs::write(&path, page.replace("</body>", &format!("{LOOK}</body>"))).unwrap();
-    let out = Command::new("timeout")
-        .args(["90", "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-        .arg(format!("--window-size={wide},900"))
-        .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!dark)))
-        .arg(format!("file://{}", path.display()))
-        .output()
-        .unwrap();
-    if out.status.code() == Some(127) {
-        return None;
-    }
-    let dom = String::from_utf8_lossy(&out.stdout);
-    let told = dom.split("data-seen=\"").nth(1).and_then(|rest| rest.split('"').next());
-    let told = told.unwrap_or_else(|| panic!("{}\n{dom}", String::from_utf8_lossy(&out.stderr)));
-    // As `encodeURIComponent` writes it.
-    let mut bytes = Vec::new();
-    let mut rest = told.as_bytes();
-    while let Some((first, more)) = rest.split_first() {
-        (bytes, rest) = match (first, more) {
-            (b'%', [a, b, more @ ..]) => {
-                let digits = String::from_utf8(vec![*a, *b]).unwrap();
-                bytes.push(u8::from_str_radix(&digits, 16).unwrap());
-                (bytes, more)
-            }
-            _ => {
-                bytes.push(*first);
-                (bytes, more)
-            }
-        };
-    }
-    Some(serde_json::from_slice(&bytes).unwrap())
-}
-
 #[test]
 fn a_browser_draws_the_page() {
     let dir = tempfile::tempdir().unwrap();
@@ -120,7 +85,7 @@ fn a_browser_draws_the_page() {
     let number = |value: &Value| value.as_f64().unwrap();
     let mut colors = Vec::new();
     for (wide, dark) in [(1300, false), (1300, true), (500, false)] {
-        let Some(seen) = seen(dir.path(), &page, wide, dark) else {
+        let Some(seen) = browser::seen(dir.path(), &page, LOOK, (wide, dark)) else {
             skip::skip("chromium is not installed");
             return;
         };

@@ -13,9 +13,11 @@ use crate::eal::{Eal, EalOptions};
 use crate::error::{Error, errno_text};
 use crate::needs::{Method, PortConfig};
 use crate::open::c_text;
+use crate::port::Port;
 use crate::spec::PortSpec;
 use crate::table::open;
 
+use dpdk_sys::valiant_nic_info;
 use found::{Bench, DESCRIPTORS, MOST_QUEUES, queues};
 use frames::Frames;
 
@@ -65,14 +67,7 @@ pub fn probe(spec: &PortSpec, eal: &EalOptions, options: &NicOptions) -> Result<
         nic.abilities.push(queues("transmit", Said::Nothing, port.tx_queues(), Tried::Not(String::new())));
         return Ok(nic);
     };
-    // SAFETY: plain data that the function fills or leaves; the port exists.
-    let info = unsafe {
-        let mut info = std::mem::zeroed();
-        match dpdk_sys::valiant_nic_info(device, &mut info) {
-            0 => info,
-            status => return Err(Error::port(port.name(), "asking its driver", errno_text(status))),
-        }
-    };
+    let info = asked(&port, device)?;
     nic.firmware = c_text(&info.firmware);
     let mut bench = Bench { port, device, info, abilities: Vec::new(), knobs: Vec::new(), notes: Vec::new() };
     let mut frames = Frames::open(&bench.port, info.if_index, options.frames);
@@ -88,4 +83,24 @@ pub fn probe(spec: &PortSpec, eal: &EalOptions, options: &NicOptions) -> Result<
     bench.knobs();
     bench.offloads();
     Ok(Nic { abilities: bench.abilities, knobs: bench.knobs, notes: bench.notes, ..nic })
+}
+
+/// What the driver of a device says of it.
+fn asked(port: &Port, device: u16) -> Result<valiant_nic_info, Error> {
+    // SAFETY: plain data that the function fills or leaves; the port exists.
+    unsafe {
+        let mut info = std::mem::zeroed();
+        match dpdk_sys::valiant_nic_info(device, &mut info) {
+            0 => Ok(info),
+            status => Err(Error::port(port.name(), "asking its driver", errno_text(status))),
+        }
+    }
+}
+
+/// The version of the firmware of a port's device, where its driver says it.
+#[must_use]
+pub fn firmware(port: &Port) -> Option<String> {
+    let [device] = *port.devices() else { return None };
+    let version = c_text(&asked(port, device).ok()?.firmware);
+    (!version.is_empty()).then_some(version)
 }

@@ -70,6 +70,16 @@ fn machine_rows(machine: &Value) -> Vec<Vec<String>> {
         rows.push(vec![name, parts.into_iter().flatten().collect::<Vec<_>>().join(", ")]);
     }
     rows.push(strings(&["Kernel", &format!("Linux {}", text("kernel"))]));
+    for (key, name) in [
+        ("classifier", "Classifier"),
+        ("device", "Device"),
+        ("driver", "Driver"),
+        ("firmware", "Firmware"),
+        ("dpdk", "DPDK"),
+    ] {
+        let value = machine.get(key).and_then(Value::as_str);
+        rows.extend(value.map(|value| strings(&[name, value])));
+    }
     rows
 }
 

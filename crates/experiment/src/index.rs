@@ -1,9 +1,9 @@
 //! A page that leads to the pages of several experiments.
 
-use crate::html::document;
+use crate::html::{document, table};
 use crate::plots::{SIZE, plots};
 use crate::reading::Reading;
-use chart::escaped;
+use chart::{Chart, escaped};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -17,14 +17,71 @@ fn address(path: &str) -> String {
     })
 }
 
+/// A part of a first page.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// Paragraphs.
+    Words(Vec<String>),
+    /// What came of questions: whether they are passed (none: not known), a word for that, what it is about,
+    /// and small lines below.
+    Verdicts(Vec<(Option<bool>, String, String, Vec<String>)>),
+    /// A table: its head and its rows; so many columns are words.
+    Table(Vec<String>, Vec<Vec<String>>, usize),
+    /// Drawings, each with a caption.
+    Charts(Vec<(String, Chart)>),
+}
+
+impl Part {
+    fn html(&self) -> String {
+        match self {
+            Self::Words(all) => all.iter().map(|what| format!("<p>{}</p>\n", escaped(what))).collect(),
+            Self::Verdicts(all) => {
+                let items = all.iter().map(|(passed, word, what, lines)| {
+                    let class = match passed {
+                        Some(true) => "good",
+                        Some(false) => "bad",
+                        None => "open",
+                    };
+                    let lines = lines.iter().map(|line| format!("<br><small>{}</small>", escaped(line)));
+                    let (word, what, lines) = (escaped(word), escaped(what), lines.collect::<String>());
+                    format!("<li class=\"{class}\"><b>{word}</b>: {what}{lines}</li>\n")
+                });
+                format!("<ul>\n{}</ul>\n", items.collect::<String>())
+            }
+            Self::Table(head, rows, words) => table(head, rows, *words),
+            Self::Charts(all) => {
+                let figures = all.iter().map(|(caption, chart)| {
+                    let (caption, svg) = (escaped(caption), chart.inline(SIZE.0, SIZE.1));
+                    format!("<figure>\n<figcaption>{caption}</figcaption>\n{svg}</figure>\n")
+                });
+                format!("<div class=\"plots\">\n{}</div>\n", figures.collect::<String>())
+            }
+        }
+    }
+}
+
 /// The page: for each experiment, with the name of its page, what it repeats, what came of it, and its first
 /// plot; and what is to be said of others.
 ///
 /// # Errors
 /// A message: one is no report, or of another version.
 pub fn index(title: &str, reports: &[(String, &Value)], others: &[String]) -> Result<String, String> {
+    front(title, &[(String::new(), Part::Words(others.to_vec()))], reports)
+}
+
+/// A first page: parts under headings, those without one first, and the same for each experiment below.
+///
+/// # Errors
+/// As above.
+pub fn front(title: &str, parts: &[(String, Part)], reports: &[(String, &Value)]) -> Result<String, String> {
     let mut text = format!("<h1>{}</h1>\n", escaped(title));
-    text.extend(others.iter().map(|what| format!("<p>{}</p>\n", escaped(what))));
+    for (heading, part) in parts {
+        text += &if heading.is_empty() {
+            part.html()
+        } else {
+            format!("<section>\n<h2>{}</h2>\n{}</section>\n", escaped(heading), part.html())
+        };
+    }
     text += "<div class=\"plots\">\n";
     for (page, report) in reports {
         let reading = Reading::new(report).map_err(|e| format!("{page}: {e}"))?;

@@ -97,7 +97,7 @@ pub use agent::agent;
 pub use compare::Comparison;
 pub use cost::{Cost, ElementCost, Known, RouterCost};
 pub use established::{Connected, StepOf};
-pub use index::index;
+pub use index::{Part, front, index};
 pub use machine::{machine, machine_with_name};
 pub use model::{Bursts, Connections, Device, Emptied, Experiment, Factor, Figure, Host, Measure, Point};
 pub use page::page;

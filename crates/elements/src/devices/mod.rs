@@ -10,6 +10,7 @@ mod todevice;
 mod todpdkdevice;
 mod tohost;
 
+pub use engine::hardware::converted as flow_rule;
 use runtime::{Registry, vector};
 
 /// Registers the section's classes.

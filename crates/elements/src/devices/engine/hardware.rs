@@ -159,7 +159,8 @@ const HEADERS: [(Layer, HeaderKind, Places); 17] = [
 ];
 
 /// A rule as a device takes it.
-pub(super) fn converted(rule: &Rule) -> FlowRule {
+#[must_use]
+pub fn converted(rule: &Rule) -> FlowRule {
     let pattern = &rule.pattern;
     let with = pattern.value.get(Field::Layers);
     let without = pattern.mask.get(Field::Layers) & !with;

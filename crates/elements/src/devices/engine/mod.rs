@@ -16,7 +16,7 @@ mod doze;
 mod exchange;
 mod flowkey;
 mod handover;
-mod hardware;
+pub(super) mod hardware;
 mod history;
 pub(super) mod host;
 mod indirection;
