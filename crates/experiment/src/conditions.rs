@@ -71,7 +71,7 @@ fn machine_rows(machine: &Value) -> Vec<Vec<String>> {
     }
     rows.push(strings(&["Kernel", &format!("Linux {}", text("kernel"))]));
     for (key, name) in [
-        ("classifier", "Classifier"),
+        ("classifier", "Packet classifier"),
         ("device", "Device"),
         ("driver", "Driver"),
         ("firmware", "Firmware"),

@@ -31,7 +31,7 @@ The questions are the findings of Katsikas, Barbette, Chiesa, Kostic and Maguire
 
 Each is passed or failed by a mark that the report states, with the figures, and the paper's beside them. Advice follows from what was measured. Of a port whose driver takes no rules they cannot be asked; the driver's own words are the reason.
 
-Rules of the classifier in software are looked up for frames in memory, so that nothing else limits: it is the one that FlowClassifier and FromDevice's RULES use in front of any port. Rules of a device are measured with the packets that the port receives, from elsewhere or from the port that --from names; without packets only insertion and replacement are timed. The port must not be in use, and all of its rules are removed.
+Rules of the classifier in software are looked up for frames in memory, so that nothing else limits: it is the one that elements with rules use in front of any port. Rules of a device are measured with the packets that the port receives, from elsewhere or from the port that --from names; without packets only insertion and replacement are timed. The port must not be in use, and all of its rules are removed.
 
 The measurements are experiments of `valiant bench`: their files, results and time series are kept in the directory of the results. After Ctrl-C the same command goes on where it was.
 

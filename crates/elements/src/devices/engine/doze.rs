@@ -1,5 +1,5 @@
-//! Sleep until the device raises an interrupt, for devices that have no file descriptor that is readable while
-//! packets wait.
+//! Sleep until the device raises an interrupt, for devices that have no file descriptor that is readable
+//! while packets wait.
 //!
 //! Asking the device and being told take longer than receiving a packet. So it is asked only when no packet
 //! has come for a while, and a worker that is told looks again.
