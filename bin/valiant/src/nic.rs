@@ -13,6 +13,8 @@ use dpdk::{EalOptions, PortSpec};
 use launch::logging::error;
 use launch::output::print;
 use launch::progress::waiting;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -119,14 +121,22 @@ fn examine_apart(args: &ProbeArgs) -> ExitCode {
     }
 }
 
-/// What is to be said of a process that has examined a port and has crashed.
+/// What is to be said of a process that has examined a port and was ended by a signal.
 fn crash(status: ExitStatus, port: &str) -> Option<String> {
-    status.signal()?;
-    Some(format!("{port}: its driver has crashed while the port was examined ({status})"))
+    const CRASHES: [Signal; 5] =
+        [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGILL, Signal::SIGFPE, Signal::SIGABRT];
+    let signal = status.signal()?;
+    Some(if CRASHES.iter().any(|crash| *crash as i32 == signal) {
+        format!("{port}: its driver has crashed while the port was examined ({status})")
+    } else {
+        format!("{port}: the process that examined it was ended ({status})")
+    })
 }
 
 /// `valiant nic probe`, in this process.
 fn examine(args: &ProbeArgs) -> ExitCode {
+    // The port is free when the command has ended, whatever has ended it.
+    let _ = args.here.then(|| set_pdeathsig(Signal::SIGTERM));
     let spec = match PortSpec::parse(&args.port) {
         Ok(spec) => spec,
         Err(e) => {
@@ -165,6 +175,8 @@ mod tests {
     fn a_crash_is_told_from_an_end() {
         let ended = |how: &str| crash(Command::new("sh").args(["-c", how]).status().unwrap(), "eth0");
         assert_eq!((ended("exit 0"), ended("exit 1")), (None, None));
+        let text = ended("kill -TERM $$").unwrap();
+        assert!(text.contains("was ended") && text.contains("SIGTERM"), "{text}");
         let text = ended("kill -SEGV $$").unwrap();
         assert!(text.starts_with("eth0: its driver has crashed") && text.contains("SIGSEGV"), "{text}");
     }

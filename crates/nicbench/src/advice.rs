@@ -1,7 +1,7 @@
 //! Advice in words, made from what was measured.
 
 use crate::studies::Study;
-use crate::verdict::{Reports, at, curve, figure, greatest, rows, values, whole};
+use crate::verdict::{Reports, at, curve, figure, greatest, lost, rows, values, whole};
 
 /// What follows for whoever uses the classifier.
 #[must_use]
@@ -79,8 +79,8 @@ pub fn advice(reports: &Reports) -> Vec<String> {
         }
     }
     if let Some(report) = report(Study::Replacement) {
-        let ways = rows(report)
-            .filter_map(|row| Some((at(row, "HOW")?, figure(row, "updates/s")?, figure(row, "neither"))));
+        let ways =
+            rows(report).filter_map(|row| Some((at(row, "HOW")?, figure(row, "updates/s")?, lost(row))));
         let ways: Vec<_> = ways.collect();
         let clean = ways.iter().filter(|(_, _, lost)| *lost == Some(0.0)).max_by(|a, b| a.1.total_cmp(&b.1));
         if let Some((way, rate, _)) = clean {

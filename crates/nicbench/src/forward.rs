@@ -54,6 +54,12 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// The rate over all buckets, in packets a second: what stood still for a part of the time counts.
+    #[must_use]
+    pub fn mean_pps(&self) -> f64 {
+        let seconds = self.series.len() as f64 * self.bucket_s;
+        if seconds > 0.0 { self.series.iter().sum::<u64>() as f64 / seconds } else { 0.0 }
+    }
     /// The median of the buckets' rates, in packets a second: few disturbed ones do not change it.
     #[must_use]
     pub fn pps(&self) -> f64 {

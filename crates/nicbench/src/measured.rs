@@ -237,7 +237,7 @@ impl<E: Engine> Bench<'_, E> {
                 changing.store(now, Relaxed);
                 let meter = bench.forward(BUCKET, SHORT, &mut |_| between(now));
                 let [rates, latencies] = if now { &mut trouble } else { &mut peace };
-                rates.push(meter.pps());
+                rates.push(meter.mean_pps());
                 latencies.push(meter.latency.quantile_ns(0.5) as f64);
                 seconds += if now { BUCKET.as_secs_f64() } else { 0.0 };
                 now = !now;

@@ -33,7 +33,7 @@
 //! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
 //!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
 //! - `PARK` (*bool*, default false): whether, where flows are distributed over workers in this way, workers
-//!   are parked at low load. See Parking.
+//!   are parked at low load; not with `RULES`, which may give packets to any worker. See Parking.
 //! - `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default 500ms; without a unit,
 //!   milliseconds): workers are parked when those that remain would have been busy for less than this share
 //!   of the time, for so long.
@@ -239,6 +239,9 @@ impl Element for FromDevice {
         let steer = arguments::steer(args, rss, cx)?;
         let (park, limits) = arguments::parking(args)?;
         let rules = arguments::rules(args, cx)?;
+        if park && rules.get().is_some() {
+            return Err(args.error("PARK does not go with RULES, which may give packets to a parked worker"));
+        }
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let sniffer = args.k::<bool>("SNIFFER")?;

@@ -39,6 +39,17 @@ fn a_table_that_collapses_fails() {
     let (verdict, text) = of(1, &with(60.0), &Target::Software);
     assert!(verdict == Verdict::Pass && text.contains("least 0.60 of the first, with 57,000"), "{text}");
     assert_eq!(of(1, &with(0.8), &Target::Software).0, Verdict::Fail);
+    // What was not measured is named, and nothing is judged by it.
+    let mut some = with(60.0);
+    some.get_mut(&Study::Occupancy).unwrap()["results"][1]["failed"] = json!(["after 8192 rules: full"]);
+    let (verdict, text) = of(1, &some, &Target::Software);
+    assert!(verdict == Verdict::Open && text.contains("RULES 57000, SHARE 0: after 8192 rules"), "{text}");
+    assert_eq!(of(1, &with(0.0), &Target::Software).0, Verdict::Open);
+    // Rules that are taken and not carried out.
+    let mut some = with(60.0);
+    some.get_mut(&Study::Occupancy).unwrap()["results"][1]["figures"]["matched"] = json!({"median": 0.4});
+    let (verdict, text) = of(1, &some, &Target::Software);
+    assert!(verdict == Verdict::Fail && text.contains("not carried out"), "{text}");
     assert_eq!(of(2, &with(60.0), &Target::Software), (Verdict::Open, "not all is measured yet".into()));
     assert!(advice(&with(0.8))[0].contains("up to 1,000 keep"), "{:?}", advice(&with(0.8)));
 }
@@ -73,17 +84,23 @@ fn updates_are_judged_from_another_core() {
         };
         json!({"results": [row("same", 0.0, 400.0), row("other", other, outage)]})
     };
-    let churn = |other: f64| {
+    let churn = |other: f64, made: f64| {
         let row = |place, part| -> Value {
-            let figures =
-                [("part of the rate", part), ("updates/s", 5e5), ("burst ns", 2.0), ("burst before ns", 1.0)];
+            let figures = [
+                ("part of the rate", part),
+                ("updates/s", made),
+                ("burst ns", 2.0),
+                ("burst before ns", 1.0),
+            ];
             report(&[(&[("RATE", "500000"), ("WHERE", place)], &figures)])["results"][0].clone()
         };
         json!({"results": [row("same", 0.5), row("other", other)]})
     };
     let with = |worst, outage, part| {
-        Reports::from([(Study::Batch, batch(worst, outage)), (Study::Churn, churn(part))])
+        Reports::from([(Study::Batch, batch(worst, outage)), (Study::Churn, churn(part, 5e5))])
     };
+    let slow = Reports::from([(Study::Churn, churn(0.95, 3e3))]);
+    assert_eq!(of(4, &slow, &Target::Software).0, Verdict::Fail, "few changes were made");
     let verdicts = |reports: &Reports| [3, 4, 5].map(|number| of(number, reports, &Target::Software).0);
     use Verdict::{Fail, Pass};
     assert_eq!(verdicts(&with(0.95, 0.5, 0.9)), [Pass, Pass, Pass]);
@@ -134,8 +151,8 @@ fn protocols_are_compared_in_each_table() {
 fn one_way_without_a_lost_packet_is_enough() {
     let with = |lost: f64| {
         let rows: [Row<'_>; 2] = [
-            (&[("HOW", "delete-insert")], &[("updates/s", 10.0), ("neither", 99.0)]),
-            (&[("HOW", "in-place")], &[("updates/s", 5.0), ("neither", lost)]),
+            (&[("HOW", "delete-insert")], &[("updates/s", 10.0), ("neither", 99.0), ("old or new", 9.0)]),
+            (&[("HOW", "in-place")], &[("updates/s", 5.0), ("neither", lost), ("old or new", 9.0)]),
         ];
         Reports::from([(Study::Replacement, report(&rows))])
     };
@@ -143,6 +160,17 @@ fn one_way_without_a_lost_packet_is_enough() {
     assert!(verdict == Verdict::Pass && text.contains("in-place: 5 replaced a second, 0 packets"), "{text}");
     assert_eq!(of(8, &with(1.0), &Target::Software).0, Verdict::Fail);
     assert!(advice(&with(0.0))[0].contains("in-place, 5 a second, without"));
+    // Nothing is lost where nothing came, and a way that a device has not is no failure of the others.
+    let silent = [("updates/s", 10.0), ("neither", 0.0), ("old or new", 0.0)];
+    let rows: [Row<'_>; 1] = [(&[("HOW", "delete-insert")], &silent)];
+    let reports = Reports::from([(Study::Replacement, report(&rows))]);
+    assert_eq!(of(8, &reports, &Target::Software).0, Verdict::Cannot);
+    assert!(!advice(&reports)[0].contains("without a packet"), "{:?}", advice(&reports));
+    let mut some = with(0.0);
+    let rows = some.get_mut(&Study::Replacement).unwrap()["results"].as_array_mut().unwrap();
+    rows[0]["figures"] = json!({});
+    rows[0]["failed"] = json!(["there is one already"]);
+    assert_eq!(of(8, &some, &Target::Software).0, Verdict::Pass);
     let rows: [Row<'_>; 1] = [(&[("HOW", "delete-insert")], &[("updates/s", 10.0)])];
     let reports = Reports::from([(Study::Replacement, report(&rows))]);
     assert_eq!(of(8, &reports, &device(&json!({}), false)).0, Verdict::Cannot);
@@ -195,7 +223,8 @@ fn files_name_the_target_and_what_it_takes() {
 
 #[test]
 fn an_answer_from_some_rounds_says_so() {
-    let rows: [Row<'_>; 1] = [(&[("HOW", "in-place")], &[("updates/s", 5.0), ("neither", 0.0)])];
+    let rows: [Row<'_>; 1] =
+        [(&[("HOW", "in-place")], &[("updates/s", 5.0), ("neither", 0.0), ("old or new", 9.0)])];
     let mut some = report(&rows);
     some["results"][0]["rounds_open"] = json!(2);
     let (verdict, text) = of(8, &Reports::from([(Study::Replacement, some)]), &Target::Software);

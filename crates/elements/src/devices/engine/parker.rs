@@ -153,11 +153,6 @@ impl ControlTask for Parker {
         }
         Some(self.next_ns)
     }
-    fn take_over(&mut self, old: &mut dyn Any) {
-        if let Some(old) = old.downcast_mut::<Self>() {
-            self.before = old.before.take();
-        }
-    }
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }

@@ -58,9 +58,10 @@ impl Neighbor {
         }
         if self.ring.push_many(&mut self.waiting) > 0 {
             cx.wake(self.worker);
+            // It takes packets, if not all of them at once.
+            (self.since_ns, self.stalled) = (0, false);
         }
         if self.waiting.is_empty() {
-            (self.since_ns, self.stalled) = (0, false);
             return false;
         }
         let now = cx.now_ns();
@@ -253,7 +254,8 @@ impl Spreader {
             return;
         }
         if !settled {
-            self.handover.moved.unordered += self.neighbors.iter().map(Neighbor::on_the_way).sum::<u64>();
+            let on_the_way = self.neighbors.iter().map(Neighbor::on_the_way).sum::<u64>();
+            self.handover.moved.unordered += on_the_way + self.handover.len() as u64;
         }
         self.key_change = None;
         self.key_seen = self.table.key_version();
