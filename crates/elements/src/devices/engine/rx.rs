@@ -35,7 +35,7 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
          interface; what a NIC loses is in `kernel_drops` only",
     ),
     drops::RULE_SAYS.when("the action of its flow rule is `drop`"),
-    drops::WORKER_RING_FULL.when("the worker that has the flow has not taken anything for 5 ms"),
+    drops::WORKER_RING_FULL.when("the worker that has the flow has not kept up with them for 5 ms"),
 ];
 
 /// The annotations that the receiving side can set.

@@ -10,9 +10,9 @@ use runtime::WorkerId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// For how long a worker that does not take its packets makes the polling workers wait; after that they drop
-/// its packets. This is longer than a time slice of Linux (about 3 ms), so that sharing a core causes no
-/// losses while the device's queue has space.
+/// For how long a worker that does not keep up makes the polling workers wait; after that they drop what it
+/// does not take, until it has taken all that waits. This is longer than a time slice of Linux (about 3 ms),
+/// so that sharing a core causes no losses while the device's queue has space.
 const STALL_NS: u64 = 5_000_000;
 /// For how long a worker that polls leaves packets in the device, at most, until those that it has given away
 /// have left the other workers: after that it uses the new key of the hash nevertheless.
@@ -37,7 +37,7 @@ struct Neighbor {
     waited: usize,
     /// Since when packets wait; 0: none do.
     since_ns: u64,
-    /// It has taken no packets for so long that this worker no longer waits for it.
+    /// It has not kept up for so long that this worker no longer waits for it: others would wait too.
     stalled: bool,
 }
 
@@ -58,10 +58,9 @@ impl Neighbor {
         }
         if self.ring.push_many(&mut self.waiting) > 0 {
             cx.wake(self.worker);
-            // It takes packets, if not all of them at once.
-            (self.since_ns, self.stalled) = (0, false);
         }
         if self.waiting.is_empty() {
+            (self.since_ns, self.stalled) = (0, false);
             return false;
         }
         let now = cx.now_ns();
