@@ -1,5 +1,6 @@
 """The small configurations in conf/ do what their first comment says."""
 
+import itertools
 import json
 import re
 import subprocess
@@ -119,13 +120,16 @@ def firewall_lets_out_and_keeps_out(lab: Lab) -> None:
     check("error" not in json.loads(out), "TCP from the inside does not get out")
     with Wire(inside) as a, Wire(outside) as b:
         ether = Ether(src=b.mac, dst=a.mac)
+        # What follows a packet has another number each time: that of the packet before may still be on its way.
+        followers = itertools.count(4242)
 
         def comes_in(packet: Any) -> bool:
+            follower = next(followers)
             a.drain()
             b.send(ether / packet)
-            b.send(ether / IP(src="10.9.0.2", dst="10.9.0.1", id=4242) / ICMP(type=0, id=1))
+            b.send(ether / IP(src="10.9.0.2", dst="10.9.0.1", id=follower) / ICMP(type=0, id=1))
             for f in a.frames(2):
-                if IP in f and f[IP].id == 4242:
+                if IP in f and f[IP].id == follower:
                     return False
                 if IP in f and f[IP].id == 7000:
                     return True

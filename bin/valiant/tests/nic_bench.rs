@@ -93,13 +93,15 @@ fn a_port_without_rules_says_why() {
 #[test]
 fn what_is_wrong_is_said() {
     let dir = tempfile::tempdir().unwrap();
-    for (arguments, words) in [
-        (&["--only", "9"][..], "'9' is no question: 1 to 8, or one of occupancy, chain"),
-        (&["--engine", "hardware"], "which port?"),
-        (&["net_nothing0"], "net_nothing0"),
+    for (status, arguments, words) in [
+        (2, &["--only", "9"][..], "'9' is no question: 1 to 8, or one of occupancy, chain"),
+        (2, &["--engine", "hardware"], "which port?"),
+        (2, &["--cores", "0,9999"], "--cores: processor 9999 is not there"),
+        (1, &["--html", "/proc/pages"], "--html: /proc/pages/index.html"),
+        (1, &["net_nothing0"], "net_nothing0"),
     ] {
         let done = valiant(dir.path(), arguments);
         let told = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.code() == Some(1) && told.contains(words), "{arguments:?}: {done:?}");
+        assert!(done.status.code() == Some(status) && told.contains(words), "{arguments:?}: {done:?}");
     }
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use experiment::Experiment;
 use launch::logging::error;
 use launch::output::print;
-use launch::{StopSignals, reason};
+use launch::{StopSignals, cpu_list, reason};
 use nicbench::advice::advice;
 use nicbench::studies::{STUDIES, Size, Study, Target};
 use nicbench::verdict::{QUESTIONS, Reports, Verdict, answers, named};
@@ -128,9 +128,6 @@ fn targets(args: &BenchArgs) -> Result<Vec<Target>, String> {
         args.engine.unwrap_or(if args.ports.is_empty() { Engine::Software } else { Engine::Hardware });
     let mut all = Vec::new();
     if engine != Engine::Software {
-        if args.ports.is_empty() {
-            return Err("which port? `valiant ports` lists those of this machine".to_owned());
-        }
         for port in &args.ports {
             let about = about(port, args.from.as_deref())?;
             all.push(Target::Device { port: port.clone(), from: args.from.clone(), about });
@@ -224,12 +221,36 @@ fn write_pages(all: &[Asked], dir: &Path) -> Result<(), String> {
     std::fs::write(&index, page::page(all, &pages)?).map_err(|e| wrong(&index, &e))
 }
 
-fn run(args: &BenchArgs) -> Result<ExitCode, String> {
-    let asked = wanted(&args.only)?;
+/// What is wrong with the command line, before anything is measured; else the questions.
+fn usage(args: &BenchArgs) -> Result<Vec<usize>, String> {
+    if args.ports.is_empty() && matches!(args.engine, Some(Engine::Hardware | Engine::Both)) {
+        return Err("which port? `valiant ports` lists those of this machine".to_owned());
+    }
+    if let Some(list) = &args.cores {
+        let wanted = cpu_list(list)?;
+        let here = dpdk::Topology::here();
+        let may = |id: &usize| here.cores().iter().any(|core| core.allowed && core.id == *id);
+        if let Some(id) = wanted.iter().find(|id| !may(id)) {
+            return Err(format!("--cores: processor {id} is not there, or this process may not use it"));
+        }
+    }
+    wanted(&args.only)
+}
+
+/// Finds out whether the pages can be written, before what may take long.
+fn can_write_pages(dir: &Path) -> Result<(), String> {
+    let index = dir.join("index.html");
+    let opened = std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(&index));
+    opened.map(drop).map_err(|e| format!("--html: {}: {}", index.display(), reason(&e)))
+}
+
+fn run(args: &BenchArgs, asked: &[usize]) -> Result<ExitCode, String> {
+    args.html.as_deref().map_or(Ok(()), can_write_pages)?;
     let stop = StopSignals::watch();
     let (mut worst, mut all) = (Outcome::AsExpected, Vec::new());
     for target in targets(args)? {
-        let (outcome, one) = ask(target, &asked, args, &stop)?;
+        let (outcome, one) = ask(target, asked, args, &stop)?;
         if !args.json {
             print(&format!("{}\n", one.text()));
         }
@@ -255,8 +276,12 @@ fn run(args: &BenchArgs) -> Result<ExitCode, String> {
 
 /// `valiant nic bench`.
 pub(super) fn bench(args: &BenchArgs) -> ExitCode {
-    run(args).unwrap_or_else(|message| {
+    let told = |message: String, status: ExitCode| {
         error(&format!("error: {message}"));
-        ExitCode::FAILURE
-    })
+        status
+    };
+    match usage(args) {
+        Err(message) => told(message, ExitCode::from(2)),
+        Ok(asked) => run(args, &asked).unwrap_or_else(|message| told(message, ExitCode::FAILURE)),
+    }
 }
