@@ -97,11 +97,17 @@ fn what_is_wrong_is_said() {
         (2, &["--only", "9"][..], "'9' is no question: 1 to 8, or one of occupancy, chain"),
         (2, &["--engine", "hardware"], "which port?"),
         (2, &["--cores", "0,9999"], "--cores: processor 9999 is not there"),
-        (1, &["--html", "/proc/pages"], "--html: /proc/pages/index.html"),
         (1, &["net_nothing0"], "net_nothing0"),
     ] {
         let done = valiant(dir.path(), arguments);
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.code() == Some(status) && told.contains(words), "{arguments:?}: {done:?}");
     }
+    // Before anything is measured.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("pages"), "").unwrap();
+    let done = valiant(dir.path(), &[]);
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && told.contains("--html: pages/index.html: "), "{done:?}");
+    assert!(!dir.path().join("nic-bench.results").exists());
 }
