@@ -53,6 +53,17 @@ pub struct Size {
     pub tiny: bool,
 }
 
+impl Size {
+    /// What is meant for this size.
+    fn pick<T>(&self, full: T, quick: T, tiny: T) -> T {
+        match (self.tiny, self.quick) {
+            (true, _) => tiny,
+            (_, true) => quick,
+            _ => full,
+        }
+    }
+}
+
 /// A word for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
@@ -171,27 +182,9 @@ impl Study {
             ("matched", "matched"),
         ];
         let of = |full: &[&str], quick: &[&str], tiny: &[&str], name: &str| {
-            factor(
-                name,
-                if size.tiny {
-                    tiny
-                } else if size.quick {
-                    quick
-                } else {
-                    full
-                },
-            )
+            factor(name, size.pick(full, quick, tiny))
         };
-        let pick = |full: &str, quick: &str, tiny: &str| {
-            (if size.tiny {
-                tiny
-            } else if size.quick {
-                quick
-            } else {
-                full
-            })
-            .to_owned()
-        };
+        let pick = |full: &'static str, quick, tiny| size.pick(full, quick, tiny);
         match self {
             Self::Occupancy => (
                 format!(
@@ -311,11 +304,7 @@ impl Study {
         let cores =
             size.cores.as_ref().map_or_else(String::new, |cores| format!(" --cores {}", quoted(cores)));
         let command = format!("exec \"$VALIANT\" nic measure {arguments}{}{cores}", target.options());
-        let rounds = match (size.tiny, size.quick) {
-            (true, _) => 1,
-            (_, true) => 3,
-            _ => 5,
-        };
+        let rounds = size.pick(5, 3, 1);
         // The medians of all rounds count, however far they are apart.
         let spread = if rounds < 3 { "" } else { "spread = 0.99\n" };
         let mut text = format!(

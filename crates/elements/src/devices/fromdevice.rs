@@ -237,11 +237,8 @@ impl Element for FromDevice {
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
-        let (park, limits) = arguments::parking(args)?;
+        let park = arguments::parking(args)?;
         let rules = arguments::rules(args, cx)?;
-        if park && rules.get().is_some() {
-            return Err(args.error("PARK does not go with RULES, which may give packets to a parked worker"));
-        }
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let sniffer = args.k::<bool>("SNIFFER")?;
@@ -258,7 +255,7 @@ impl Element for FromDevice {
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
         receiver.configure_steering(steer, cx);
-        receiver.configure_parking(park, limits, cx);
+        receiver.configure_parking(park, rules.get().is_some(), cx)?;
         receiver.timestamp = timestamp;
         receiver.configure_rules(PortRules::new(&rules, cx.worker().0));
         Ok(Self(receiver))

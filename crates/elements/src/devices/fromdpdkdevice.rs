@@ -85,7 +85,7 @@ impl Element for FromDpdkDevice {
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
-        let (park, limits) = arguments::parking(args)?;
+        let park = arguments::parking(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
         let burst = arguments::burst(args, cx)?;
         let interval = arguments::poll_interval(args)?;
@@ -103,7 +103,7 @@ impl Element for FromDpdkDevice {
         receiver.configure_active(active);
         receiver.configure_rebalancer(rebalance, cx);
         receiver.configure_steering(steer, cx);
-        receiver.configure_parking(park, limits, cx);
+        receiver.configure_parking(park, false, cx)?;
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }

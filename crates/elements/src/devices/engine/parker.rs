@@ -176,7 +176,7 @@ mod tests {
     impl Bench {
         fn new() -> Self {
             let lanes = Lanes { poll: vec![vec![], vec![0]], spread: vec![0, 1], ..Lanes::default() };
-            let state = Arc::new(ParkState::new(true, Limits::default()));
+            let state = Arc::new(ParkState::new(true, Limits::default(), false));
             let parker = Parker::new("in", &Arc::default(), &state);
             Self { table: Indirection::new(&lanes, Some(&[1; 40])), state, parker, intervals: 0 }
         }
@@ -222,7 +222,7 @@ mod tests {
     fn all_workers_wake_when_it_is_switched_off() {
         let mut bench = Bench::new();
         bench.run([0.1, 0.1], 12);
-        bench.state.switch(false);
+        bench.state.switch(false).unwrap();
         assert_eq!(bench.run([0.0, 0.1], 3), ["worker 0 is awake: parking is off"]);
         assert_eq!((bench.buckets(), bench.table.awake()), ([256, 256], 2));
         assert_eq!(bench.run([0.0, 0.1], 30), [""; 0]);

@@ -11,10 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Changes that are remembered.
 const REMEMBERED: usize = 256;
 
+/// Why it is off where there are rules.
+pub(super) const NOT_WITH_RULES: &str =
+    "PARK does not go with RULES, which may give packets to a parked worker";
+
 /// What has been decided.
 pub(super) struct ParkState {
     on: AtomicBool,
     limits: Limits,
+    /// Whether rules may give packets to any worker.
+    has_rules: bool,
     said: Mutex<Said>,
 }
 
@@ -37,14 +43,22 @@ struct Said {
 }
 
 impl ParkState {
-    pub(super) fn new(on: bool, limits: Limits) -> Self {
-        Self { on: AtomicBool::new(on), limits, said: Mutex::default() }
+    pub(super) fn new(on: bool, limits: Limits, has_rules: bool) -> Self {
+        Self { on: AtomicBool::new(on), limits, has_rules, said: Mutex::default() }
     }
     pub(super) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
-    pub(super) fn switch(&self, on: bool) {
+    /// Switches parking on or off.
+    ///
+    /// # Errors
+    /// It must stay off.
+    pub(super) fn switch(&self, on: bool) -> Result<(), String> {
+        if on && self.has_rules {
+            return Err(NOT_WITH_RULES.to_owned());
+        }
         self.on.store(on, Ordering::Relaxed);
+        Ok(())
     }
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
@@ -129,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_log_is_bounded_and_times_add_up() {
-        let state = ParkState::new(true, Limits::default());
+        let state = ParkState::new(true, Limits::default(), false);
         (0..300).for_each(|n| state.parked(format!("{n}")));
         state.woke(2, "last".to_owned());
         let log = state.log();
@@ -142,5 +156,12 @@ mod tests {
             status.starts_with("on\ttrue\nparks\t300\nwakes\t2\nstate\tno worker is parked here"),
             "{status}"
         );
+    }
+
+    #[test]
+    fn it_stays_off_where_rules_may_give_packets_to_any_worker() {
+        let state = ParkState::new(false, Limits::default(), true);
+        assert!(state.switch(true).is_err_and(|why| why.contains("RULES")) && !state.is_on());
+        assert!(state.switch(false).is_ok());
     }
 }

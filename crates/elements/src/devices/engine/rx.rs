@@ -9,7 +9,7 @@ use super::indirection::Indirection;
 use super::line::RING;
 use super::packettype::packet_type;
 use super::parker::Parker;
-use super::parkstate::ParkState;
+use super::parkstate::{NOT_WITH_RULES, ParkState};
 use super::pause::Pause;
 use super::portrules::PortRules;
 use super::prefixsteer::{self, Divider, Steer};
@@ -165,13 +165,24 @@ impl Receiver {
         }
     }
     /// Parks workers at low load where flows are spread in software, if it is `on`, the `PARK` argument.
-    pub(in crate::devices) fn configure_parking(&self, on: bool, limits: Limits, cx: &mut ConfigCx<'_>) {
-        let state = cx.shared(|| ParkState::new(on, limits));
+    /// # Errors
+    /// There are rules, which may give packets to any worker.
+    pub(in crate::devices) fn configure_parking(
+        &self,
+        (on, limits): (bool, Limits),
+        has_rules: bool,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ArgError> {
+        if on && has_rules {
+            return Err(ArgError::new(NOT_WITH_RULES));
+        }
+        let state = cx.shared(|| ParkState::new(on, limits, has_rules));
         let state = self.exchange.park_state(|| state);
         if cx.workers() > 1 && self.rss != Rss::None {
             let task = Parker::new(cx.name(), &self.exchange, &state);
             cx.control(Box::new(task));
         }
+        Ok(())
     }
     /// Sets the `POLL_INTERVAL` argument.
     pub(crate) fn configure_interval(&mut self, ns: u64) {

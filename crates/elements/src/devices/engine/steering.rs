@@ -29,8 +29,8 @@ pub(super) fn handlers<E: Element>(h: &mut Handlers<E>) {
     h.shared_read::<History>("summary", |history, _| Ok(history.summary()));
     h.shared_read::<ParkState>("park", |state, _| Ok(state.is_on().to_string()));
     h.shared_write::<ParkState>("park", |state, text| {
-        state.switch(lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?);
-        Ok(())
+        let on = lang::args::parse(text.trim()).map_err(|_| "expected true or false".to_owned())?;
+        state.switch(on)
     });
     h.shared_read::<ParkState>("park_log", |state, _| Ok(state.log()));
     h.shared_read::<Exchange>("park_status", |x, _| Ok(park_status(x)));
@@ -79,7 +79,7 @@ fn write_table(exchange: &Exchange, change: &str) -> Result<(), String> {
                 history.switch(false);
             }
             if let Some(state) = exchange.known_park_state() {
-                state.switch(false);
+                state.switch(false)?;
             }
             Ok(())
         }

@@ -108,7 +108,7 @@ mod tests {
             ..Lanes::default()
         };
         let table = Indirection::new(&lanes, Some(&[1; 40]));
-        let state = Arc::new(ParkState::new(true, Limits::default()));
+        let state = Arc::new(ParkState::new(true, Limits::default(), false));
         let mut watch = Watch::new(&state, &table, 0);
         let window = watch.window_cycles;
         assert!(!watch.look(&table, window), "all are awake");
