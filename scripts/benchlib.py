@@ -58,6 +58,19 @@ def comes_first(pid: int) -> None:
         pathlib.Path(f"/proc/{pid}/autogroup").write_text(str(os.nice(0)))
 
 
+def processors_apart(workers: dict[str, int]) -> dict[str, list[str]]:
+    """Options of `valiant run` for programs that run side by side, with so many workers each: a core for each worker, and one is left for
+    the rest. Where there are fewer cores, none: the programs share the processors."""
+    cores: dict[str, int] = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = pathlib.Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cores.setdefault(siblings.read_text() if siblings.exists() else str(cpu), cpu)
+    free = list(cores.values())[1:]
+    if sum(workers.values()) > len(free):
+        return {name: [] for name in workers}
+    return {name: ["--cpus", ",".join(str(free.pop(0)) for _ in range(number))] for name, number in workers.items()}
+
+
 def now() -> datetime.datetime:
     """The present time (UTC), for `about`."""
     return datetime.datetime.now(datetime.UTC)
