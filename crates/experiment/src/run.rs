@@ -228,9 +228,10 @@ impl One<'_> {
                 (lost || share.is_some()) && trial.waited > LONG_WAIT
             };
             let searched = trial.connections.is_some_and(|all| all.step == StepOf::Rate || !trial.holds());
-            trial.disturbed = (waited || (trial.burst.is_some() || searched) && !trial.at_rate())
-                && repeats < if trial.counted { MOST_COUNTED_AGAIN } else { MOST_REPEATS }
-                && before < MOST_DISTURBED;
+            trial.disturbed =
+                (waited || trial.ended_late() || (trial.burst.is_some() || searched) && !trial.at_rate())
+                    && repeats < if trial.counted { MOST_COUNTED_AGAIN } else { MOST_REPEATS }
+                    && before < MOST_DISTURBED;
             results.add(self.point, self.round, &trial).map_err(Stop::Results)?;
             rest.add(&trial);
             trials.push(trial);

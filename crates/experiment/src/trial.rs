@@ -31,6 +31,9 @@ pub struct Trial {
     pub intended: u64,
     /// Frames that the generator did not make in time.
     pub missed: u64,
+    /// Those of them that were sent all the same, after the end of the trial.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
     /// Frames that the port to the device did not take.
     pub refused: u64,
     /// How long the port to the device did not take all that was sent to it, in seconds.
@@ -93,6 +96,9 @@ pub struct Burst {
 
 /// A burst that takes longer than it should by this part and this time, in seconds, is not at its rate.
 const LATE: (f64, f64) = (0.1, 0.001);
+/// In a trial of a given time, what is sent after its end counts as missed if it takes more than this part of
+/// the time: a device has that much longer to forward the rest.
+const LATE_END: f64 = 0.001;
 
 /// Latency in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -257,6 +263,12 @@ impl Trial {
         self.missed == 0 && burst && self.connections.is_none_or(|all| soon(all.seconds))
     }
 
+    /// Whether nothing is wrong with the trial but that its last frames were sent after its end.
+    #[must_use]
+    pub fn ended_late(&self) -> bool {
+        self.late > 0 && self.late == self.missed
+    }
+
     /// The same as the search wants it.
     #[must_use]
     pub fn for_search(&self) -> measure::search::Trial {
@@ -271,11 +283,14 @@ impl Trial {
             Some(wanted) => Some(Connected::read(wanted, report)?),
         };
         // Connections that were set up more slowly: so many were not sent in time.
-        let late =
+        let slow =
             connections.map_or(0, |all| (all.asked as f64 * (1.0 - seconds / all.seconds)).max(0.0) as u64);
+        let took = report.get("sent")?.get("seconds")?.as_f64()?;
 
         let number = |group: &str, name: &str| report.get(group)?.get(name)?.as_u64();
         let (made, missed) = (number("sent", "made")?, number("sent", "missed")?);
+        let timed = burst.is_none() && connections.is_none() && took > seconds * (1.0 + LATE_END);
+        let late = if timed { (made as f64 * (1.0 - seconds / took)) as u64 } else { 0 };
         let misrouted = number("matrix", "misrouted").filter(|_| !calibration).unwrap_or(0);
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
         Some(Self {
@@ -284,15 +299,15 @@ impl Trial {
             share: None,
             burst: match burst {
                 None => None,
-                Some(frames) => {
-                    Some(Burst { frames, seconds: report.get("sent")?.get("seconds")?.as_f64()? })
-                }
+                Some(frames) => Some(Burst { frames, seconds: took }),
             },
             connections,
             calibration,
             // All frames of a burst are sent, though some may be late.
-            intended: if burst.is_some() { made } else { made + missed },
-            missed: missed.max(if late as f64 > LATE.0 * made as f64 { late } else { 0 })
+            intended: if burst.is_some() { made } else { made + missed + late },
+            late,
+            missed: missed.max(if slow as f64 > LATE.0 * made as f64 { slow } else { 0 })
+                + late
                 + connections.map_or(0, |all| all.answers_missed),
             refused: number("sent", "dropped")?,
             port_full: report.get("sent")?.get("port_full_s")?.as_f64()?,
@@ -429,5 +444,26 @@ mod tests {
         let held = Trial { intended: 9, missed: 4, sent: 5, arrived: 5, seconds: 1.0, ..Trial::default() };
         let limit = |port_full| Trial { port_full, ..held.clone() }.limit();
         assert_eq!((limit(0.1), limit(0.9)), (Some(Limit::Generator), Some(Limit::Port)));
+    }
+
+    #[test]
+    fn what_is_sent_after_the_end_was_not_sent_in_time() {
+        let report = |took: f64, missed: u64| {
+            serde_json::json!({
+                "sent": {"made": 1000, "missed": missed, "dropped": 0, "frames": 1000, "bytes": 60_000, "seconds": took,
+                    "port_full_s": 0.0, "kept_waiting_s": 0.0},
+                "received": {"received": 1000, "untracked": 0, "duplicates": 0, "damaged": 0, "reordered": 0},
+            })
+        };
+        let of = |took, missed| {
+            let traffic = Traffic { rate: 1000, seconds: 1.0, ..Traffic::default() };
+            let trial = Trial::read(traffic, &report(took, missed)).unwrap();
+            (trial.late, trial.missed, trial.intended, trial.limit(), trial.ended_late())
+        };
+        assert_eq!(of(0.999, 0), (0, 0, 1000, None, false));
+        assert_eq!(of(1.0009, 0), (0, 0, 1000, None, false));
+        // The device had 10 ms more to forward them.
+        assert_eq!(of(1.01, 0), (9, 9, 1009, Some(Limit::Generator), true));
+        assert_eq!(of(1.01, 50), (9, 59, 1059, Some(Limit::Generator), false));
     }
 }
