@@ -18,7 +18,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { below: 0.4, after_ns: 500_000_000, above: 0.7, wake_after_ns: 500_000 }
+        Self { below: 0.4, after_ns: 500_000_000, above: 0.7, wake_after_ns: 200_000 }
     }
 }
 

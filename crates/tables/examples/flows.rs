@@ -6,7 +6,6 @@ mod measuring;
 
 use measuring::{cycles, median};
 use std::hint::black_box;
-use std::ops::ControlFlow;
 use tables::flows::{Cursor, Flows, Key, New, Places, Tuple, Wanted};
 
 const BURST: usize = 64;
@@ -34,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = cycles();
     let mut refused = 0;
     for n in 0..flows {
-        refused += u64::from(table.add(&flow(n), 0).is_err());
+        refused += u64::from(table.add(&flow(n), (n % 5) as u32).is_err());
     }
     let fill = (cycles() - start) as f64 / flows as f64;
     (0..flows).for_each(|n| keys.extend([flow(n).key, flow(n).reply_key()]));
@@ -59,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         find.push((cycles() - start) as f64 / keys.len() as f64);
         black_box(sum);
-        // Flows that have ended are removed, and as many new ones come in bursts.
+        // Flows that have ended, a fifth of all, are removed, and as many new ones come in bursts.
         let some = flows.min(100_000);
         let start = cycles();
         let mut left = some;
@@ -68,11 +67,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             table.look_over(
                 &mut cursor,
                 16,
-                (0, 0),
+                // A fifth of them.
+                (4, 4),
                 |_| true,
                 |both| {
                     left = left.saturating_sub(u64::from(table.remove_seen(both, |_| true)));
-                    ControlFlow::Continue(())
                 },
             );
         }
@@ -87,15 +86,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 table.prefetch_room(reply);
             }
             for new in &burst {
-                let _ = black_box(table.add(new, 0));
+                added += 1;
+                let _ = black_box(table.add(new, (added % 5) as u32));
             }
-            (next, added) = (next + BURST as u64, added + BURST as u64);
+            next += BURST as u64;
         }
         add.push((cycles() - start) as f64 / added as f64);
     }
     let start = cycles();
-    let idle = |_: &_| ControlFlow::Continue(());
-    while !table.look_over(&mut Cursor::default(), usize::MAX, (0, 1), |_| true, idle) {}
+    while !table.look_over(&mut Cursor::default(), usize::MAX, (5, 9), |_| true, |_| ()) {}
     let look_over = (cycles() - start) as f64 / flows as f64;
     println!(
         "{{\"flows\": {flows}, \"refused\": {refused}, \"fill\": {fill:.0}, \"find\": {:.1}, \

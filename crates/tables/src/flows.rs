@@ -26,7 +26,6 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicUsize, fence};
 use std::sync::{Mutex, MutexGuard};
@@ -66,6 +65,11 @@ type Directory = Zeroed<{ PARTS << DIRECTORY_BITS }, { PARTS << DIRECTORY_BITS }
 type Tags = Zeroed<{ PARTS * SEGMENT * 2 / TAG_WORDS }, { (1 << 30) / TAG_WORDS }>;
 #[cfg(miri)]
 type Tags = Zeroed<{ PARTS * SEGMENT * 2 / TAG_WORDS }, { PARTS * SEGMENT * 4 / TAG_WORDS }>;
+
+/// Entries in a line of the processor's cache.
+const PER_CACHE_LINE: usize = 64 / (WORDS * size_of::<u32>());
+/// The other directions of so many flows are loaded into the cache together when the table is looked over.
+const TOGETHER: usize = 32;
 
 /// From which size of the table on large pages are worth their memory.
 const LARGE: usize = 64;
@@ -182,6 +186,17 @@ impl Iterator for Places {
     }
 }
 
+/// A flow that is idle, in one direction at least, and where its other direction may be.
+#[derive(Debug, Default)]
+struct Idle {
+    part: usize,
+    key: Key,
+    forward: Found,
+    hash: u64,
+    wanted: Wanted,
+    places: Places,
+}
+
 /// Puts a segment into a part's directory.
 fn set_item(directory: &Directory, part: usize, at: usize, segment: usize) {
     for item in directory.slice(part << DIRECTORY_BITS | at, 1) {
@@ -263,6 +278,14 @@ impl Flows {
     #[inline(always)]
     fn item(&self, part: usize, at: usize) -> usize {
         self.directory.load_masked(part << DIRECTORY_BITS | at) as usize
+    }
+
+    /// Loads the directory's item of a hash into the cache.
+    #[inline(always)]
+    fn prefetch_item(&self, hash: u64) {
+        let part = part_of(hash);
+        let mask = u64::from(self.parts[part].mask.load(Relaxed));
+        self.directory.prefetch(part << DIRECTORY_BITS | (hash & mask) as usize);
     }
 
     /// What is looked for with this hash.
@@ -606,21 +629,26 @@ impl Flows {
 
     /// Looks over up to `lines` times 32 entries from a cursor on, within the parts of the table, of 16, that
     /// `mine` accepts. `each` sees each flow whose forward packets have been absent for `idle` at least; it
-    /// may remove it ([`Flows::remove_seen`]), and can end the round. Returns whether the end of the table
-    /// has been reached; the cursor is at the beginning then.
+    /// may remove it ([`Flows::remove_seen`]). Returns whether the end of the table has been reached; the
+    /// cursor is at the beginning then.
     pub fn look_over(
         &self,
         cursor: &mut Cursor,
         lines: usize,
         (now, idle): (u32, u32),
         mine: impl Fn(usize) -> bool,
-        mut each: impl FnMut(&Both) -> ControlFlow<()>,
+        mut each: impl FnMut(&Both),
     ) -> bool {
+        let mut seen = Vec::with_capacity(TOGETHER + PLACES);
         let mut left = lines;
-        while let Some(part) = self.parts.get(cursor.part) {
+        let mut ends = true;
+        'parts: while let Some(part) = self.parts.get(cursor.part) {
             let directory = part.mask.load(Acquire) as usize + 1;
             while mine(cursor.part) && cursor.at < directory * TAG_LINES {
-                let Some(rest) = left.checked_sub(1) else { return false };
+                let Some(rest) = left.checked_sub(1) else {
+                    ends = false;
+                    break 'parts;
+                };
                 left = rest;
                 let (item, line) = (cursor.at / TAG_LINES, cursor.at % TAG_LINES);
                 cursor.at += 1;
@@ -632,54 +660,55 @@ impl Flows {
                     cursor.at = (item + 1) * TAG_LINES;
                     continue;
                 }
-                if self.look_at(cursor.part, segment * TAG_LINES + line, now, idle, &mut each).is_break() {
-                    return false;
+                self.look_at(cursor.part, segment * TAG_LINES + line, now, idle, &mut seen);
+                if seen.len() >= TOGETHER {
+                    self.show(&mut seen, &mut each);
                 }
             }
             *cursor = Cursor { part: cursor.part + 1, at: 0 };
         }
-        *cursor = Cursor::default();
-        true
+        self.show(&mut seen, &mut each);
+        if ends {
+            *cursor = Cursor::default();
+        }
+        ends
     }
 
-    /// Looks at the entries whose tags are in a line. The other directions of all that are idle are loaded
-    /// into the cache together.
-    fn look_at(
-        &self,
-        part: usize,
-        line: usize,
-        now: u32,
-        idle: u32,
-        each: &mut impl FnMut(&Both) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let mut some = [(Key::default(), None, Wanted::default(), Places::default(), 0); PLACES];
-        let taken = Places { first: (line * PLACES) as u32, which: !equal16(&self.tags, line, 0) };
-        let mut many = 0;
-        for at in taken {
+    /// Looks at the entries whose tags are in a line, and adds those that are idle.
+    fn look_at(&self, part: usize, line: usize, now: u32, idle: u32, seen: &mut Vec<Idle>) {
+        // The next line's, while this one's are read.
+        self.tags.prefetch((line + 1) * TAG_WORDS);
+        for entry in (0..PLACES).step_by(PER_CACHE_LINE) {
+            self.entries.prefetch(((line + 1) * PLACES + entry) * WORDS);
+        }
+        for at in (Places { first: (line * PLACES) as u32, which: !equal16(&self.tags, line, 0) }) {
             let words = self.words(at);
             let old = since(now, words[7].load(Relaxed) >> FLAGS) >= idle;
             if old
                 && words[3].load(Relaxed) & REPLY == 0
-                && let Some((key, found)) = self.read(at)
-                && let Some(place) = some.get_mut(many)
+                && let Some((key, forward)) = self.read(at)
             {
-                let hash = self.hash(&found.other_key(&key));
-                let wanted = self.wanted(hash);
-                self.tags.prefetch(wanted.line as usize * TAG_WORDS);
-                *place = (key, Some(found), wanted, Places::default(), part_of(hash));
-                many += 1;
+                let hash = self.hash(&forward.other_key(&key));
+                self.prefetch_item(hash);
+                seen.push(Idle { part, key, forward, hash, ..Idle::default() });
             }
         }
-        let some = &mut some[..many];
-        for (_, _, wanted, places, _) in some.iter_mut() {
-            *places = self.places(*wanted);
+    }
+
+    /// Shows what is idle, and forgets it. Of all of them the other directions are loaded into the cache
+    /// together: they are anywhere in the table.
+    fn show(&self, seen: &mut Vec<Idle>, each: &mut impl FnMut(&Both)) {
+        for idle in seen.iter_mut() {
+            idle.wanted = self.wanted(idle.hash);
+            self.tags.prefetch(idle.wanted.line as usize * TAG_WORDS);
         }
-        for (key, found, _, places, reply_part) in some {
-            let Some(forward) = *found else { continue };
-            let reply = self.find(&forward.other_key(key), *places);
-            each(&Both { key: *key, forward, reply, parts: [part, *reply_part] })?;
+        for idle in seen.iter_mut() {
+            idle.places = self.places(idle.wanted);
         }
-        ControlFlow::Continue(())
+        for Idle { part, key, forward, hash, places, .. } in seen.drain(..) {
+            let reply = self.find(&forward.other_key(&key), places);
+            each(&Both { key, forward, reply, parts: [part, part_of(hash)] });
+        }
     }
 
     /// Calls `each` for all entries of the table.

@@ -37,7 +37,7 @@
 //! - `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default 500ms; without a unit,
 //!   milliseconds): workers are parked when those that remain would have been busy for less than this share
 //!   of the time, for so long.
-//! - `WAKE_ABOVE` (*int*, percent, default 70; more than `PARK_BELOW`), `WAKE_AFTER` (*time*, default 500us):
+//! - `WAKE_ABOVE` (*int*, percent, default 70; more than `PARK_BELOW`), `WAKE_AFTER` (*time*, default 200us):
 //!   parked workers wake when a worker is busy for this share of the time, for so long.
 //! - `RULES` (*filename*): flow rules in front of the port, a `flow create PORT ...` on each line as testpmd
 //!   takes it; the port is not looked at. FlowClassifier's manual says what rules mean. `queue index N` gives

@@ -13,7 +13,7 @@
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`), `STEER` (*element*), `REBALANCE` (*bool*, default
 //!   true): as for FromDevice.
 //! - `PARK` (*bool*, default false), `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default
-//!   500ms), `WAKE_ABOVE` (*int*, percent, default 70), `WAKE_AFTER` (*time*, default 500us): whether workers
+//!   500ms), `WAKE_ABOVE` (*int*, percent, default 70), `WAKE_AFTER` (*time*, default 200us): whether workers
 //!   are parked at low load, as for FromDevice.
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks

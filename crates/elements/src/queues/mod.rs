@@ -4,6 +4,7 @@ mod bandwidthmeter;
 mod bandwidthratedsplitter;
 mod bandwidthratedunqueue;
 mod bandwidthshaper;
+mod burster;
 mod delayshaper;
 mod delayunqueue;
 mod drrsched;
@@ -24,6 +25,7 @@ mod shaper;
 mod simplequeue;
 mod stridesched;
 mod threadsafequeue;
+mod timedunqueue;
 mod timesortedsched;
 mod unqueue;
 
@@ -42,6 +44,8 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<unqueue::Unqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue<bandwidthratedunqueue::ByBytes>>());
+    r.add(vector::<timedunqueue::TimedUnqueue>());
+    r.add(vector::<timedunqueue::TimedUnqueue<burster::Eight>>());
     r.add(vector::<delayunqueue::DelayUnqueue>());
     r.add(vector::<linkunqueue::LinkUnqueue>());
     r.add(vector::<shaper::Shaper>());

@@ -53,7 +53,7 @@ pub(super) fn since(now: u32, then: u32) -> u32 {
 pub const LONGEST: u32 = TIME_MASK - TIME_MASK / 64;
 
 /// An entry, as it was when it was found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     /// What takes the place of the key's tuple.
     pub to: Tuple,

@@ -127,7 +127,6 @@ fn looking_over_sees_each_flow_once() {
         |both| {
             assert!(both.reply.is_some());
             *seen.entry(both.key.tuple.src).or_default() += 1;
-            ControlFlow::Continue(())
         },
     ) {
         rounds += 1;
@@ -141,7 +140,6 @@ fn looking_over_sees_each_flow_once() {
         let mut removed = 0;
         while !table.look_over(&mut Cursor::default(), usize::MAX, (now, now / 2), mine, |both| {
             removed += u32::from(table.remove(&both.key).is_some());
-            ControlFlow::Continue(())
         }) {}
         removed
     };
@@ -165,7 +163,6 @@ fn what_was_seen_is_removed_unless_it_is_gone_or_has_changed() {
         |_| true,
         |both| {
             seen.push(*both);
-            ControlFlow::Continue(())
         },
     );
     seen.sort_unstable_by_key(|both| both.key.tuple.src);

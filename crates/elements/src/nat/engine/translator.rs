@@ -403,7 +403,6 @@ impl Translator {
                     if idle >= guarantee {
                         candidates.push((self.timeout(both).saturating_sub(idle), *both, guarantee));
                     }
-                    ControlFlow::Continue(())
                 },
             );
             if candidates.len() >= CANDIDATES {
@@ -441,7 +440,6 @@ impl Translator {
             if both.idle(now) >= timeout {
                 self.remove_idle(flows, both, now, timeout);
             }
-            ControlFlow::Continue(())
         });
         round / slices as u32
     }
