@@ -167,7 +167,7 @@ Tee PullTee Switch PullSwitch StaticSwitch StaticPullSwitch RoundRobinSwitch Ran
 PaintTee PaintSwitch CheckPaint Null Bypass Hub Suppressor Block RandomSample Counter AverageCounter Print Strip Unstrip Align \
 AlignmentInfo Truncate Pad Resize Clipboard SetTimestamp SetTimestampDelta Message RandomSeed \
 Queue SimpleQueue ThreadSafeQueue NotifierQueue FullNoteQueue QuickNoteQueue MixedQueue FrontDropQueue RED Unqueue RatedUnqueue \
-BandwidthRatedUnqueue DelayUnqueue LinkUnqueue Shaper BandwidthShaper DelayShaper RatedSplitter BandwidthRatedSplitter Meter \
+BandwidthRatedUnqueue TimedUnqueue Burster DelayUnqueue LinkUnqueue Shaper BandwidthShaper DelayShaper RatedSplitter BandwidthRatedSplitter Meter \
 RoundRobinSched PrioSched StrideSched DRRSched TimeSortedSched Classifier IPClassifier IPFilter \
 EtherEncap EtherRewrite EtherMirror StoreEtherAddress HostEtherFilter DropBroadcasts MarkMACHeader ARPQuerier ARPResponder ARPTable \
 ARPPrint VLANEncap VLANDecap EtherVLANEncap StripEtherVLANHeader SetVLANAnno \
