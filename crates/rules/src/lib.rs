@@ -19,13 +19,17 @@
 #![forbid(unsafe_code)]
 
 mod bits;
+mod chains;
 mod coarse;
+mod control;
 mod counters;
 mod expand;
 pub mod headers;
+mod kept;
 mod key;
 mod lists;
 mod ports;
+mod reader;
 mod reference;
 mod rule;
 mod slab;
@@ -34,9 +38,11 @@ mod table;
 mod tuple;
 mod verdict;
 
+pub use control::{Refused, Tuning};
 pub use expand::MOST_PREFIXES;
 pub use key::{Field, Key, Layer, WORDS};
+pub use reader::{Hit, Reader, View};
 pub use reference::Reference;
 pub use rule::{Action, Pattern, Range, Rule};
-pub use table::{Hit, Reader, Refused, Table, Tuning, View};
+pub use table::Table;
 pub use verdict::{Fate, Verdict};
