@@ -400,3 +400,132 @@ impl Chains {
         self.ways.iter().map(|((group, since), way)| (*group, *since, way))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Action;
+    use crate::tuple::order_of;
+
+    fn jump(group: u32, to: u32, number: u64) -> Found {
+        let (verdict, mark) = Verdict::of(&[Action::Jump(to)], None, || 0).words();
+        Found { order: order_of(group, 9), number, verdict, mark }
+    }
+
+    /// A group with so many rules, and a link.
+    fn fill(chains: &mut Chains, group: u32, rules: usize, to: Option<u32>) {
+        (0..rules).for_each(|_| chains.add(group, 0));
+        to.into_iter().for_each(|to| link(chains, group, to));
+    }
+
+    fn link(chains: &mut Chains, group: u32, to: u32) {
+        chains.add(group, 9);
+        chains.add_catch_all(jump(group, to, group.into()));
+    }
+
+    fn unlink(chains: &mut Chains, group: u32) {
+        assert!(chains.remove(group, 9, group.into()).is_some());
+    }
+
+    /// How many rules move in the next version.
+    fn moved(chains: &mut Chains, version: u64) -> usize {
+        assert_eq!(chains.settle(), []);
+        let moves = chains.arrange();
+        let all = moves.iter().map(|step| chains.rules_of(&step.groups)).sum();
+        chains.find_ways(version).into_iter().for_each(|group| chains.forget(group, version));
+        all
+    }
+
+    fn last(chains: &Chains, group: u32) -> Option<u32> {
+        chains.ways().find(|(at, _, _)| *at == group).map(|(_, _, way)| way.last)
+    }
+
+    #[test]
+    fn the_smaller_part_moves() {
+        let mut chains = Chains::default();
+        fill(&mut chains, 1, 5000, None);
+        fill(&mut chains, 2, 10, None);
+        assert_eq!(moved(&mut chains, 1), 0);
+        link(&mut chains, 1, 2);
+        assert_eq!((moved(&mut chains, 2), last(&chains, 1)), (10, Some(2)));
+        fill(&mut chains, 0, 7, Some(1));
+        assert_eq!((moved(&mut chains, 3), last(&chains, 0)), (8, Some(2)));
+        assert_eq!(chains.stores.len(), 1);
+    }
+
+    #[test]
+    fn a_link_that_comes_and_goes_moves_nothing() {
+        let mut chains = Chains::default();
+        fill(&mut chains, 0, 5000, None);
+        fill(&mut chains, 1, 6000, None);
+        link(&mut chains, 0, 1);
+        moved(&mut chains, 1);
+        chains.credit = 0;
+        for version in 2..1000 {
+            if version % 2 == 0 {
+                unlink(&mut chains, 0)
+            } else {
+                link(&mut chains, 0, 1)
+            }
+            let way = if version % 2 == 0 { 0 } else { 1 };
+            assert_eq!((moved(&mut chains, version), last(&chains, 0)), (0, Some(way)), "{version}");
+        }
+        // They are parted when as many others have been changed.
+        unlink(&mut chains, 0);
+        assert_eq!(moved(&mut chains, 1000), 0);
+        fill(&mut chains, 7, 15_000, None);
+        assert_eq!((moved(&mut chains, 1001), chains.stores.len()), (5000, 3));
+    }
+
+    #[test]
+    fn the_chain_of_the_first_group_goes_on() {
+        let mut chains = Chains::default();
+        for group in 0..5 {
+            fill(&mut chains, group, 3, (group < 4).then_some(group + 1));
+        }
+        moved(&mut chains, 1);
+        assert_eq!(last(&chains, 0), Some(4));
+        unlink(&mut chains, 1);
+        link(&mut chains, 1, 3);
+        moved(&mut chains, 2);
+        assert_eq!([0, 1, 2, 3].map(|group| last(&chains, group)), [4, 4, 2, 4].map(Some));
+        // Where it ends, the other one goes on.
+        unlink(&mut chains, 1);
+        moved(&mut chains, 3);
+        assert_eq!([0, 1, 2, 3].map(|group| last(&chains, group)), [1, 1, 4, 4].map(Some));
+    }
+
+    #[test]
+    fn groups_that_came_and_went_leave_nothing() {
+        let mut chains = Chains::default();
+        for version in 1..100 {
+            if version % 2 == 1 {
+                (0..9).for_each(|group| fill(&mut chains, group, 1, Some(group + 1)));
+            } else {
+                (0..9).for_each(|group| {
+                    chains.remove(group, 0, 1000);
+                    unlink(&mut chains, group);
+                });
+            }
+            moved(&mut chains, version);
+        }
+        (0..9).for_each(|group| {
+            chains.remove(group, 0, 1000);
+            unlink(&mut chains, group);
+        });
+        moved(&mut chains, 100);
+        assert!(chains.groups.is_empty() && chains.stores.is_empty() && chains.apart.is_empty());
+        assert!(chains.ways.is_empty() && chains.broken.is_empty(), "{:?}", chains.ways);
+    }
+
+    #[test]
+    fn more_groups_than_a_store_takes() {
+        let mut chains = Chains::default();
+        (0..200).rev().for_each(|group| {
+            fill(&mut chains, group, 1, Some(group + 1));
+            moved(&mut chains, u64::from(200 - group));
+        });
+        assert!(chains.stores.values().all(|groups| groups.len() <= MOST_GROUPS));
+        assert!(chains.stores.len() <= 8, "{}", chains.stores.len());
+    }
+}

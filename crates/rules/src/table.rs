@@ -14,8 +14,11 @@
 //!   reference: once for a change, not for a packet.
 //! - **Memory is used again** when no reader can have found what was in it before ([`tables::epoch`]).
 //! - **Few rules cost little, whatever their masks are.** Where few rules look at the same bits, they are in
-//!   no hash table: they are looked up together, as bits ([`Bits`]), which are made anew with each change.
+//!   no hash table: they are looked up together, as bits ([`crate::bits`]), which are made anew with each
+//!   change.
 //! - **Masks share hash tables** whose keys are a part of all of them ([`crate::coarse`]).
+//! - **A chain of groups costs one look-up** where packets come from one group to the next by default: their
+//!   rules are in the same tuples and bits ([`crate::chains`]).
 
 use crate::control::{Control, Left, Refused, Tuning};
 use crate::expand::{Part, expand};
