@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// So many groups are in one store at most: rules of all of them may have one value of a key, and a packet is
 /// compared with each.
-const MOST_GROUPS: usize = 64;
+const MOST_GROUPS: usize = 32;
 
 /// Stores with so many rules are parted at once.
 const SMALL: usize = 1024;
@@ -526,6 +526,6 @@ mod tests {
             moved(&mut chains, u64::from(200 - group));
         });
         assert!(chains.stores.values().all(|groups| groups.len() <= MOST_GROUPS));
-        assert!(chains.stores.len() <= 8, "{}", chains.stores.len());
+        assert!(chains.stores.len() <= 16, "{}", chains.stores.len());
     }
 }

@@ -100,7 +100,7 @@ pub(crate) struct Control {
     free_counters: Vec<u32>,
     fresh_counter: u32,
     /// What removed rules have left, and entries that no slot leads to either, by the stamp of that.
-    ended: VecDeque<(u64, Left)>,
+    pub(crate) ended: VecDeque<(u64, Left)>,
     unlinked: VecDeque<(u64, Place)>,
     /// The structure is no longer that of `chains`, `tables` and `lists`; the bits of these stores are not
     /// those of `owns`.

@@ -168,4 +168,45 @@ mod tests {
         assert!(control.former.len() <= 1, "the reader has the first one");
         drop(reader);
     }
+
+    #[test]
+    fn chains_that_came_and_went_leave_nothing() {
+        for few in [0, 64] {
+            let table = Table::tuned(7, Tuning { few, ..Tuning::default() });
+            let mut reader = table.reader();
+            let listed = |group, data, last| {
+                let actions = vec![Action::SetMeta { data, mask: 1 }, last];
+                let mut rule = Rule { group, actions, ..Rule::default() };
+                rule.pattern.demand(crate::Field::Meta, data.into(), u64::MAX);
+                rule
+            };
+            let always =
+                |group, actions| Rule { group, priority: 9, pattern: crate::Pattern::default(), actions };
+            for turn in 0..1000u32 {
+                // More rules before the link than behind, and the other way round.
+                let rules = |group: u32| (0..5 + (turn + group) % 2).map(move |n| (group, turn * 16 + n));
+                let rules = rules(0).chain(rules(1)).map(|(group, data)| listed(group, data, Action::Drop));
+                let mut numbers = table.change(&[], &rules.collect::<Vec<_>>()).unwrap();
+                let ends =
+                    [always(0, vec![Action::Jump(1)]), always(1, listed(1, turn, Action::Drop).actions)];
+                numbers.extend(table.change(&[], &ends).unwrap());
+                drop(reader.now());
+                // The default becomes a rule among others, and another one.
+                let behind = Rule { priority: 10, ..listed(1, 1, Action::Drop) };
+                let behind = table.change(&[], &[behind]).unwrap();
+                table.change(&behind, &[]).unwrap();
+                let last = numbers.len() - 1;
+                table
+                    .replace(&numbers[last..], &[always(1, listed(1, turn + 1, Action::Drop).actions)])
+                    .unwrap();
+                table.change(&numbers, &[]).unwrap();
+            }
+            (0..3).for_each(|_| drop(table.change(&[], &[]).unwrap()));
+            let control = table.control();
+            assert!(control.owns.len() < 100 && control.by_mask.is_empty(), "{}", control.owns.len());
+            assert!(control.by_list.is_empty(), "{:?}", control.by_list);
+            assert!(control.ended.is_empty() && control.tables.iter().next().is_none());
+            assert!(table.shared.structure().ways.is_empty());
+        }
+    }
 }
