@@ -205,7 +205,10 @@ fn path(view: &View<'_>, key: &Key) -> Vec<u32> {
         }
         groups.push(hit.group());
         match hit.verdict().fate {
-            Fate::Jump(to) => group = to,
+            Fate::Jump(to) => {
+                assert!(to > hit.group() && hit.group() >= group, "{groups:?}");
+                group = to;
+            }
             _ => return groups,
         }
     }
@@ -304,7 +307,11 @@ fn no_packet_sees_half_of_a_change_of_chains() {
             let mut rules = Vec::new();
             for group in 0..=LAST {
                 rules.extend((0..many).map(|n| to_queue(group, u64::from(group) * many + n, state)));
-                let next = if state % 3 == 0 { group + 1 } else { group + 1 + u32::from(group % 2 == 0) };
+                let next = if state.is_multiple_of(3) {
+                    group + 1
+                } else {
+                    group + 1 + u32::from(group.is_multiple_of(2))
+                };
                 if state % 7 != 6 || group != 2 {
                     rules.push(jump(group, 9, next.min(LAST + 1)));
                 }
