@@ -103,7 +103,7 @@ fn follow(view: &View<'_>, keys: &mut [Key], hits: &mut [Hit], seen: &mut Seen) 
                         *count += 1;
                     }
                 }
-                Fate::Jump(later) if later > table => {
+                Fate::Jump(later) if later > hit.group() => {
                     next = later;
                     keys.swap(left, at);
                     left += 1;

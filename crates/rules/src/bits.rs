@@ -8,7 +8,7 @@
 
 use crate::key::{Field, Key, WORDS};
 use crate::ports::{self, Ports};
-use crate::tuple::{Entry, FOREVER, Found};
+use crate::tuple::{Entry, FOREVER, Found, Scope};
 
 /// Values of a byte, and of a port.
 const VALUES: usize = 256;
@@ -39,6 +39,12 @@ struct Slot {
     found: Found,
     born: u64,
     died: u64,
+}
+
+impl Slot {
+    fn counts(&self, scope: Scope) -> bool {
+        (self.born..self.died).contains(&scope.version) && self.found.order >= scope.first
+    }
 }
 
 /// What of a key chooses a row: a byte, or a port if rules have ranges of it.
@@ -113,44 +119,55 @@ impl Bits {
     }
 
     /// Finds the best rule of each key, if it goes before what was found.
-    pub(crate) fn find_many(&self, keys: &[Key], version: u64, found: &mut [Found]) {
+    pub(crate) fn find_many(&self, keys: &[Key], scope: Scope, found: &mut [Found]) {
         match &self.rows {
-            Rows::One(rows) => self.find_in(rows, keys, version, found),
-            Rows::Two(rows) => self.find_in(rows, keys, version, found),
-            Rows::More(rows) => self.find_in(rows, keys, version, found),
+            Rows::One(rows) => self.find_in(rows, keys, scope, found),
+            Rows::Two(rows) => self.find_in(rows, keys, scope, found),
+            Rows::More(rows) => self.find_in(rows, keys, scope, found),
         }
     }
 
-    fn find_in<const N: usize>(&self, rows: &[[u64; N]], keys: &[Key], version: u64, found: &mut [Found]) {
+    fn find_in<const N: usize>(&self, rows: &[[u64; N]], keys: &[Key], scope: Scope, found: &mut [Found]) {
         let mut starts = [0; WORDS * 8 + ports::FIELDS.len()];
         let chunks = self.words / N;
+        let first = self.first(scope) / (N * 64);
         for (key, found) in keys.iter().zip(found) {
             for (start, stride) in starts.iter_mut().zip(&self.strides) {
                 *start = (stride.start + stride.of(key)) * chunks;
             }
             let starts = &starts[..self.strides.len()];
-            for chunk in 0..chunks {
+            for chunk in first..chunks {
                 // Of those from here on, none goes before the first.
                 if self.slots.get(chunk * N * 64).is_none_or(|slot| found.rank() <= slot.found.rank()) {
                     break;
                 }
                 let left = left(rows, starts, chunk);
-                if left != [0; N] && self.best(chunk * N, &left, version, found) {
+                if left != [0; N] && self.best(chunk * N, &left, scope, found) {
                     break;
                 }
             }
         }
     }
 
+    /// Before this place there are only rules of groups that do not count.
+    fn first(&self, scope: Scope) -> usize {
+        match self.slots.first() {
+            Some(slot) if slot.found.order < scope.first => {
+                self.slots.partition_point(|slot| slot.found.order < scope.first)
+            }
+            _ => 0,
+        }
+    }
+
     /// Takes the first rule of these bits that counts, if it goes before what was found. Whether there is
     /// one.
-    fn best(&self, first: usize, left: &[u64], version: u64, found: &mut Found) -> bool {
+    fn best(&self, first: usize, left: &[u64], scope: Scope, found: &mut Found) -> bool {
         for (word, left) in left.iter().enumerate() {
             let mut left = *left;
             while left != 0 {
                 let slot = self.slots.get((first + word) * 64 + left.trailing_zeros() as usize);
                 left &= left - 1;
-                if let Some(slot) = slot.filter(|slot| (slot.born..slot.died).contains(&version)) {
+                if let Some(slot) = slot.filter(|slot| slot.counts(scope)) {
                     if slot.found.rank() < found.rank() {
                         *found = slot.found;
                     }
@@ -312,15 +329,15 @@ mod tests {
         let mut key = [Key::default(); 2];
         key[0].set(Field::SrcLow, mask);
         key[1].set(Field::SrcLow, value);
-        let found = Found { priority: 0, number, verdict: 0, mark: 0 };
+        let found = Found { order: 0, number, verdict: 0, mark: 0 };
         Few::new(key[0], Entry { value: key[1], ports: Ports::ANY, found, born: 1 })
     }
 
     fn find(bits: &Bits, value: u64, version: u64) -> Option<u64> {
         let (mut key, mut found) = (Key::default(), [Found::NOTHING]);
         key.set(Field::SrcLow, value);
-        bits.find_many(&[key], version, &mut found);
-        (found[0] != Found::NOTHING).then_some(found[0].number)
+        bits.find_many(&[key], Scope { version, first: 0 }, &mut found);
+        (!found[0].is_nothing()).then_some(found[0].number)
     }
 
     #[test]
@@ -373,7 +390,7 @@ mod tests {
             };
             let (mut key, mut found) = (Key::default(), [Found::NOTHING]);
             key.set(Field::DstPort, port);
-            bits.find_many(&[key], 1, &mut found);
+            bits.find_many(&[key], Scope { version: 1, first: 0 }, &mut found);
             assert_eq!(found[0].number, first, "{port}");
         }
     }

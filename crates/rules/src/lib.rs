@@ -15,17 +15,23 @@
 //!    the plain table; what a rule does, in two words; ranges of ports; other ranges as prefixes.
 //! 4. `tuple`, `coarse`, `bits`, `counters`, `lists`, `slab`: rules that look at the same bits; which bits
 //!    these are; few rules of any kind; what rules have counted; lists of actions; values at numbers.
-//! 5. `table`: all of them, in versions.
+//! 5. `chains`, `kept`: which groups are looked up together; what the writer knows of rules with one mask and
+//!    of a hash table.
+//! 6. `reader`, `control`, `table`: what readers have; the writer's side; both together, in versions.
 #![forbid(unsafe_code)]
 
 mod bits;
+mod chains;
 mod coarse;
+mod control;
 mod counters;
 mod expand;
 pub mod headers;
+mod kept;
 mod key;
 mod lists;
 mod ports;
+mod reader;
 mod reference;
 mod rule;
 mod slab;
@@ -34,9 +40,11 @@ mod table;
 mod tuple;
 mod verdict;
 
+pub use control::{Refused, Tuning};
 pub use expand::MOST_PREFIXES;
 pub use key::{Field, Key, Layer, WORDS};
+pub use reader::{Hit, Reader, View};
 pub use reference::Reference;
 pub use rule::{Action, Pattern, Range, Rule};
-pub use table::{Hit, Reader, Refused, Table, Tuning, View};
+pub use table::Table;
 pub use verdict::{Fate, Verdict};

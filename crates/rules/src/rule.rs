@@ -100,6 +100,12 @@ impl Pattern {
         self.value.set(field, was & !mask | value & mask);
     }
 
+    /// Whether it matches every packet.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.mask == Key::default() && self.ranges.is_empty()
+    }
+
     /// Whether a packet with these fields is matched.
     #[must_use]
     pub fn matches(&self, key: &Key) -> bool {

@@ -38,6 +38,11 @@ impl<T> Slab<T> {
         self.values.iter().flatten()
     }
 
+    /// The values with their numbers.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.values.iter().enumerate().filter_map(|(at, value)| Some((at, value.as_ref()?)))
+    }
+
     /// How many numbers there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

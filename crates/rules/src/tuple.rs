@@ -8,21 +8,23 @@
 use crate::key::{Key, WORDS};
 use crate::ports::Ports;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What an entry has beside its values: priority and mark; verdict; number, and which mask; from which
-/// version; until which; its ranges of ports.
-const META: usize = 6;
-const PRIORITY_AND_MARK: usize = 0;
+/// What an entry has beside its values: group and priority; verdict; number, and which mask; from which
+/// version; until which; its ranges of ports; mark.
+const META: usize = 7;
+const ORDER: usize = 0;
 const VERDICT: usize = 1;
 const NUMBER: usize = 2;
 const BORN: usize = 3;
 const DIED: usize = 4;
 const PORTS: usize = 5;
+const MARK: usize = 6;
 
 /// Where the number of a mask begins, in the word that has that of a rule.
 const MASK: u32 = 48;
+const NUMBERS: u64 = (1 << MASK) - 1;
 /// The most masks of a table.
 pub(crate) const MOST_MASKS: usize = 1 << (u64::BITS - MASK);
 
@@ -39,19 +41,50 @@ pub(crate) const BLOCK: usize = 32;
 /// What was found for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    pub(crate) priority: u32,
+    /// The rule's group, and in the lower half its priority.
+    pub(crate) order: u64,
     pub(crate) number: u64,
     pub(crate) verdict: u64,
     pub(crate) mark: u32,
 }
 
+/// What comes first in the order of rules: the group, then the priority.
+pub(crate) fn order_of(group: u32, priority: u32) -> u64 {
+    u64::from(group) << 32 | u64::from(priority)
+}
+
 impl Found {
-    pub(crate) const NOTHING: Self = Self { priority: u32::MAX, number: u64::MAX, verdict: 0, mark: 0 };
+    pub(crate) const NOTHING: Self = Self { order: u64::MAX, number: u64::MAX, verdict: 0, mark: 0 };
+
+    /// Nothing yet, and nothing of later groups than this one.
+    pub(crate) fn nothing_to(group: u32) -> Self {
+        Self { order: order_of(group, u32::MAX), ..Self::NOTHING }
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.number == u64::MAX
+    }
+
+    pub(crate) fn group(&self) -> u32 {
+        (self.order >> 32) as u32
+    }
+
+    pub(crate) fn priority(&self) -> u32 {
+        self.order as u32
+    }
 
     /// The rule with the least rank goes before the others.
-    pub(crate) fn rank(&self) -> (u32, u64) {
-        (self.priority, self.number)
+    pub(crate) fn rank(&self) -> (u64, u64) {
+        (self.order, self.number)
     }
+}
+
+/// Which rules count in a look-up: those that are there in a version, of groups from one on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    pub(crate) version: u64,
+    /// The order of the first rule that counts.
+    pub(crate) first: u64,
 }
 
 /// An entry as it is written.
@@ -96,8 +129,8 @@ pub(crate) struct Tuple {
     many_masks: usize,
     /// Mixed into the hash, so that nobody outside can choose keys that collide.
     seed: u64,
-    /// No rule here has a priority that goes before this one.
-    best: AtomicU32,
+    /// No rule here goes before this order.
+    best: AtomicU64,
     /// A power of two: the upper half of a hash, and the number of an entry plus 1.
     slots: Arc<[AtomicU64]>,
     /// Half as many entries as slots, one after the other.
@@ -123,7 +156,7 @@ impl Tuple {
         Self {
             key: key.collect(),
             seed,
-            best: AtomicU32::new(u32::MAX),
+            best: AtomicU64::new(u64::MAX),
             slots: zeroed(room * 2),
             entries: zeroed(room * (words.len() + META)),
             masks: Vec::new(),
@@ -141,7 +174,7 @@ impl Tuple {
             masks: self.masks.iter().copied().chain(self.words.iter().map(|word| mask.0[*word])).collect(),
             many_masks: self.many_masks + 1,
             seed: self.seed,
-            best: AtomicU32::new(self.best()),
+            best: AtomicU64::new(self.best()),
             slots: Arc::clone(&self.slots),
             entries: Arc::clone(&self.entries),
         })
@@ -155,7 +188,7 @@ impl Tuple {
         let mut key = Key::default();
         self.key.iter().for_each(|(word, bits, _)| key.0[*word] = *bits);
         let mut new = Self::new(&key, &both, self.seed, room);
-        new.best = AtomicU32::new(self.best());
+        new.best = AtomicU64::new(self.best());
         let place = |word: &usize| self.words.iter().position(|other| other == word);
         let places: Vec<Option<usize>> = new.words.iter().map(place).collect();
         for mask in 0..self.many_masks {
@@ -187,8 +220,8 @@ impl Tuple {
         self.slots.len() / 2
     }
 
-    /// No rule has a priority that goes before this one.
-    pub(crate) fn best(&self) -> u32 {
+    /// No rule goes before this order.
+    pub(crate) fn best(&self) -> u64 {
         self.best.load(Relaxed)
     }
 
@@ -240,18 +273,17 @@ impl Tuple {
     }
 
     /// Writes an entry that no reader can find, and lets them find it. Its mask has this number.
-    pub(crate) fn put(&self, number: u32, mask: usize, entry: &Entry) {
+    pub(crate) fn put(&self, number: u32, mask_number: usize, entry: &Entry) {
         let start = number as usize * self.stride();
-        let bits = &self.masks[mask * self.words.len()..];
+        let bits = &self.masks[mask_number * self.words.len()..];
         for ((word, bits), place) in self.words.iter().zip(bits).zip(&self.entries[start..]) {
             place.store(entry.value.0[*word] & bits, Relaxed);
         }
-        let Found { priority, number: rule, verdict, mark } = entry.found;
-        let rule = (mask as u64) << MASK | rule;
-        let first = u64::from(priority) << 32 | u64::from(mark);
-        let meta = [first, verdict, rule, entry.born, FOREVER, entry.ports.0];
+        let Found { order, number: rule, verdict, mark } = entry.found;
+        let rule = (mask_number as u64) << MASK | rule;
+        let meta = [order, verdict, rule, entry.born, FOREVER, entry.ports.0, mark.into()];
         meta.iter().enumerate().for_each(|(what, value)| self.meta(number, what).store(*value, Relaxed));
-        self.best.fetch_min(priority, Relaxed);
+        self.best.fetch_min(order, Relaxed);
         self.lead_to(number, self.hash(&entry.value));
     }
 
@@ -277,7 +309,28 @@ impl Tuple {
 
     /// The words of an entry's verdict.
     pub(crate) fn verdict(&self, entry: u32) -> (u64, u32) {
-        (self.meta(entry, VERDICT).load(Relaxed), self.meta(entry, PRIORITY_AND_MARK).load(Relaxed) as u32)
+        (self.meta(entry, VERDICT).load(Relaxed), self.meta(entry, MARK).load(Relaxed) as u32)
+    }
+
+    /// An entry that counts, and its mask.
+    pub(crate) fn entry(&self, number: u32) -> Option<(Key, Entry)> {
+        let of = |what| self.meta(number, what).load(Relaxed);
+        if of(DIED) != FOREVER {
+            return None;
+        }
+        let bits = &self.masks[(of(NUMBER) >> MASK) as usize * self.words.len()..];
+        let values = &self.entries[number as usize * self.stride()..];
+        let (mut mask, mut value) = (Key::default(), Key::default());
+        for ((word, bits), of_word) in self.words.iter().zip(bits).zip(values) {
+            (mask.0[*word], value.0[*word]) = (*bits, of_word.load(Relaxed));
+        }
+        let found = Found {
+            order: of(ORDER),
+            number: of(NUMBER) & NUMBERS,
+            verdict: of(VERDICT),
+            mark: of(MARK) as u32,
+        };
+        Some((mask, Entry { value, ports: Ports(of(PORTS)), found, born: of(BORN) }))
     }
 
     fn has(&self, entry: u32, key: &Key) -> bool {
@@ -296,7 +349,7 @@ impl Tuple {
     }
 
     /// Looks at the entries of a key from a slot on.
-    fn search(&self, key: &Key, hash: u64, version: u64, found: &mut Found) {
+    fn search(&self, key: &Key, hash: u64, scope: Scope, found: &mut Found) {
         let mut at = hash as usize & (self.slots.len() - 1);
         loop {
             let slot = self.slots[at].load(Acquire);
@@ -306,32 +359,32 @@ impl Tuple {
             if slot >> 32 == hash >> 32 && slot as u32 != u32::MAX {
                 let entry = slot as u32 - 1;
                 if self.has(entry, key) {
-                    self.consider(entry, version, found);
+                    self.consider(entry, scope, found);
                 }
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
     }
 
-    fn consider(&self, entry: u32, version: u64, found: &mut Found) {
+    fn consider(&self, entry: u32, scope: Scope, found: &mut Found) {
         let of = |what| self.meta(entry, what).load(Relaxed);
-        let (first, number) = (of(PRIORITY_AND_MARK), of(NUMBER) & ((1 << MASK) - 1));
-        let priority = (first >> 32) as u32;
-        if (priority, number) < found.rank() && (of(BORN)..of(DIED)).contains(&version) {
-            *found = Found { priority, number, verdict: of(VERDICT), mark: first as u32 };
+        let (order, number) = (of(ORDER), of(NUMBER) & NUMBERS);
+        let better = (order, number) < found.rank() && order >= scope.first;
+        if better && (of(BORN)..of(DIED)).contains(&scope.version) {
+            *found = Found { order, number, verdict: of(VERDICT), mark: of(MARK) as u32 };
         }
     }
 
     /// Finds the best rule of each of at most [`BLOCK`] keys, if it goes before what was found. A hash is the
     /// sum of those of the key's parts.
-    pub(crate) fn find_many(&self, keys: &[Key], hashes: &[u64; BLOCK], version: u64, found: &mut [Found]) {
+    pub(crate) fn find_many(&self, keys: &[Key], hashes: &[u64; BLOCK], scope: Scope, found: &mut [Found]) {
         let best = self.best();
         // Those of which a rule here may decide. The first loads of all of them are under way before one is
         // needed.
         let (mut open, mut many) = ([0u8; BLOCK], 0);
         for (at, found) in found.iter().enumerate().take(BLOCK) {
             open[many % BLOCK] = at as u8;
-            many += usize::from(best <= found.priority);
+            many += usize::from(best <= found.order);
         }
         let (mut there, mut slots, mut left) = ([0u8; BLOCK], [0u64; BLOCK], 0);
         for at in &open[..many] {
@@ -350,7 +403,7 @@ impl Tuple {
         std::hint::black_box(touched);
         for at in &there[..left] {
             let at = usize::from(*at) % BLOCK;
-            self.search(&keys[at], hashes[at], version, &mut found[at]);
+            self.search(&keys[at], hashes[at], scope, &mut found[at]);
         }
     }
 }

@@ -411,6 +411,9 @@ fn a_mask_without_bits_shares_a_table() {
         let table = Table::tuned(12, tuning);
         let all = Rule { priority: 7, actions: vec![Action::Drop], ..Rule::default() };
         let numbers = table.change(&[], &[all, prefix(0x0a00_0000, 8), prefix(0x1400_0000, 6)]).unwrap();
+        // What is behind it keeps it from being the default, which is in no table.
+        let behind = Rule { priority: 8, ..prefix(0x0a00_0000, 16) };
+        table.change(&[], &[behind]).unwrap();
         let mut reader = table.reader();
         let view = reader.now();
         let of = [0xc800_0001, 0x0a01_0203, 0x1701_0203].map(|address| found(&view, address));

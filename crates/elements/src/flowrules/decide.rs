@@ -161,7 +161,7 @@ impl Decider {
                         match fate {
                             Fate::Queue(queue) => Next::Decided(Decision::Queue(queue)),
                             Fate::Drop => Next::Decided(Decision::Drop),
-                            Fate::Jump(later) if later > group => Next::Jump(later),
+                            Fate::Jump(later) if later > hit.group() => Next::Jump(later),
                             Fate::None | Fate::Listed | Fate::Jump(_) => Next::Decided(Decision::Miss),
                         }
                     }
