@@ -292,10 +292,7 @@ impl Trial {
             rate,
             seconds,
             share: None,
-            burst: match burst {
-                None => None,
-                Some(frames) => Some(Burst { frames, seconds: took }),
-            },
+            burst: burst.map(|frames| Burst { frames, seconds: took }),
             connections,
             existing,
             calibration,
