@@ -48,6 +48,7 @@ An experiment file says what is varied, what is measured, and with which device 
   [measure]                           # the highest rates without loss, and with 0.5 % (RFC 9971)
   loss = [0, \"0.5%\"]                  # or search = \"rfc2544\", \"back-to-back\" for bursts (RFC 9004),
                                       # or \"connections\" through a NAT or a firewall (RFC 9693)
+  set-up = \"20k\"                      # the same rates, over connections that are set up before each trial
 
 The report has rates, latency, jitter, order, when frames were lost, and what it cost the device: cycles of each element of a program, processor time
 of any process.

@@ -1,9 +1,10 @@
 //! What an experiment file says of connections through a stateful device.
 
 use crate::measured::{LEAST, MOST, RawMeasure};
-use crate::model::{Connections, Device, Emptied, Measure, packets};
+use crate::model::{Connections, Device, Emptied, Measure, SetUp, packets};
 use crate::reader::Reader;
 use crate::values::{number, part, part_of_rate, time, word};
+use launch::settings::at;
 use measure::connections::{Goal, SAFE};
 use measure::tag::MAX_FLOWS;
 use toml::{Spanned, Value};
@@ -61,6 +62,22 @@ impl Reader<'_> {
         Measure::Connections(Connections { goal, answer, emptied })
     }
 
+    /// The connections over which the frames of each trial are sent.
+    pub(crate) fn set_up(&mut self, raw: &RawMeasure, device: &Device) -> Option<SetUp> {
+        let place = raw.set_up.as_ref().filter(|_| raw.connections().is_none())?;
+        let like = "connections a second such as 20000 or \"20k\"";
+        let rate = |v: &Value| packets(&word(v)?).filter(|n| *n > 0);
+        let rate = self.value("set-up", Some(place), rate, like)?;
+        if Self::sends_bursts(raw) {
+            let help = "\"mlrsearch\" or \"rfc2544\", or a rate";
+            self.wrong(place, "bursts are not sent over connections".to_owned(), help);
+        }
+        let of_rate = |value: &Value| part_of_rate(value).filter(|share| *share > 0.0);
+        let like = "a part of the rate, such as 0.5, \"50%\" or 1";
+        let answer = self.value("answer", raw.answer.as_ref(), of_rate, like).unwrap_or(ANSWER);
+        Some(SetUp { rate, answer, emptied: self.emptied(raw, device) })
+    }
+
     fn emptied(&mut self, raw: &RawMeasure, device: &Device) -> Emptied {
         let like = "a time of 10 ms and more, such as 2 or \"500ms\"";
         let expire = self.value("expire", raw.expire.as_ref(), time, like);
@@ -78,10 +95,12 @@ impl Reader<'_> {
             }
             (None, Some(_)) => Emptied::Expire(expire.unwrap_or(1.0)),
             (None, None) => {
-                if let (Device::Between, Some(word)) = (device, raw.connections()) {
+                let place = raw.connections().map(at).or(raw.set_up.as_ref().map(at));
+                if let (Device::Between, Some(place)) = (device, place) {
                     let help = "`empty = \"COMMAND\"` empties it before each trial; `expire = TIME` waits until \
                                 all connections have expired; a device with a program or a command is started again";
-                    self.wrong(word, "nothing empties the device's table of connections".to_owned(), help);
+                    let message = "nothing empties the device's table of connections".to_owned();
+                    self.diags.error_with_help(place, message, help);
                 }
                 Emptied::Restart
             }
@@ -89,9 +108,9 @@ impl Reader<'_> {
     }
 
     /// Whether connections can be set up with this traffic.
-    pub(crate) fn connections_can_be_set_up(
+    pub(crate) fn connections_can_be_set_up<T>(
         &mut self,
-        word: &Spanned<String>,
+        word: &Spanned<T>,
         (to, sink): (&[String], &[String]),
         calibrated: bool,
         skewed: bool,
@@ -146,6 +165,46 @@ mod tests {
         let e = read(&short).unwrap();
         let Measure::Connections(all) = e.measure_at(&e.points()[0]) else { panic!("{e:?}") };
         assert_eq!((all.goal.connections, all.emptied), (10_000, Emptied::Restart));
+    }
+
+    #[test]
+    fn frames_may_be_sent_over_connections_that_are_set_up_before() {
+        let e = read(&format!(
+            "{PORTS}direction = \"both\"\nflows = 5000\n[measure]\nset-up = \"20k\"\nempty = \"conntrack -F\"\nlatency = \"50%\"\n"
+        ))
+        .unwrap();
+        let set_up = e.set_up.as_ref().unwrap();
+        assert_eq!((set_up.rate, set_up.answers()), (20_000, 10_000));
+        assert_eq!(set_up.emptied, Emptied::Command("conntrack -F".to_owned()));
+        assert!(matches!(e.measure, Measure::Search { .. }));
+        let plain =
+            read(&format!("{PORTS}direction = \"both\"\nflows = 5000\n[measure]\nlatency = \"50%\"\n"));
+        assert!(e.estimate() > plain.unwrap().estimate());
+        let e = read(&format!("{PORTS}rate = 5\n[measure]\nset-up = 100\nexpire = 2\nanswer = 1\n")).unwrap();
+        assert_eq!(e.set_up.map(|all| (all.answers(), all.emptied)), Some((100, Emptied::Expire(2.0))));
+        for (text, part) in [
+            ("set-up = 100\n", "nothing empties"),
+            ("set-up = 0\nexpire = 1\n", "set-up = 0 cannot be used"),
+            ("set-up = 100\nexpire = 1\ncapacity = 5\n", "capacity is for connections"),
+            ("set-up = 100\nexpire = 1\nsearch = \"back-to-back\"\n", "bursts are not sent over connections"),
+            ("set-up = 100\nexpire = 1\nsearch = \"connections\"\n", "set-up is not for connections"),
+        ] {
+            let errors = read(&format!("{PORTS}[measure]\n{text}")).unwrap_err();
+            assert!(errors.iter().any(|error| error.contains(part)), "{text}: {errors:?}");
+        }
+        let two =
+            "[traffic]\nto = [\"a\", \"c\"]\nsink = \"b\"\nskew = 1\n[measure]\nset-up = 100\nexpire = 1\n";
+        let errors = read(two).unwrap_err();
+        assert!(errors.iter().any(|error| error.contains("between two ports")), "{errors:?}");
+        assert!(errors.iter().any(|error| error.contains("cannot be skewed")), "{errors:?}");
+        let outputs = format!("{PORTS}outputs = \"10.0.0.1\"\n[measure]\nset-up = 100\nexpire = 1\n");
+        let errors = read(&outputs).unwrap_err();
+        assert!(
+            errors.iter().any(|error| error.contains("outputs: connections are set up to one port")),
+            "{errors:?}"
+        );
+        let few = format!("{PORTS}sport = \"1-100\"\nflows = 101\n[measure]\nset-up = 100\nexpire = 1\n");
+        assert!(read(&few).unwrap_err()[0].contains("only 100 different flows"));
     }
 
     #[test]

@@ -220,8 +220,12 @@ impl Reader<'_> {
         } else {
             self.count(raw_measure)
         };
+        let skewed = held.contains_key("skew") || varied("skew");
+        let set_up = if generated { self.set_up(raw_measure, &device) } else { None };
+        if let (Some(place), Some(_)) = (&raw_measure.set_up, &set_up) {
+            self.connections_can_be_set_up(place, (&to, &sink), false, skewed);
+        }
         if let Some(word) = raw_measure.connections() {
-            let skewed = held.contains_key("skew") || varied("skew");
             self.connections_can_be_set_up(word, (&to, &sink), raw.calibrate.is_some(), skewed);
         }
         if !matches!(measure, Measure::Rate { .. }) {
@@ -264,6 +268,7 @@ impl Reader<'_> {
             warnings: Vec::new(),
             wait: Duration::from_secs_f64(self.wait(raw_measure, &measure)),
             measure,
+            set_up,
             paper,
             expect,
         }

@@ -7,12 +7,13 @@
 //!
 //! # Layers
 //!
-//! 1. `values`, `alone`, `reading`, `html`, `cost`, `log`, `said`, `scratch`, `child`, `machine`: values as
-//!    files have them; what generator and sink do without the device; the JSON of a report, read again;
-//!    tables of pages; what a trial costs the device; the messages of a process, in files and until they are
-//!    sent; directories and processes that end with this one; the machine.
-//! 2. `known`, `reader`, `quantity`: what is varied, for the parts of a file that speak of it; values with
-//!    their errors; results of which something can be expected.
+//! 1. `values`, `alone`, `existing`, `jitter`, `reading`, `html`, `cost`, `log`, `said`, `scratch`, `child`:
+//!    values as files have them; what generator and sink do without the device; connections over which frames
+//!    were sent; how latency differs from a frame to the next; the JSON of a report, read again; tables of
+//!    pages; what a trial costs the device; the messages of a process, in files and until they are sent;
+//!    directories and processes that end with this one.
+//! 2. `known`, `reader`, `quantity`, `machine`: what is varied, for the parts of a file that speak of it;
+//!    values with their errors; results of which something can be expected; the machine.
 //! 3. `expect`, `paper`, `model`, `place`: what is expected of the results; the figure that an experiment
 //!    repeats; an experiment; which processors are used.
 //! 4. `traffic`, `sides`, `factors`, `varied`, `measured`, `connected`, `figures`, `start`, `tested`, `file`:
@@ -52,12 +53,14 @@ mod cost;
 mod costs;
 mod device;
 mod established;
+mod existing;
 mod expect;
 mod factors;
 mod figures;
 mod file;
 mod html;
 mod index;
+mod jitter;
 mod judged;
 mod known;
 mod layout;
@@ -97,12 +100,16 @@ pub use agent::agent;
 pub use compare::Comparison;
 pub use cost::{Cost, ElementCost, Known, RouterCost};
 pub use established::{Connected, StepOf};
+pub use existing::Existing;
 pub use index::{Part, front, index};
+pub use jitter::Jitter;
 pub use machine::{machine, machine_with_name};
-pub use model::{Bursts, Connections, Device, Emptied, Experiment, Factor, Figure, Host, Measure, Point};
+pub use model::{
+    Bursts, Connections, Device, Emptied, Experiment, Factor, Figure, Host, Measure, Point, SetUp,
+};
 pub use page::page;
 pub use report::Report;
 pub use results::{Results, Shown};
 pub use run::{Ended, Options, run};
 pub use sides::{Crossing, Wrong};
-pub use trial::{Burst, Jitter, Timeline, Trial};
+pub use trial::{Burst, Timeline, Trial};

@@ -49,8 +49,15 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
         all.push(option("connections", &wanted.connections.to_string()));
         all.push(option("answer", &format!("{}pps", traffic.answer)));
     }
+    // What is sent without the device is of no connections.
+    let set_up = experiment.set_up.as_ref().filter(|_| !traffic.calibration);
+    if let Some(set_up) = set_up {
+        all.push(option("connections", &experiment.connections_with(settings).to_string()));
+        all.push(option("set-up", &format!("{}pps", set_up.rate)));
+        all.push(option("answer", &format!("{}pps", set_up.answers())));
+    }
     // In a pseudorandom order, as RFC 9693 asks for, unless the file says otherwise.
-    let connected = matches!(experiment.measure, Measure::Connections(_));
+    let connected = matches!(experiment.measure, Measure::Connections(_)) || set_up.is_some();
     if connected && !settings.contains_key("random") {
         all.push("--random".into());
     }
@@ -58,7 +65,7 @@ fn arguments(experiment: &Experiment, settings: &Settings, traffic: Traffic, apa
     for (name, value) in settings {
         match (name.as_str(), value.as_str()) {
             ("rate" | "program", _) => {}
-            ("flows", _) if traffic.connections.is_some() => {}
+            ("flows", _) if traffic.connections.is_some() || set_up.is_some() => {}
             (name, _) if name.starts_with('$') || DEVICE.contains(&name) => {}
             ("ipv6" | "random", "false") => {}
             ("ipv6" | "random", "true") => all.push(format!("--{name}").into()),
@@ -90,8 +97,16 @@ pub(crate) fn make(
     // The generator waits at most ten times as long, and for answers once more.
     let answers =
         traffic.connections.map_or(0.0, |all| all.connections as f64 / traffic.answer.max(1) as f64);
-    let waits = if traffic.connections.is_some() { 20 } else { 10 };
-    let limit = Duration::from_secs_f64(traffic.seconds + answers) + waits * experiment.wait + PATIENCE;
+    let before = experiment.set_up.as_ref().map_or(0.0, |all| {
+        experiment.connections_with(settings) as f64 * (1.0 / all.rate as f64 + 1.0 / all.answers() as f64)
+    });
+    let waits = match (&experiment.set_up, traffic.connections) {
+        (Some(_), _) => 30,
+        (None, Some(_)) => 20,
+        (None, None) => 10,
+    };
+    let limit =
+        Duration::from_secs_f64(traffic.seconds + answers + before) + waits * experiment.wait + PATIENCE;
     let status = loop {
         let ended = generator.ended();
         // Its report is read when all of it has come.

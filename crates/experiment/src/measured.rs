@@ -51,6 +51,8 @@ pub(crate) struct RawMeasure {
     pub(crate) capacity: Option<Spanned<Value>>,
     #[serde(rename = "capacity-rate")]
     pub(crate) capacity_rate: Option<Spanned<Value>>,
+    #[serde(rename = "set-up")]
+    pub(crate) set_up: Option<Spanned<Value>>,
     #[serde(rename = "tear-downs")]
     pub(crate) tear_downs: Option<Spanned<Value>>,
 }
@@ -105,7 +107,7 @@ impl Reader<'_> {
     /// What is measured of a device that makes its traffic itself.
     pub(crate) fn count(&mut self, raw: &RawMeasure) -> Measure {
         let help = "the device makes its traffic itself (`count` in [traffic]): only `last` is used";
-        let others = of_searches(raw).into_iter().chain([("wait", &raw.wait)]);
+        let others = of_searches(raw).into_iter().chain([("wait", &raw.wait), ("set-up", &raw.set_up)]);
         for (key, value) in others.filter_map(|(key, value)| Some((key, value.as_ref()?))) {
             self.wrong(value, format!("{key} is for traffic of the generator"), help);
         }
@@ -214,7 +216,8 @@ impl Reader<'_> {
 
     /// Keys that connections do not have.
     fn only_connections(&mut self, raw: &RawMeasure) {
-        let others = of_searches(raw).into_iter().chain([("last", &raw.last), ("longest", &raw.longest)]);
+        let others = [("last", &raw.last), ("longest", &raw.longest), ("set-up", &raw.set_up)];
+        let others = of_searches(raw).into_iter().chain(others);
         let others = others.filter(|(key, _)| !matches!(*key, "width" | "least" | "most"));
         let help =
             "a trial holds if all connections are set up and answer (RFC 9693), however long that takes";
@@ -230,10 +233,19 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether bursts are searched for.
+    pub(crate) fn sends_bursts(raw: &RawMeasure) -> bool {
+        raw.search.as_ref().is_some_and(|word| word.get_ref() == BACK_TO_BACK)
+    }
+
     /// Keys that only connections have.
     fn no_connections(&mut self, raw: &RawMeasure) {
+        let set_up = raw.set_up.is_some();
         for (key, place) in raw.of_connections().into_iter().flatten() {
-            let help = "only search = \"connections\" sets connections up";
+            if set_up && matches!(key, "empty" | "expire" | "answer") {
+                continue;
+            }
+            let help = "only search = \"connections\" sets connections up, or `set-up` before each trial";
             let message = format!("{key} is for connections");
             self.diags.error_with_help(place, message, help);
         }
@@ -241,7 +253,7 @@ impl Reader<'_> {
 
     /// Bursts of back-to-back frames, if they are wanted.
     fn bursts(&mut self, raw: &RawMeasure, width: f64) -> Option<Bursts> {
-        let wanted = raw.search.as_ref().is_some_and(|word| word.get_ref() == BACK_TO_BACK);
+        let wanted = Self::sends_bursts(raw);
         let help = "only search = \"back-to-back\" sends bursts";
         if let Some(tests) = raw.tests.as_ref().filter(|_| !wanted) {
             self.wrong(tests, "tests is for bursts".to_owned(), help);

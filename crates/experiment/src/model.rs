@@ -118,6 +118,25 @@ impl Connections {
     }
 }
 
+/// Connections that are set up before each trial, whose frames are then sent over them (RFC 9693, test phases
+/// 1 and 2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetUp {
+    /// At this rate, in connections a second.
+    pub rate: u64,
+    /// The rate at which it is seen which still answer, as a part of it.
+    pub answer: f64,
+    /// How the device's table is emptied before.
+    pub emptied: Emptied,
+}
+
+impl SetUp {
+    /// The rate at which it is seen which still answer.
+    pub(crate) fn answers(&self) -> u64 {
+        ((self.rate as f64 * self.answer) as u64).max(1)
+    }
+}
+
 /// How a table of connections is emptied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Emptied {
@@ -220,6 +239,8 @@ pub struct Experiment {
     pub warnings: Vec<String>,
     /// What is measured.
     pub measure: Measure,
+    /// The connections over which that is sent; none: frames are not of connections.
+    pub set_up: Option<SetUp>,
     /// The paper whose figure it repeats.
     pub(crate) paper: Option<Cited>,
     /// What is expected of the results.
@@ -292,14 +313,25 @@ impl Experiment {
 
     /// How many connections are set up at a point in a trial: its flows.
     pub(crate) fn connections_at(&self, point: &Point) -> u64 {
-        self.settings(point).get("flows").and_then(|n| n.parse().ok()).unwrap_or(CONNECTIONS)
+        self.connections_with(&self.settings(point))
+    }
+
+    /// The same with these settings.
+    pub(crate) fn connections_with(&self, settings: &Settings) -> u64 {
+        settings.get("flows").and_then(|n| n.parse().ok()).unwrap_or(CONNECTIONS)
     }
 
     /// About how long all of it takes, in seconds.
     #[must_use]
     pub fn estimate(&self) -> f64 {
+        let around = AROUND
+            + self.set_up.as_ref().map_or(0.0, |set_up| {
+                let expired =
+                    if let Emptied::Expire(seconds) = set_up.emptied { seconds } else { AROUND / 2.0 };
+                self.connections_at(&Point::default()) as f64 / set_up.rate as f64 + expired
+            });
         let each = match &self.measure {
-            Measure::Rate { seconds, .. } | Measure::Count { seconds } => seconds + AROUND,
+            Measure::Rate { seconds, .. } | Measure::Count { seconds } => seconds + around,
             Measure::Figures => AROUND,
             Measure::Connections(all) => {
                 let expired = if let Emptied::Expire(seconds) = all.emptied { seconds } else { AROUND / 2.0 };
@@ -309,17 +341,17 @@ impl Experiment {
                 let span = (*most as f64 / *least as f64).max(2.0);
                 let of_goal = |goal: &Goal| match method {
                     // Each trial halves the interval.
-                    Method::Binary => (goal.sum + AROUND) * (10.0 / goal.width).log2().ceil(),
+                    Method::Binary => (goal.sum + around) * (10.0 / goal.width).log2().ceil(),
                     // The short trials come near; a few loads get all the time.
                     Method::MlrSearch => {
-                        6.0 * (goal.first + AROUND) * span.log10().max(1.0) / 2.0
-                            + 4.0 * (goal.sum + AROUND * goal.sum / goal.last)
+                        6.0 * (goal.first + around) * span.log10().max(1.0) / 2.0
+                            + 4.0 * (goal.sum + around * goal.sum / goal.last)
                     }
                 };
                 let last = goals.first().map_or(0.0, |goal| goal.last);
                 let each = AROUND + self.wait.as_secs_f64() / 2.0;
                 let of_bursts = bursts.as_ref().map_or(0.0, |bursts| bursts.trials(*most) * each);
-                goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + AROUND) + of_bursts
+                goals.iter().map(of_goal).sum::<f64>() + latency.len() as f64 * (last + around) + of_bursts
             }
         };
         let calibrated = match (&self.calibrate, &self.measure) {

@@ -2,7 +2,9 @@
 
 use crate::beside::{beside_paper, measured};
 use crate::conditions::conditions;
+use crate::existing::Existing;
 use crate::html::{document, strings, table};
+use crate::jitter::Jitter;
 use crate::plots::{SIZE, plots, rate};
 use crate::reading::{BySize, Reading, Round, Row, SIZES};
 use crate::values::{figure, percent};
@@ -260,6 +262,71 @@ impl Page<'_> {
         }
     }
 
+    /// How latency differs from a frame to the next, at the result.
+    fn jitter(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&[
+            "loss up to",
+            "PDV, us",
+            "IPDV 50 %, us",
+            "99.9 %, us",
+            "most, us",
+            "RFC 3550, us",
+        ]));
+        let of = |row: &Row| {
+            let of_jitter = |figure: fn(&Jitter) -> Option<f64>| {
+                median(row.rounds.iter().filter_map(|round| figure(round.jitter_ns.as_ref()?)))
+            };
+            let most = of_jitter(|one| Some(one.ipdv_max))?;
+            let mut cells: Vec<String> =
+                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            cells.push(or_dash(row.loss_allowed, percent));
+            cells.push(us(median(row.rounds.iter().filter_map(|round| round.pdv_ns))));
+            cells
+                .extend([of_jitter(|one| one.ipdv_p50), of_jitter(|one| one.ipdv_p99_9), Some(most)].map(us));
+            cells.push(us(of_jitter(|one| Some(one.rfc3550))));
+            Some(cells)
+        };
+        let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
+        if !rows.is_empty() {
+            let text = table(&head, &rows, names.len())
+                + "<p>At the result, medians of the rounds. PDV: the 99.9th percentile of latency less the least (RFC 8219, section 7.3.1). \
+                   IPDV: absolute values, of a frame and the one that arrived before it at the same thread.</p>\n";
+            self.section("jitter", "Jitter", &text);
+        }
+    }
+
+    /// The connections over which frames were sent.
+    fn existing(&mut self) {
+        let r = self.reading;
+        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
+        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        head.extend(strings(&["connections", "set up at, /s", "packets/s", "where frames were lost"]));
+        let of = |row: &Row| {
+            let all = row.set_up?;
+            let mut cells: Vec<String> =
+                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let last = row.rounds.last();
+            let lost = |of: fn(&Round) -> Option<Existing>| last.and_then(of).and_then(|all| all.words());
+            let lost = lost(|one| one.existing).or_else(|| lost(|one| one.upper_existing));
+            cells.extend([
+                all.connections.to_string(),
+                rate(Some(all.rate)),
+                rate(row.pps.median),
+                lost.unwrap_or_else(|| "-".to_owned()),
+            ]);
+            Some(cells)
+        };
+        let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
+        if !rows.is_empty() {
+            let text = table(&head, &rows, names.len())
+                + "<p>RFC 9693, test phase 2: connections are set up before each trial, and frames are sent over them.</p>\n";
+            self.section("existing", "Over connections that are there already", &text);
+        }
+    }
+
     /// Connections through the device.
     fn connections(&mut self) {
         let r = self.reading;
@@ -336,6 +403,8 @@ pub fn page(report: &Value) -> Result<String, String> {
     page.plots();
     page.paper();
     page.results();
+    page.jitter();
+    page.existing();
     page.connections();
     page.latency();
     page.by_size();
@@ -439,6 +508,27 @@ mod tests {
         let http: Vec<_> =
             page.split("http").skip(1).filter(|rest| !rest.starts_with("://www.w3.org")).collect();
         assert!(http.is_empty(), "{http:?}");
+    }
+
+    #[test]
+    fn jitter_and_existing_connections_have_tables() {
+        let mut report = report();
+        let before = page(&report).unwrap();
+        assert!(!before.contains("id=\"jitter\"") && !before.contains("id=\"existing\""));
+        report["results"][0]["set_up"] = json!({"connections": 2000, "rate": 5000});
+        report["results"][0]["rounds"] = json!([{"pps": 1.0, "pdv_ns": 77_000.0,
+            "jitter_ns": {"ipdv_mean": 1e3, "ipdv_p50": 2e3, "ipdv_p99_9": 33e3, "ipdv_max": 44e3, "rfc3550": 5e3},
+            "upper_existing": {"asked": 2000, "established": 2000, "changed": 0, "answered": 1990, "wrong": 0}}]);
+        let page = page(&report).unwrap();
+        for cell in [
+            "<section id=\"jitter\">",
+            "77.0",
+            "33.0",
+            "<section id=\"existing\">",
+            "had forgotten 10 of 2000",
+        ] {
+            assert!(page.contains(cell), "{cell}: {page}");
+        }
     }
 
     #[test]

@@ -16,13 +16,14 @@ pub(crate) enum Of {
     Load,
     Imbalance,
     Instructions,
+    LlcMisses,
     Efficiency,
     /// A figure of the command.
     Figure(String),
 }
 
 /// Their names in files.
-pub(crate) const QUANTITIES: [(&str, Of); 10] = [
+pub(crate) const QUANTITIES: [(&str, Of); 11] = [
     ("pps", Of::Pps),
     ("gbps", Of::Gbps),
     ("latency", Of::Latency),
@@ -32,6 +33,7 @@ pub(crate) const QUANTITIES: [(&str, Of); 10] = [
     ("load", Of::Load),
     ("imbalance", Of::Imbalance),
     ("instructions", Of::Instructions),
+    ("llc-misses", Of::LlcMisses),
     ("efficiency", Of::Efficiency),
 ];
 
@@ -49,6 +51,7 @@ impl Of {
             // mean.
             Self::Imbalance => row.cost().imbalance.map(|more| 1.0 + more),
             Self::Instructions => row.cost().instructions_per_packet,
+            Self::LlcMisses => row.cost().llc_misses_per_packet,
             Self::Efficiency => reading.efficiency(row),
             Self::Figure(name) => row.figures.get(name)?.median,
         }
@@ -65,6 +68,7 @@ impl Of {
             Self::Load => "the load without empty polls",
             Self::Imbalance => "the busiest worker over the mean",
             Self::Instructions => "instructions for each packet",
+            Self::LlcMisses => "misses of the last cache for each packet",
             Self::Efficiency => "the scaling efficiency",
             Self::Figure(name) => name,
         }
@@ -77,7 +81,9 @@ impl Of {
             Self::Latency | Self::Latency99 => format!("{:.1} us", value / 1e3),
             Self::Cycles | Self::Instructions => format!("{value:.0}"),
             Self::Load => format!("{:.1} %", value * 100.0),
-            Self::Imbalance | Self::Efficiency | Self::CyclesPerByte => format!("{value:.3}"),
+            Self::Imbalance | Self::Efficiency | Self::CyclesPerByte | Self::LlcMisses => {
+                format!("{value:.3}")
+            }
             Self::Figure(_) => figure(value),
         }
     }

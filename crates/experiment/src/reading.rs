@@ -1,6 +1,8 @@
 //! The JSON of a report, read again: for pages, and for what compares results with expectations.
 
 use crate::alone::Alone;
+use crate::existing::Existing;
+use crate::jitter::Jitter;
 use measure::ranks::median;
 use measure::rate::short;
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,18 @@ pub(crate) struct Round {
     pub(crate) traffic_seconds: f64,
     pub(crate) latency_p50_ns: Option<f64>,
     pub(crate) latency_p99_ns: Option<f64>,
+    pub(crate) pdv_ns: Option<f64>,
+    pub(crate) jitter_ns: Option<Jitter>,
+    /// The connections over which it was sent, and the same at the upper bound.
+    pub(crate) existing: Option<Existing>,
+    pub(crate) upper_existing: Option<Existing>,
+}
+
+/// The connections over which frames were sent, and the rate at which they were set up.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct SetUpOf {
+    pub(crate) connections: u64,
+    pub(crate) rate: f64,
 }
 
 /// What a packet costs by its size: a straight line.
@@ -79,6 +93,7 @@ pub(crate) struct CostOf {
     pub(crate) imbalance: Option<f64>,
     pub(crate) instructions_per_packet: Option<f64>,
     pub(crate) cycles_per_instruction: Option<f64>,
+    pub(crate) llc_misses_per_packet: Option<f64>,
 }
 
 /// Connections through the device.
@@ -130,6 +145,8 @@ pub(crate) struct Row {
     pub(crate) cost: Option<CostOf>,
     #[serde(default)]
     pub(crate) connections: Option<ConnectionsOf>,
+    #[serde(default)]
+    pub(crate) set_up: Option<SetUpOf>,
     /// Figures of a command.
     #[serde(default)]
     pub(crate) figures: BTreeMap<String, Spread>,

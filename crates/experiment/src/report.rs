@@ -4,6 +4,8 @@ use crate::alone::{self, Alone};
 use crate::backtoback;
 use crate::connections;
 use crate::costs;
+use crate::existing::Existing;
+use crate::jitter::Jitter;
 use crate::judged;
 use crate::layout::{csv_cell, quantile, table};
 use crate::model::{Experiment, Figure, Measure, Point};
@@ -12,7 +14,7 @@ use crate::reading::{BySize, FORM, Reading, SIZES, Verdict};
 use crate::results::Results;
 use crate::rows::{OfRound, Row, latency_median};
 use crate::sides::Wrong;
-use crate::trial::{Jitter, Latency, Limit, Timeline};
+use crate::trial::{Latency, Limit, Timeline};
 use crate::values::{figure as number_text, percent};
 use measure::rate::{OVERHEAD, short};
 use serde_json::{Value, json};
@@ -219,6 +221,7 @@ impl<'a> Report<'a> {
         text += &self.rfc8219_text();
         text += &self.jitter_text();
         text += &self.lost_text();
+        text += &self.existing_text();
         text += &self.bursts_text();
         text += &self.costs_text();
         self.experiment.warnings.iter().for_each(|warning| text += &format!("warning: {warning}\n"));
@@ -318,9 +321,13 @@ impl<'a> Report<'a> {
         self.rows.iter().fold(String::new(), |mut text, row| {
             if let Some(figures) = row.rfc8219() {
                 let [typical, worst, pdv] = figures.map(|[median, ..]| median / 1e3);
+                let ipdv = row.ipdv().map_or(String::new(), |all| {
+                    let [least, median, most] = all.map(|[median, ..]| median / 1e3);
+                    format!(", IPDV {least:.1} to {most:.1} us, median {median:.3} us")
+                });
                 let _ = writeln!(
                     text,
-                    "{}latency (RFC 8219): typical {typical:.1} us, worst case {worst:.1} us, PDV {pdv:.1} us",
+                    "{}latency (RFC 8219): typical {typical:.1} us, worst case {worst:.1} us, PDV {pdv:.1} us{ipdv}",
                     row.prefix()
                 );
             }
@@ -336,10 +343,14 @@ impl<'a> Report<'a> {
             };
             let figures = [of(|one| one.ipdv_mean), of(|one| one.ipdv_max), of(|one| one.rfc3550)];
             let [mean, most, smoothed] = figures.map(|all| quantile(&all, 0.5) / 1e3);
+            let quantiles = row.ipdv_quantiles().map_or(String::new(), |all| {
+                let [half, nearly_all] = all.map(|ns| ns / 1e3);
+                format!(" 50 % {half:.1} us, 99.9 % {nearly_all:.1} us,")
+            });
             if !mean.is_nan() {
                 let _ = writeln!(
                     text,
-                    "{}jitter: IPDV mean {mean:.1} us, most {most:.1} us; RFC 3550 {smoothed:.1} us",
+                    "{}jitter: IPDV{quantiles} mean {mean:.1} us, most {most:.1} us; RFC 3550 {smoothed:.1} us",
                     row.prefix()
                 );
             }
@@ -361,6 +372,29 @@ impl<'a> Report<'a> {
             };
             if !words.is_empty() {
                 let _ = writeln!(text, "{}lost{at}: {words}", row.prefix());
+            }
+            text
+        })
+    }
+
+    /// The connections over which frames were sent, and whether the device still had them where it has lost
+    /// some: in the last round, at the result, or else at the upper bound.
+    fn existing_text(&self) -> String {
+        let Some(set_up) = &self.experiment.set_up else { return String::new() };
+        let rate = short(set_up.rate as f64);
+        self.rows.iter().fold(String::new(), |mut text, row| {
+            let Some(one) = row.of_rounds.last() else { return text };
+            let number = one.existing.map_or(0, |all| all.asked);
+            let _ = writeln!(
+                text,
+                "{}over {number} connections that were there already, set up at {rate}pps (RFC 9693, test phase 2)",
+                row.prefix()
+            );
+            let words = |all: &Option<Existing>| all.and_then(|all| all.words());
+            if let Some(words) = words(&one.existing) {
+                let _ = writeln!(text, "{}lost, {words}", row.prefix());
+            } else if let (Some(words), Some(upper)) = (words(&one.upper_existing), one.upper) {
+                let _ = writeln!(text, "{}lost at {}pps, {words}", row.prefix(), short(upper as f64));
             }
             text
         })
@@ -424,6 +458,9 @@ impl<'a> Report<'a> {
                 let mut json = row.json(&measure, load);
                 json["spread_too_wide"] = json!(row.spread().map(|spread| spread > self.experiment.spread));
                 json["cycles_by_size"] = json!(self.by_size.get(number).copied().flatten());
+                json["set_up"] = json!(self.experiment.set_up.as_ref().map(|set_up| {
+                    json!({"connections": self.experiment.connections_at(&row.point), "rate": set_up.rate})
+                }));
                 json["scaling_efficiency"] = json!(self.efficiency.get(number).copied().flatten());
                 json
             })
@@ -437,6 +474,7 @@ impl<'a> Report<'a> {
             "rounds": self.experiment.rounds, "spread": self.experiment.spread, "warnings": self.experiment.warnings, "factors": factors,
             "conventions": {"bytes": "without frame check sequence", "l1_overhead_bytes": OVERHEAD,
                 "loss": "of frames that were to be sent; what the generator did not send is lost",
+                "existing": "connections over which frames were sent (RFC 9693, test phase 2); changed: frames that arrived as those of others, which count as lost; answered: of how many an answer arrived after the trial, if something was lost",
                 "misrouted": "frames that came out where their destination does not belong; they count as lost",
                 "pps": "all ports together: conditional throughput (RFC 9971 section 6.2), or what came back of the offered rate"},
             "to": self.experiment.to, "sink": self.experiment.sink, "outputs": self.experiment.outputs, "reverse_outputs": self.experiment.reverse_outputs, "counted": self.experiment.counted,
@@ -446,7 +484,8 @@ impl<'a> Report<'a> {
     }
 
     /// As CSV: the factors, the loss that is allowed, the first factor as `x`, and what came back in packets
-    /// a second, with the names that NPF uses.
+    /// a second, with the names that NPF uses; then the packet delay variation, and the median and the 99.9th
+    /// percentile of the absolute IPDV, medians of the rounds.
     #[must_use]
     pub fn csv(&self) -> String {
         if !self.experiment.figures.is_empty() {
@@ -455,6 +494,7 @@ impl<'a> Report<'a> {
         let names = self.experiment.factors.iter().map(|factor| csv_cell(&factor.name));
         let mut head: Vec<String> = names.collect();
         head.extend(["loss", "x", "perc1", "perc25", "median", "perc75", "perc99", "avg"].map(str::to_owned));
+        head.extend(["pdv_ns", "ipdv_p50_ns", "ipdv_p99_9_ns"].map(str::to_owned));
         let mut text = head.join(",") + "\n";
         for row in self.rows.iter().filter(|row| !row.of_rounds.is_empty()) {
             let pps = row.values(|one| one.pps);
@@ -463,6 +503,10 @@ impl<'a> Report<'a> {
             cells.push(row.point.0.first().map_or_else(String::new, |(_, value)| csv_cell(value)));
             cells.extend([0.01, 0.25, 0.5, 0.75, 0.99].map(|share| quantile(&pps, share).to_string()));
             cells.push((pps.iter().sum::<f64>() / pps.len() as f64).to_string());
+            let pdv = row.rfc8219().map(|[_, _, [median, ..]]| median);
+            let [half, nearly_all] = row.ipdv_quantiles().map_or([None; 2], |all| all.map(Some));
+            let text_of = |ns: Option<f64>| ns.map_or_else(String::new, |ns| ns.to_string());
+            cells.extend([pdv, half, nearly_all].map(text_of));
             text += &(cells.join(",") + "\n");
         }
         text

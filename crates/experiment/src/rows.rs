@@ -6,11 +6,13 @@ use crate::calibration;
 use crate::connections::{self, Kept};
 use crate::costs::{self, Spent};
 use crate::established::StepOf;
+use crate::existing::Existing;
+use crate::jitter::Jitter;
 use crate::layout::quantile;
 use crate::model::{Connections, Experiment, FEWEST_ROUNDS, Measure, Point};
 use crate::results::{Results, Shown};
 use crate::sides::Crossing;
-use crate::trial::{Jitter, Latency, Limit, Timeline, Trial};
+use crate::trial::{Latency, Limit, Timeline, Trial};
 use measure::rate::{OVERHEAD, short};
 use measure::search::{Goal, Outcome, Search};
 use serde_json::{Value, json};
@@ -66,6 +68,9 @@ pub(crate) struct OfRound {
     pub(crate) timeline: Option<Timeline>,
     /// The same of the trial at the upper bound that has lost most.
     pub(crate) upper_timeline: Option<Timeline>,
+    /// The connections over which it was sent, and the same at the upper bound.
+    pub(crate) existing: Option<Existing>,
+    pub(crate) upper_existing: Option<Existing>,
     /// What it has cost the device.
     pub(crate) spent: Option<Spent>,
     /// What a command has printed, in place of all of this.
@@ -94,6 +99,8 @@ fn result_of(trial: &Trial) -> OfRound {
         jitter_ns: trial.jitter_ns,
         timeline: trial.timeline.clone(),
         upper_timeline: None,
+        existing: trial.existing,
+        upper_existing: None,
         spent: Spent::of(trial),
         figures: trial.figures.clone(),
     }
@@ -111,6 +118,7 @@ fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRou
     let at = |load: Option<u64>| trials.iter().filter(move |trial| Some(trial.rate) == load);
     // The trial whose loss makes the throughput.
     let off = |trial: &Trial| (trial.rate as f64 * (1.0 - trial.loss()) - throughput).abs();
+    let worst = at(bounds.upper).max_by(|a, b| a.loss().total_cmp(&b.loss()));
     let its = at(bounds.lower).filter(|t| t.seconds >= goal.last).min_by(|a, b| off(a).total_cmp(&off(b)))?;
     Some(OfRound {
         pps: throughput,
@@ -121,9 +129,8 @@ fn search_result(goal: &Goal, search: &Search, trials: &[Trial]) -> Option<OfRou
         damaged: at(bounds.lower).map(|trial| trial.damaged).sum(),
         misrouted: at(bounds.lower).map(|trial| trial.misrouted).sum(),
         limit: Limit::of(at(bounds.upper).filter(|trial| trial.loss() > goal.loss)),
-        upper_timeline: at(bounds.upper)
-            .max_by(|a, b| a.loss().total_cmp(&b.loss()))
-            .and_then(|trial| trial.timeline.clone()),
+        upper_timeline: worst.and_then(|trial| trial.timeline.clone()),
+        upper_existing: worst.and_then(|trial| trial.existing),
         trials: trials.len(),
         seconds: trials.iter().map(|trial| trial.seconds).sum(),
         ..result_of(its)
@@ -355,10 +362,38 @@ impl Row {
         Some([of(|one| one.latency_p50_ns)?, of(|one| one.latency_p99_9_ns)?, of(|one| one.pdv_ns)?])
     }
 
+    /// The least IPDV, its median and the most, with their signs: of each the median of the rounds, and their
+    /// 1st and 99th percentile (RFC 8219, section 7.3.2).
+    pub(crate) fn ipdv(&self) -> Option<[[f64; 3]; 3]> {
+        if self.connections.is_some() {
+            return None;
+        }
+        let of = |figure: fn(&Jitter) -> Option<f64>| {
+            let all: Vec<f64> = self.known(|one| one.jitter_ns.as_ref().and_then(figure));
+            (!all.is_empty()).then(|| [0.5, 0.01, 0.99].map(|share| quantile(&all, share)))
+        };
+        Some([of(|one| one.dmin)?, of(|one| one.dmed)?, of(|one| one.dmax)?])
+    }
+
+    /// The median and the 99.9th percentile of the absolute IPDV, medians of the rounds.
+    pub(crate) fn ipdv_quantiles(&self) -> Option<[f64; 2]> {
+        let of = |figure: fn(&Jitter) -> Option<f64>| {
+            let all = self.known(|one| one.jitter_ns.as_ref().and_then(figure));
+            (!all.is_empty()).then(|| quantile(&all, 0.5))
+        };
+        Some([of(|one| one.ipdv_p50)?, of(|one| one.ipdv_p99_9)?])
+    }
+
     fn rfc8219_json(&self) -> Option<Value> {
         let of = |[median, p1, p99]: [f64; 3]| json!({"median": median, "p1": p1, "p99": p99});
         let [typical, worst, pdv] = self.rfc8219()?.map(of);
-        Some(json!({"typical_latency_ns": typical, "worst_case_latency_ns": worst, "pdv_ns": pdv}))
+        let ipdv = self.ipdv().map(|all| {
+            let [least, median, most] = all.map(of);
+            json!({"dmin": least, "dmed": median, "dmax": most})
+        });
+        Some(
+            json!({"typical_latency_ns": typical, "worst_case_latency_ns": worst, "pdv_ns": pdv, "ipdv_ns": ipdv}),
+        )
     }
 
     fn point_json(&self) -> serde_json::Map<String, Value> {
@@ -379,6 +414,7 @@ impl Row {
                     "trials": one.trials, "traffic_seconds": one.seconds,
                     "latency_p50_ns": one.latency_p50_ns, "latency_p99_ns": one.latency_p99_ns, "latency_p99_9_ns": one.latency_p99_9_ns, "pdv_ns": one.pdv_ns,
                     "jitter_ns": one.jitter_ns, "timeline": one.timeline, "upper_timeline": one.upper_timeline,
+                    "existing": one.existing, "upper_existing": one.upper_existing,
                     "cost": one.spent.as_ref().map(Spent::json),
                 })
             })
@@ -453,6 +489,34 @@ mod tests {
         assert_eq!(of("pdv_ns"), &json!({"median": 3500.0, "p1": 1540.0, "p99": 11_340.0}));
         let none = Row::new(&Point::default(), &measure, None, &[], 1.0).json(&measure, 1.0);
         assert_eq!(none["rfc8219"], Value::Null);
+    }
+
+    #[test]
+    fn ipdv_is_told_as_rfc_8219_defines_it() {
+        let shown = [1e3, 2e3, 6e3].map(|most| {
+            let latency_ns = Some(Latency::default());
+            let jitter_ns = Some(Jitter {
+                dmin: Some(-most),
+                dmed: Some(-5.0),
+                dmax: Some(most),
+                ipdv_p50: Some(7.0),
+                ..Jitter::default()
+            });
+            let trial =
+                Trial { rate: 100, seconds: 1.0, arrived: 100, latency_ns, jitter_ns, ..Trial::default() };
+            Shown { trials: vec![trial], ended: true, failed: None }
+        });
+        let measure = Measure::Rate { rate: 100, seconds: 1.0 };
+        let json = Row::new(&Point::default(), &measure, None, &shown, 1.0).json(&measure, 1.0);
+        let of = |figure: &str| &json["rfc8219"]["ipdv_ns"][figure];
+        assert_eq!(of("dmin")["median"], json!(-2e3));
+        assert_eq!(of("dmed"), &json!({"median": -5.0, "p1": -5.0, "p99": -5.0}));
+        assert_eq!((&of("dmax")["median"], &of("dmax")["p99"]), (&json!(2e3), &json!(5920.0)));
+        assert_eq!(json["rounds"][0]["jitter_ns"]["ipdv_p50"], json!(7.0));
+        // Results from before this was measured.
+        let old: Jitter =
+            serde_json::from_value(json!({"ipdv_mean": 1.0, "ipdv_max": 2.0, "rfc3550": 1.0})).unwrap();
+        assert_eq!((old.dmin, old.ipdv_p50), (None, None));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::command;
 use crate::device::Device;
 use crate::established::StepOf;
 use crate::made::{count, make};
-use crate::model::{Emptied, Experiment, Measure, Point, Settings};
+use crate::model::{Emptied, Experiment, Measure, Point, SetUp, Settings};
 use crate::rest::{Next, Rest};
 use crate::results::Results;
 use crate::rows::Row;
@@ -13,7 +13,7 @@ use crate::tables;
 use crate::trial::{Failed, Traffic, Trial};
 use measure::connections::Step;
 use measure::rate::short;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A trial before all others: tables and neighbors are learned, and it is seen whether anything comes back.
 const WARM_UP_SECONDS: f64 = 0.2;
@@ -265,7 +265,10 @@ impl One<'_> {
             Rest::Search { search, .. }
                 if search.goals().iter().all(|goal| search.outcome(goal).throughput.is_none()) =>
             {
-                Err(Failed::Because("more is lost at the lowest rate (`least`)".to_owned()).into())
+                let last = trials.iter().rev().find(|trial| trial.counts()).and_then(|trial| trial.existing);
+                let why =
+                    last.and_then(|all| all.words()).map_or(String::new(), |words| format!(": {words}"));
+                Err(Failed::Because(format!("more is lost at the lowest rate (`least`){why}")).into())
             }
             Rest::Connections { search, .. } if search.rate().0.is_none() => {
                 Err(Failed::Because(tables::none_kept(&trials)).into())
@@ -311,22 +314,60 @@ impl One<'_> {
         make(self.experiment, &settings, traffic, device, files, self.stop)
     }
 
-    /// A trial; if it is of connections, the device's table is emptied before, and after one that is for
-    /// that.
+    /// A trial; if it is of connections, or over some, the device's table is emptied before, and after one
+    /// that is for that.
     fn trial_with_table(
         &self,
         measure: &Measure,
         traffic: Traffic,
         device: &mut Device,
     ) -> Result<Trial, Failed> {
-        let (Measure::Connections(all), Some(wanted)) = (measure, traffic.connections) else {
-            return self.trial(traffic, device);
+        let emptied = match (measure, &self.experiment.set_up) {
+            (Measure::Connections(all), _) if traffic.connections.is_some() => &all.emptied,
+            (_, Some(set_up)) => return self.over_existing(set_up, traffic, device),
+            _ => return self.trial(traffic, device),
         };
+        self.empty(emptied, device)?;
+        let mut trial = self.trial(traffic, device)?;
+        let torn_down = traffic.connections.is_some_and(|wanted| wanted.step == Step::TearDown);
+        if let (Emptied::Command(text), true, Some(all)) = (emptied, torn_down, &mut trial.connections) {
+            let settings = self.experiment.settings(self.point);
+            let log = self.options.results.join("empty.log");
+            let table = self.table(&settings, &log);
+            all.emptied_s = Some(table.empty(text)?);
+            all.empty_s = Some(table.empty(text)?);
+        }
+        Ok(trial)
+    }
+
+    /// A trial over connections that are set up before.
+    fn over_existing(&self, set_up: &SetUp, traffic: Traffic, device: &mut Device) -> Result<Trial, Failed> {
+        let mut tries = 0;
+        loop {
+            self.empty(&set_up.emptied, device)?;
+            let trial = self.trial(traffic, device)?;
+            let Some(few) = trial.existing.filter(|all| !all.all_set_up()) else { return Ok(trial) };
+            tries += 1;
+            if tries > MOST_REPEATS {
+                let rate = short(set_up.rate as f64);
+                return Err(Failed::Because(format!(
+                    "of {} connections (`flows`) only {} are set up at {rate}pps (`set-up`)",
+                    few.asked, few.established
+                )));
+            }
+        }
+    }
+
+    fn table<'s>(&'s self, settings: &'s Settings, log: &'s Path) -> tables::Table<'s> {
+        tables::Table { experiment: self.experiment, settings, log, stop: self.stop }
+    }
+
+    /// Empties the device's table of connections.
+    fn empty(&self, emptied: &Emptied, device: &mut Device) -> Result<(), Failed> {
         let settings = self.experiment.settings(self.point);
         let log = self.options.results.join("empty.log");
-        let table =
-            tables::Table { experiment: self.experiment, settings: &settings, log: &log, stop: self.stop };
-        match &all.emptied {
+        let table = self.table(&settings, &log);
+        match emptied {
             Emptied::Command(text) => drop(table.empty(text)?),
             Emptied::Expire(seconds) => table.wait(*seconds, device)?,
             Emptied::Restart => {
@@ -339,14 +380,7 @@ impl One<'_> {
                 })?;
             }
         }
-        let mut trial = self.trial(traffic, device)?;
-        if let (Emptied::Command(text), Step::TearDown, Some(all)) =
-            (&all.emptied, wanted.step, &mut trial.connections)
-        {
-            all.emptied_s = Some(table.empty(text)?);
-            all.empty_s = Some(table.empty(text)?);
-        }
-        Ok(trial)
+        Ok(())
     }
 
     /// The traffic that is to be calibrated next.
@@ -425,7 +459,7 @@ mod tests {
         fn new(text: &str, script: &str) -> Self {
             use std::os::unix::fs::PermissionsExt;
             let dir = tempfile::tempdir().unwrap();
-            let report = r#"echo '{"interrupted":false,"sent":{"made":10,"missed":0,"dropped":0,"port_full_s":0,"frames":10,"bytes":600,"kept_waiting_s":0},"received":{"received":'$n',"untracked":0,"duplicates":0,"damaged":0,"reordered":0}}'"#;
+            let report = r#"echo '{"interrupted":false,"sent":{"made":10,"missed":0,"dropped":0,"seconds":0,"port_full_s":0,"frames":10,"bytes":600,"kept_waiting_s":0},"received":{"received":'$n',"untracked":0,"duplicates":0,"damaged":0,"reordered":0}}'"#;
             let (file, program) = (dir.path().join("e.toml"), dir.path().join("generator"));
             std::fs::write(&program, format!("#!/bin/sh\nn=10\n{script}\n{report}\n")).unwrap();
             std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();

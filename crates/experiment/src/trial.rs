@@ -2,6 +2,8 @@
 
 use crate::cost::{Cost, RouterCost};
 use crate::established::{Connected, StepOf};
+use crate::existing::Existing;
+use crate::jitter::Jitter;
 use crate::sides::Crossing;
 use measure::connections::Wanted;
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,9 @@ pub struct Trial {
     /// For connections: what has become of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connections: Option<Connected>,
+    /// The connections over which the frames were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Existing>,
     /// Whether the frames went from the generator to the sink without the device.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub calibration: bool,
@@ -124,17 +129,6 @@ impl Latency {
     pub(crate) fn pdv(&self) -> f64 {
         self.p99_9 - self.min
     }
-}
-
-/// How latency differs from a frame to the next ([`measure::jitter`]), in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Jitter {
-    /// Mean of the absolute values of IPDV (RFC 3393).
-    pub ipdv_mean: f64,
-    /// The largest of them.
-    pub ipdv_max: f64,
-    /// Interarrival jitter after the last frame (RFC 3550).
-    pub rfc3550: f64,
 }
 
 /// Frames over time, in spans one after the other ([`measure::timeline`]).
@@ -292,16 +286,15 @@ impl Trial {
         let timed = burst.is_none() && connections.is_none() && took > seconds * (1.0 + LATE_END);
         let late = if timed { (made as f64 * (1.0 - seconds / took)) as u64 } else { 0 };
         let misrouted = number("matrix", "misrouted").filter(|_| !calibration).unwrap_or(0);
+        let existing = Existing::read(report).filter(|_| connections.is_none());
         let latency = |name: &str| report.get("latency_ns")?.get(name)?.as_f64();
         Some(Self {
             rate,
             seconds,
             share: None,
-            burst: match burst {
-                None => None,
-                Some(frames) => Some(Burst { frames, seconds: took }),
-            },
+            burst: burst.map(|frames| Burst { frames, seconds: took }),
             connections,
+            existing,
             calibration,
             // All frames of a burst are sent, though some may be late.
             intended: if burst.is_some() { made } else { made + missed + late },
@@ -317,7 +310,7 @@ impl Trial {
                 None => number("received", "received")? + number("received", "untracked")?,
                 Some(all) => all.kept(),
             }
-            .saturating_sub(misrouted),
+            .saturating_sub(misrouted + existing.map_or(0, |all| all.changed)),
             duplicates: number("received", "duplicates")?,
             damaged: number("received", "damaged")?,
             reordered: number("received", "reordered")?,
@@ -444,6 +437,29 @@ mod tests {
         let held = Trial { intended: 9, missed: 4, sent: 5, arrived: 5, seconds: 1.0, ..Trial::default() };
         let limit = |port_full| Trial { port_full, ..held.clone() }.limit();
         assert_eq!((limit(0.1), limit(0.9)), (Some(Limit::Generator), Some(Limit::Port)));
+    }
+
+    #[test]
+    fn frames_of_forgotten_connections_are_lost_for_that_reason() {
+        let mut report = serde_json::json!({
+            "sent": {"made": 1000, "missed": 0, "dropped": 0, "frames": 1000, "bytes": 60_000, "seconds": 1.0,
+                "port_full_s": 0.0, "kept_waiting_s": 0.0},
+            "received": {"received": 990, "untracked": 0, "duplicates": 0, "damaged": 0, "reordered": 0},
+            "connections": {"asked": 50, "established": 50, "answered": 47, "wrong": 1, "answers_missed": 0,
+                "existing": {"changed": 30, "checked": true}},
+        });
+        let traffic = Traffic { rate: 1000, seconds: 1.0, ..Traffic::default() };
+        let trial = Trial::read(traffic, &report).unwrap();
+        assert_eq!((trial.arrived, trial.loss(), trial.limit()), (960, 0.04, Some(Limit::Device)));
+        assert!(trial.counts(), "the search is told of it");
+        let words = trial.existing.unwrap().words().unwrap();
+        assert_eq!(
+            words,
+            "the device had forgotten 3 of 50 connections; 30 frames arrived with the addresses or ports of other connections"
+        );
+        report["connections"]["existing"] = serde_json::json!({"changed": 0, "checked": false});
+        let trial = Trial::read(traffic, &report).unwrap();
+        assert_eq!((trial.arrived, trial.existing.unwrap().words()), (990, None));
     }
 
     #[test]

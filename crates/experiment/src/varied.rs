@@ -109,6 +109,11 @@ impl Reader<'_> {
                 };
                 fault = fault.or(useless.map(str::to_owned));
             }
+            if experiment.set_up.is_some() {
+                settings.insert("flows".to_owned(), experiment.connections_at(&point).to_string());
+                let useless = "outputs: connections are set up to one port, with `dst`".to_owned();
+                fault = (!experiment.outputs.is_empty()).then_some(useless);
+            }
             let fault = fault
                 .or_else(|| fault_together(&settings, !experiment.outputs.is_empty(), self.dir))
                 .or_else(|| sides::fault(experiment, &settings, self.dir).filter(|_| experiment.is_sent()));

@@ -17,12 +17,16 @@ pub struct Learned {
     stream: u8,
     flows: Box<[Option<Entry>]>,
     known: usize,
+    /// Whether the flows are those that frames must arrive with: what arrives changes nothing.
+    expected: bool,
+    /// Frames that did not.
+    changed: u64,
     /// Source and destination of a frame that goes back.
     ether: Option<(EtherAddr, EtherAddr)>,
 }
 
 /// The addresses and ports of a frame that goes back; those of IPv4 are in the first four bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     six: bool,
     src: [u8; 16],
@@ -37,6 +41,15 @@ fn padded(four: Ipv4Addr) -> [u8; 16] {
 }
 
 impl Entry {
+    fn of(tuple: &Tuple<IpAddr>) -> Self {
+        let bytes = |address| match address {
+            IpAddr::V4(four) => padded(four),
+            IpAddr::V6(six) => six.octets(),
+        };
+        let Tuple { src, dst, sport, dport } = *tuple;
+        Self { six: src.is_ipv6(), src: bytes(src), dst: bytes(dst), sport, dport }
+    }
+
     fn tuple(&self) -> Tuple<IpAddr> {
         let address = |bytes: [u8; 16]| match (self.six, bytes) {
             (true, bytes) => IpAddr::from(bytes),
@@ -70,7 +83,7 @@ impl Learned {
     #[must_use]
     pub fn new(stream: u8, flows: u32) -> Self {
         let flows = vec![None; flows.min(MAX_FLOWS) as usize].into_boxed_slice();
-        Self { stream, flows, known: 0, ether: None }
+        Self { stream, flows, known: 0, expected: false, changed: 0, ether: None }
     }
 
     /// A frame with this tag arrives. The last one of a flow counts.
@@ -80,11 +93,34 @@ impl Learned {
             return;
         }
         let (Some(place), Some(entry)) = (self.flows.get_mut(tag.flow as usize), back(frame)) else { return };
+        if self.expected {
+            self.changed += u64::from(*place != Some(entry));
+            return;
+        }
         self.known += usize::from(place.is_none());
         *place = Some(entry);
         if self.ether.is_none() {
             self.ether = Ethernet::split(frame).map(|(ether, _)| (ether.dst(), ether.src()));
         }
+    }
+
+    /// From now on these are the flows that frames must arrive with, with addresses and ports as they have
+    /// been learned: it is counted which do not, and nothing is learned. [`Learned::clear`] ends that.
+    pub fn expect(&mut self, answers: &Answers) {
+        self.clear();
+        (self.expected, self.ether) = (true, answers.ether);
+        for (flow, tuple) in &answers.flows {
+            if let Some(place) = self.flows.get_mut(*flow as usize) {
+                self.known += usize::from(place.is_none());
+                *place = Some(Entry::of(tuple));
+            }
+        }
+    }
+
+    /// Frames that have arrived with other addresses or ports than [`Learned::expect`] has been told.
+    #[must_use]
+    pub fn changed(&self) -> u64 {
+        self.changed
     }
 
     /// Whether it is of as many flows of the same stream.
@@ -102,7 +138,7 @@ impl Learned {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.flows.fill(None);
-        (self.known, self.ether) = (0, None);
+        (self.known, self.expected, self.changed, self.ether) = (0, false, 0, None);
     }
 
     /// As text.
@@ -226,6 +262,27 @@ mod tests {
         assert!(answers.of_four().is_none() && answers.of_six().is_none(), "both versions");
         learned.clear();
         assert_eq!((learned.known(), learned.text()), (0, String::new()));
+    }
+
+    #[test]
+    fn frames_of_connections_that_were_forgotten_have_changed() {
+        let mut learned = Learned::new(1, 3);
+        let of = |flow, sport| frame::<Ipv4Addr>(flow, [10, 0, 0, 1].into(), [10, 0, 0, 2].into(), sport, 9);
+        learn(&mut learned, &of(0, 1000));
+        learn(&mut learned, &of(1, 1001));
+        let text = learned.text();
+        learned.expect(&Answers::read(&text).unwrap());
+        assert_eq!((learned.known(), learned.changed(), learned.text() == text), (2, 0, true));
+        // As before; with another port, twice; one that was not set up.
+        [of(0, 1000), of(1, 2000), of(1, 2000), of(2, 1002)].iter().for_each(|one| learn(&mut learned, one));
+        assert_eq!((learned.changed(), learned.text() == text), (3, true), "nothing is learned");
+        learned.clear();
+        learn(&mut learned, &of(1, 2000));
+        assert_eq!((learned.known(), learned.changed()), (1, 0));
+        // Of IPv6 too, and flows beyond the table are no harm.
+        learned.expect(&Answers::read("0 2001:2::1 ::1 8 7\n9 ::1 ::1 1 2\n").unwrap());
+        learn(&mut learned, &frame::<Ipv6Addr>(0, Ipv6Addr::LOCALHOST, "2001:2::1".parse().unwrap(), 7, 8));
+        assert_eq!((learned.known(), learned.changed()), (1, 0));
     }
 
     #[test]

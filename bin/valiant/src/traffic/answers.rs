@@ -16,13 +16,27 @@ impl Bench {
         if kept.established < kept.asked {
             return Ok((kept, true));
         }
-        let learned = self.read("sink0.answers")?;
-        self.write("gen1.answers", &learned)?;
+        let (learned, used) = (self.read("sink0.answers")?, self.read("gen0.tuples")?);
+        let ended = self.answer(&mut kept, &learned, &used, wait)?;
+        Ok((kept, ended))
+    }
+
+    /// One frame of each connection goes back, and it is counted which arrive where they belong. Returns
+    /// whether that has come to its end.
+    pub(super) fn answer(
+        &mut self,
+        kept: &mut Connections,
+        learned: &str,
+        used: &str,
+        wait: Duration,
+    ) -> Result<bool, String> {
+        let before = (self.number("to1.n_sent")?, self.number("to1.dropped")?);
+        self.write("gen1.answers", learned)?;
         let ended = self.watch(|bench| Ok(bench.read("gen1.done")?.trim() == "true"))?;
         let (start, mut last, mut since) = (Instant::now(), 0, Instant::now());
         while ended && start.elapsed() < wait.saturating_mul(MOST_WAITS) {
-            let (made, sent) = (self.number("gen1.count")?, self.number("to1.n_sent")?);
-            let (dropped, arrived) = (self.number("to1.dropped")?, self.number("sink1.learned")?);
+            let (made, sent) = (self.number("gen1.count")?, self.number("to1.n_sent")? - before.0);
+            let (dropped, arrived) = (self.number("to1.dropped")? - before.1, self.number("sink1.learned")?);
             if sent + arrived != last {
                 (last, since) = (sent + arrived, Instant::now());
             }
@@ -32,14 +46,14 @@ impl Bench {
             self.router.turn();
             std::thread::sleep(Duration::from_millis(2));
         }
-        (kept.sent, kept.missed) = (self.number("to1.n_sent")?, self.number("gen1.missed")?);
-        let of = |text: String| Answers::read(&text).map_err(|bad| bad.to_string());
-        let used = of(self.read("gen0.tuples")?)?;
-        kept.count(&used, &of(self.read("sink1.answers")?)?);
-        Ok((kept, ended))
+        kept.sent = self.number("to1.n_sent")? - before.0;
+        kept.missed = self.number("gen1.missed")?;
+        let of = |text: &str| Answers::read(text).map_err(|bad| bad.to_string());
+        kept.count(&of(used)?, &of(&self.read("sink1.answers")?)?);
+        Ok(ended)
     }
 
-    fn number(&mut self, handler: &str) -> Result<u64, String> {
+    pub(super) fn number(&mut self, handler: &str) -> Result<u64, String> {
         let text = self.read(handler)?;
         text.trim().parse().map_err(|_| format!("{handler}: '{text}' is no number"))
     }

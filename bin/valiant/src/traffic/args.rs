@@ -20,6 +20,8 @@ Examples:
                                                  through a device with two outputs
   valiant gen --to eth0 --sink eth1 -r 50k --connections 20k --random
                                                  through a NAT, and back: how many connections it keeps
+  valiant gen --to eth0 --sink eth1 --connections 20k --set-up 10k -r 100k -t 10 --direction both --max-loss 0
+                                                 both ways over connections through a NAT that are there already
   valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
   valiant gen eth0 -r 1k --print-config          print the configuration only
 
@@ -122,9 +124,15 @@ pub(crate) struct GenArgs {
     /// with other addresses and ports, from --to to --sink, where it is learned with which ones they arrive;
     /// if all do, one frame of each goes back, and those that arrive where they belong are counted.
     #[arg(long, value_name = "N", value_parser = connections, requires = "sink",
-        conflicts_with_all = ["flows", "count", "time", "skew", "pcap", "outputs", "matrix"])]
+        conflicts_with_all = ["flows", "count", "skew", "pcap", "outputs", "matrix"])]
     pub(crate) connections: Option<u32>,
-    /// With --connections: the rate of the frames that go back [default: --rate].
+    /// With --connections: set them up at this rate, and then send over them at --rate for --time (RFC 9693,
+    /// test phase 2): with --direction forward as they were set up, with reverse to where they came from,
+    /// with both at the same time. What arrives with the addresses or ports of another connection is lost; if
+    /// anything is, one frame of each goes back, which shows whether connections were forgotten.
+    #[arg(long, value_name = "RATE", value_parser = rate, requires_all = ["connections", "time"])]
+    pub(crate) set_up: Option<Rate>,
+    /// With --connections: the rate at which one frame of each goes back [default: --set-up, or --rate].
     #[arg(long, value_name = "RATE", value_parser = rate, requires = "connections")]
     pub(crate) answer: Option<Rate>,
     /// Send the frames of a capture file as they are: once, or over and over for --count frames or --time.

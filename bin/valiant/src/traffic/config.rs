@@ -8,6 +8,8 @@ use std::fmt::Write;
 /// How many sources and sinks a configuration has; they are called `genN`, `toN`, `fromN`, `sinkN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
+    /// The number of the first one of each.
+    pub(crate) first: usize,
     pub(crate) sources: usize,
     pub(crate) sinks: usize,
 }
@@ -18,7 +20,8 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
     let outputs = (!paths.outputs.is_empty()).then(|| quote(&paths.outputs.join("; ")));
     for (i, sender) in paths.senders.iter().enumerate() {
         let (port, part) = (&sender.port, paths.part(i));
-        let rate = if is_part(part) { args.rate.part(part) } else { args.rate };
+        let all = args.set_up.unwrap_or(args.rate);
+        let rate = if is_part(part) { all.part(part) } else { all };
         let mut words = vec![rate.to_string()];
         let mut word = |name: &str, value: Option<String>| {
             words.extend(value.map(|v| format!("{name} {v}")));
@@ -57,7 +60,10 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
         let connections = args.connections.map(u64::from);
         let count = args.count.or(connections).map(|n| paths.share(n, i)).or((part <= 0.0).then_some(0));
         word("LIMIT", count.map(|n| n.to_string()));
-        word("DURATION", args.time.map(|t| format!("{}s", t.as_secs_f64())));
+        word(
+            "DURATION",
+            args.time.filter(|_| args.set_up.is_none()).map(|t| format!("{}s", t.as_secs_f64())),
+        );
         let catch_up = args.catch_up.as_secs_f64();
         word("CATCHUP", (catch_up != 0.01).then(|| format!("{catch_up}s")));
         // Writing to a string does not fail.
@@ -70,7 +76,7 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
     }
     if let Some(n) = args.connections {
         text += &both_ends(args, paths, n);
-        return (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() });
+        return (text, Shape { first: 0, sources: paths.senders.len(), sinks: paths.receivers.len() });
     }
     // By default, a sink in the same process as the sources remembers all flows of these.
     let made = args.flows.map(|n| n.saturating_mul(paths.senders.len() as u32));
@@ -82,7 +88,7 @@ pub(crate) fn generator(args: &GenArgs, paths: &Paths) -> (String, Shape) {
         None => (outputs > 0).then(|| format!("OUTPUTS {outputs}, OUTPUT {i}")),
     };
     text += &listeners(&paths.receivers, &args.limits, args.limits.track_flows.or(most), more);
-    (text, Shape { sources: paths.senders.len(), sinks: paths.receivers.len() })
+    (text, Shape { first: 0, sources: paths.senders.len(), sinks: paths.receivers.len() })
 }
 
 /// The configuration of a sink.
@@ -99,7 +105,7 @@ fn both_ends(args: &GenArgs, paths: &Paths, connections: u32) -> String {
     let responder = listeners(sink, &limits, limits.track_flows, learn(0));
     let initiator = listeners(&to, &limits, limits.track_flows, learn(1));
     let initiator = initiator.replace("from0 ::", "from1 ::").replace("sink0 ::", "sink1 ::");
-    let mut words = vec![args.answer.unwrap_or(args.rate).to_string()];
+    let mut words = vec![args.answer.or(args.set_up).unwrap_or(args.rate).to_string()];
     words.extend(args.size.as_ref().map(|sizes| format!("SIZE {}", quote(&sizes.to_string()))));
     words.extend((args.ttl != 64).then(|| format!("TTL {}", args.ttl)));
     words.extend(["STREAM 1", "LIMIT 0", "ACTIVE false"].map(str::to_owned));

@@ -21,16 +21,42 @@ pub(crate) struct Connections {
     pub(crate) wrong: u64,
     /// Frames that were sent back later than the rate asks for.
     pub(crate) missed: u64,
+    /// With `--set-up`: what frames over them have shown.
+    pub(crate) existing: Option<Existing>,
+}
+
+/// What frames over connections have shown of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Existing {
+    /// Frames that have arrived as those of another connection.
+    pub(crate) changed: u64,
+    /// Whether it was seen afterwards which connections still answer.
+    pub(crate) checked: bool,
 }
 
 impl Connections {
-    /// Those that are not there, or do not answer.
+    /// Those that are not there, or do not answer. With frames over them, what was not asked is not known.
     pub(crate) fn lost(&self) -> u64 {
-        self.asked.saturating_sub(self.answered)
+        let there = match self.existing {
+            Some(existing) if !existing.checked => self.established,
+            _ => self.answered,
+        };
+        self.asked.saturating_sub(there)
+    }
+
+    /// Frames over them that have arrived as those of others.
+    pub(crate) fn changed(&self) -> u64 {
+        self.existing.map_or(0, |existing| existing.changed)
     }
 
     pub(crate) fn words(&self) -> String {
         let Self { asked, established, sent, answered, wrong, .. } = self;
+        if established < asked && self.existing.is_some() {
+            return format!("{established} of {asked} set up; none were used, since some are not there");
+        }
+        if let Some(existing) = &self.existing {
+            return existing.words(self);
+        }
         if established < asked {
             return format!("{established} of {asked} set up; none were answered, since some are not there");
         }
@@ -44,7 +70,8 @@ impl Connections {
 
     pub(crate) fn json(&self) -> Value {
         json!({"asked": self.asked, "established": self.established, "answers_sent": self.sent,
-            "answered": self.answered, "wrong": self.wrong, "answers_missed": self.missed})
+            "answered": self.answered, "wrong": self.wrong, "answers_missed": self.missed,
+            "existing": self.existing.map(|existing| existing.json())})
     }
 
     /// Counts the answers: which flows have arrived with which addresses and ports, of those that were used.
@@ -54,6 +81,26 @@ impl Connections {
             arrived.flows.iter().map(|(flow, tuple)| (*flow, used.get(flow) == Some(tuple))).collect();
         self.answered = of.values().filter(|right| **right).count() as u64;
         self.wrong = of.len() as u64 - self.answered;
+    }
+}
+
+impl Existing {
+    /// What stands after the numbers of connections.
+    fn words(&self, kept: &Connections) -> String {
+        let changed = match self.changed {
+            0 => String::new(),
+            n => format!(", {n} frames arrived with the addresses or ports of others"),
+        };
+        let lost = match (self.checked, kept.wrong) {
+            (false, _) => String::new(),
+            (true, 0) => format!(", {} of them still answer", kept.answered),
+            (true, wrong) => format!(", {} of them still answer, {wrong} as others", kept.answered),
+        };
+        format!("{} set up before{changed}{lost}", kept.established)
+    }
+
+    fn json(&self) -> Value {
+        json!({"changed": self.changed, "checked": self.checked})
     }
 }
 
@@ -74,5 +121,16 @@ mod tests {
         let few = Connections { asked: 3, established: 2, ..Connections::default() };
         assert!(few.words().starts_with("2 of 3 set up; none"));
         assert_eq!(kept.json()["wrong"], 1);
+    }
+
+    #[test]
+    fn what_was_forgotten_is_told() {
+        let kept = Connections { asked: 9, established: 9, answered: 4, wrong: 2, ..Connections::default() };
+        let words = |changed, checked| Existing { changed, checked }.words(&kept);
+        assert_eq!(words(0, false), "9 set up before");
+        assert_eq!(
+            words(7, true),
+            "9 set up before, 7 frames arrived with the addresses or ports of others, 4 of them still answer, 2 as others"
+        );
     }
 }

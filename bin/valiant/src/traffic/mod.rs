@@ -6,6 +6,7 @@ pub(crate) mod args;
 mod config;
 mod connections;
 mod crossing;
+mod existing;
 mod paths;
 mod report;
 mod words;
@@ -74,7 +75,14 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         error("error: --connections are set up from one port (--to) to one other (--sink)");
         return ExitCode::from(2);
     }
-    let goal = Goal { frames: args.count.or(args.connections.map(u64::from)), time: args.time };
+    if args.connections.is_some() && args.time.is_some() && args.set_up.is_none() {
+        error(
+            "error: --time: --connections are one frame each; with --set-up RATE frames are sent over them",
+        );
+        return ExitCode::from(2);
+    }
+    let of_each = args.connections.filter(|_| args.set_up.is_none()).map(u64::from);
+    let goal = Goal { frames: args.count.or(of_each), time: args.time };
     run(registry, text, shape, &args.machine, &args.output, goal, |bench| {
         let ended = bench.watch(|bench| bench.all("gen", shape.sources, "done", "true"))?;
         if !ended {
@@ -84,14 +92,26 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         }
         let mut waited = bench.kept_waiting();
         bench.drain(args.wait)?;
-        let (mut ended, mut kept) = (ended, None);
+        let (mut ended, mut kept, mut known) = (ended, None, None);
         if let Some(asked) = args.connections.filter(|_| ended) {
-            let answered = bench.answers(asked, args.wait)?;
-            (kept, ended) = (Some(answered.0), answered.1);
+            if args.set_up.is_some() {
+                let mut all = connections::Connections { asked: asked.into(), ..Default::default() };
+                (known, ended) = bench.over_existing(args, &mut all)?;
+                kept = Some(all);
+            } else {
+                let answered = bench.answers(asked, args.wait)?;
+                (kept, ended) = (Some(answered.0), answered.1);
+            }
             waited = bench.kept_waiting();
         }
-        let report = Report {
-            sent: Some(bench.sent((args.rate, paths.load()), args.pcap.is_some(), waited)?),
+        // Of connections that are there already, it depends on the direction how many ports send.
+        let (asked, load) = match (&known, args.set_up) {
+            (Some(_), _) => (args.rate, bench.shape.sources as f64),
+            (None, Some(set_up)) => (set_up, paths.load()),
+            (None, None) => (args.rate, paths.load()),
+        };
+        let mut report = Report {
+            sent: Some(bench.sent((asked, load), args.pcap.is_some(), waited)?),
             connections: kept,
             seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
             flows: bench.flows(&args.output)?,
@@ -102,6 +122,11 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
             interrupted: !ended,
             seconds: bench.began.elapsed().as_secs_f64(),
         };
+        let lost = report.loss().is_some_and(|(lost, _)| lost > 0);
+        if let (Some(known), Some(mut kept)) = (known.filter(|_| ended && lost), kept) {
+            report.interrupted = !bench.check_existing(args, &mut kept, &known)?;
+            report.connections = Some(kept);
+        }
         Ok(conclude(&report, &args.limits, &args.output))
     })
 }
@@ -109,7 +134,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
 /// `valiant sink`.
 pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
     let text = config::receivers(&args.ports, &args.limits);
-    let shape = Shape { sources: 0, sinks: args.ports.len() };
+    let shape = Shape { first: 0, sources: 0, sinks: args.ports.len() };
     let goal = Goal { frames: args.count, time: args.time };
     run(registry, text, shape, &args.machine, &args.output, goal, |bench| {
         let (mut last, mut since) = (0, Instant::now());
@@ -201,6 +226,7 @@ fn run(
         waited: Duration::ZERO,
         quiet: output.quiet,
         goal,
+        before: Before::default(),
     };
     bench.wait_for_links();
     bench.began = Instant::now();
@@ -261,6 +287,15 @@ struct Bench {
     waited: Duration,
     quiet: bool,
     goal: Goal,
+    before: Before,
+}
+
+/// What the ports had sent before that what is measured began.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    sent: u64,
+    dropped: u64,
+    full: Duration,
 }
 
 /// When it ends by itself: after so many frames, or so long.
@@ -295,9 +330,10 @@ impl Bench {
     fn write(&mut self, handler: &str, value: &str) -> Result<(), String> {
         self.router.write(handler, value).map_err(|e| e.to_string())
     }
-    /// The sum of a handler over `kind0`, `kind1`, ...
+    /// The sum of a handler over as many as `n` of a kind: `kind0`, `kind1`, ...
     fn total(&mut self, kind: &str, n: usize, handler: &str) -> Result<u64, String> {
-        (0..n).try_fold(0, |sum, i| {
+        let first = self.shape.first;
+        (first..first + n).try_fold(0, |sum, i| {
             let text = self.read(&format!("{kind}{i}.{handler}"))?;
             let number: u64 =
                 text.trim().parse().map_err(|_| format!("{kind}{i}.{handler}: '{text}' is no number"))?;
@@ -306,7 +342,8 @@ impl Bench {
     }
     /// Whether a handler reads as `value` on all of `kind0`, `kind1`, ...
     fn all(&mut self, kind: &str, n: usize, handler: &str, value: &str) -> Result<bool, String> {
-        for i in 0..n {
+        let first = self.shape.first;
+        for i in first..first + n {
             if self.read(&format!("{kind}{i}.{handler}"))?.trim() != value {
                 return Ok(false);
             }
@@ -317,13 +354,30 @@ impl Bench {
     /// How long ports did not take all that was sent to them, on average over the ports; of several workers,
     /// the one for which that was longest.
     fn port_full(&self) -> Duration {
-        let sources = self.shape.sources;
+        let Shape { first, sources, .. } = self.shape;
         let elements = self.router.elements().iter();
-        let senders = elements.filter(|e| (0..sources).any(|i| e.name == format!("to{i}")));
+        let senders = elements.filter(|e| (first..first + sources).any(|i| e.name == format!("to{i}")));
         let longest = |e: &runtime::ElementInfo| e.stats.iter().map(|s| s.snapshot().full_cycles).max();
         let cycles: u64 = senders.filter_map(longest).sum();
         let each = cycles as f64 / dpdk::cycles_per_second() / sources.max(1) as f64;
-        Duration::try_from_secs_f64(each).unwrap_or_default()
+        Duration::try_from_secs_f64(each).unwrap_or_default().saturating_sub(self.before.full)
+    }
+
+    /// From here on other sources and sinks count, so many from this one on, and only what they do from now
+    /// on.
+    fn begin_anew(&mut self, first: usize, ports: usize) -> Result<(), String> {
+        self.shape = Shape { first, sources: ports, sinks: ports };
+        self.before = Before::default();
+        let (sent, dropped) = (self.total("to", ports, "n_sent")?, self.total("to", ports, "dropped")?);
+        self.before = Before { sent, dropped, full: self.port_full() };
+        Ok(())
+    }
+
+    /// Frames that the ports have sent, and those that they did not take.
+    fn left(&mut self) -> Result<(u64, u64), String> {
+        let sources = self.shape.sources;
+        let (sent, dropped) = (self.total("to", sources, "n_sent")?, self.total("to", sources, "dropped")?);
+        Ok((sent.saturating_sub(self.before.sent), dropped.saturating_sub(self.before.dropped)))
     }
 
     /// How long workers have waited for a processor since the beginning.
@@ -407,8 +461,7 @@ impl Bench {
         let (mut last, mut since) = (0, start);
         while start.elapsed() < wait.saturating_mul(MOST_WAITS) {
             let made = self.total("gen", sources, "count")?;
-            let sent = self.total("to", sources, "n_sent")?;
-            let dropped = self.total("to", sources, "dropped")?;
+            let (sent, dropped) = self.left()?;
             let arrived = self.total("sink", sinks, "count")?;
             let all = sent + dropped >= made && (sinks == 0 || arrived >= sent);
             if sent + arrived != last {
@@ -424,15 +477,16 @@ impl Bench {
 
     /// The results of the sources.
     fn sent(&mut self, (asked, load): (Rate, f64), replayed: bool, waited: Duration) -> Result<Sent, String> {
-        let sources = self.shape.sources;
+        let Shape { first, sources, .. } = self.shape;
+        let (frames, dropped) = self.left()?;
         let mut sent = Sent {
             asked,
             sources,
             load,
             made: self.total("gen", sources, "count")?,
-            frames: self.total("to", sources, "n_sent")?,
+            frames,
             bytes: self.total("gen", sources, "byte_count")?,
-            dropped: self.total("to", sources, "dropped")?,
+            dropped,
             missed: self.total("gen", sources, "missed")?,
             first_ns: 0,
             last_ns: 0,
@@ -445,13 +499,15 @@ impl Bench {
             // Frames that were not sent are assumed to have the average length of those that were.
             sent.bytes = (u128::from(sent.bytes) * u128::from(sent.frames) / u128::from(sent.made)) as u64;
         }
-        for i in 0..sources {
+        let mut longest = 0;
+        for i in first..first + sources {
             for line in self.read(&format!("gen{i}.snapshot"))?.lines() {
                 let number = |name: &str| -> u64 {
                     let value = line.split_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
                     value.and_then(|v| v.parse().ok()).unwrap_or(0)
                 };
                 let (first, last) = (number("first_ns"), number("last_ns"));
+                longest = longest.max(last.saturating_sub(first));
                 if first > 0 {
                     sent.first_ns = if sent.first_ns == 0 { first } else { sent.first_ns.min(first) };
                 }
@@ -460,6 +516,10 @@ impl Bench {
                     sent.timeline.add_text(text).map_err(|e| e.to_string())?;
                 }
             }
+        }
+        // Two directions begin one after the other: each has its time.
+        if self.before.sent > 0 {
+            sent.first_ns = sent.last_ns - longest;
         }
         Ok(sent)
     }
@@ -489,7 +549,8 @@ impl Bench {
     /// The results of all sinks together.
     fn seen(&mut self) -> Result<Snapshot, String> {
         let mut seen = Snapshot::default();
-        for i in 0..self.shape.sinks {
+        let Shape { first, sinks, .. } = self.shape;
+        for i in first..first + sinks {
             let lines = self.read(&format!("sink{i}.snapshot"))?;
             seen.read(&lines).map_err(|e| e.to_string())?;
         }
@@ -498,7 +559,8 @@ impl Bench {
 
     /// A line for each flow, if requested.
     fn flows(&mut self, output: &Output) -> Result<String, String> {
+        let first = self.shape.first;
         let sinks = if output.per_flow { self.shape.sinks } else { 0 };
-        (0..sinks).map(|i| self.read(&format!("sink{i}.flows"))).collect()
+        (first..first + sinks).map(|i| self.read(&format!("sink{i}.flows"))).collect()
     }
 }

@@ -37,7 +37,9 @@ impl Paths {
     /// They do not go together; the message names them.
     pub(crate) fn new(args: &GenArgs) -> Result<Self, String> {
         let to: Vec<String> = args.ports.iter().chain(&args.to).cloned().collect();
-        let (direction, sinks) = (args.direction, args.sink.len());
+        // Connections that are there already are set up from the first side to the second.
+        let direction = if args.set_up.is_some() { Direction::Forward } else { args.direction };
+        let sinks = args.sink.len();
         if direction.turns() && sinks == 0 {
             return Err("--direction: without --sink PORT there is no second side that sends".to_owned());
         }

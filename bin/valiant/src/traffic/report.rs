@@ -80,10 +80,12 @@ fn came(totals: &measure::sink::Totals) -> u64 {
 }
 
 impl Report {
-    /// Frames that arrived, for computing loss. If the generator sends a capture file, these are the frames
-    /// without a tag.
+    /// Frames that arrived, for computing loss; those of a connection that arrived as another's are lost. If
+    /// the generator sends a capture file, these are the frames without a tag.
     fn arrived(&self) -> u64 {
         let replayed = self.sent.as_ref().is_some_and(|s| s.replayed);
+        let changed = self.connections.as_ref().map_or(0, Connections::changed);
+        let came = |totals| came(totals).saturating_sub(changed);
         self.seen.as_ref().map_or(0, |s| if replayed { s.totals.foreign } else { came(&s.totals) })
     }
     /// Frames lost, and of how many: of those sent if this process sends them, else as the sequence numbers
@@ -270,7 +272,9 @@ impl Report {
             if seen.jitter.pairs() > 0 {
                 let _ = writeln!(
                     t,
-                    "jitter      IPDV mean {}, max {}; PDV {}; RFC 3550 {}",
+                    "jitter      IPDV 50 % {}, 99.9 % {}, mean {}, max {}; PDV {}; RFC 3550 {}",
+                    span(seen.jitter.absolute_ns(0.5) as f64),
+                    span(seen.jitter.absolute_ns(0.999) as f64),
                     span(seen.jitter.mean_ns()),
                     span(seen.jitter.max_ns() as f64),
                     span(l.quantile_ns(0.999).saturating_sub(l.min_ns()) as f64),
@@ -317,7 +321,7 @@ impl Report {
                 "reordered": "RFC 4737",
                 "extents": format!("RFC 4737 section 4.2, [extent, packets]; {} stands for more than {DEPTH}", DEPTH + 1),
                 "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
-                "jitter_ns": "absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; interarrival jitter (RFC 3550 section 6.4.1)",
+                "jitter_ns": "ipdv: absolute IPDV (RFC 3393) of a frame and the one that arrived before it at the same thread; dmin, dmed, dmax: the least, the median and the most of it with its sign (RFC 8219 section 7.3.2); interarrival jitter (RFC 3550 section 6.4.1)",
                 "pdv": "99.9th percentile of latency less the minimum (RFC 8219 section 7.3.1)",
                 "timeline": "spans of time; arrived: of the frames that were sent in the span; came: in the span, whenever they were sent",
                 "matrix": "frames from each port (rows) for each sink (columns): sent as they were made; arrived at it, without duplicates, whichever sink they were for",
@@ -388,7 +392,9 @@ impl Report {
         }
         if seen.jitter.pairs() > 0 {
             report["jitter_ns"] = json!({"pairs": seen.jitter.pairs(), "ipdv_mean": seen.jitter.mean_ns(),
-                "ipdv_max": seen.jitter.max_ns(), "rfc3550": seen.jitter.smoothed_ns()});
+                "ipdv_p50": seen.jitter.absolute_ns(0.5), "ipdv_p99_9": seen.jitter.absolute_ns(0.999),
+                "ipdv_max": seen.jitter.max_ns(), "dmin": seen.jitter.signed_ns(0.0), "dmed": seen.jitter.signed_ns(0.5),
+                "dmax": seen.jitter.signed_ns(1.0), "rfc3550": seen.jitter.smoothed_ns()});
         }
         let line = self.timeline();
         let column = |of: fn(&Span) -> u64| line.spans().iter().map(of).collect::<Vec<u64>>();

@@ -52,6 +52,11 @@
 //! - `rate` (read): frames of MeasureSource per second, from the first to the last.
 //! - `latency` (read): in nanoseconds: minimum, mean, 50th, 90th, 99th and 99.9th percentile, maximum, and
 //!   the number of frames; a line for each worker.
+//! - `jitter` (read): how latency differs from a frame to the one that arrives next at the same worker, in
+//!   nanoseconds: the least, the median and the largest IPDV (RFC 5481, RFC 8219 section 7.3.2; negative if
+//!   the later frame took less time), the median and the 99.9th percentile of its absolute value, the mean of
+//!   that, the interarrival jitter of RFC 3550, and the number of pairs; a line for each worker. Quantiles
+//!   are exact to a thousandth of their value.
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
 //! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered,
 //!   sequences.
@@ -61,6 +66,9 @@
 //! - `learned` (read): how many flows of `LEARN` a worker knows, all workers together.
 //! - `answers` (read): their way back, for the handler `answers` of MeasureSource: a line `ether SOURCE
 //!   DESTINATION`, and a line `FLOW SOURCE DESTINATION SPORT DPORT` for each flow.
+//! - `expect` (write): flows as `answers` has them, for `LEARN`: from now on frames must arrive with the
+//!   addresses and ports of their flow in it, and nothing is learned. `reset` ends that.
+//! - `changed` (read): frames that have arrived with others than `expect` says.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): sets everything to zero.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that runs with `AWAKE`.
@@ -71,7 +79,8 @@
 //!
 //! A worker uses 80 bytes for each flow, and 260 more for a flow with reordered or lost frames: 5 to
 //! 22 MB for the default, 84 to 360 MB for a million flows. Memory is limited by `FLOWS`, whatever others
-//! send. `LEARN` takes 40 bytes for each of its flows, of each worker, at the beginning.
+//! send. Histograms of latency and jitter take 700 kB of each worker. `LEARN` takes 40 bytes for each of its
+//! flows, of each worker, at the beginning.
 //!
 //! ## Example
 //! ```click
@@ -83,7 +92,7 @@
 
 use super::engine::report::{lines, summary};
 use crate::prelude::*;
-use measure::learned::Learned;
+use measure::learned::{Answers, Learned};
 use measure::order::DEPTH;
 use measure::sink::{DEFAULT_FLOWS, Sink};
 use measure::tag::{MAX_FLOWS, MAX_OUTPUTS, MAX_STREAMS};
@@ -177,6 +186,16 @@ impl Element for MeasureSink {
         h.sum("early", |e| e.sink.totals.early);
         h.sum("rate", |e| e.sink.totals.rate().pps() as u64);
         h.list("latency", |e| summary(&e.sink.latency));
+        h.list("jitter", |e| {
+            let jitter = &e.sink.jitter;
+            if jitter.pairs() == 0 {
+                return String::new();
+            }
+            let [least, median, most] = [0.0, 0.5, 1.0].map(|share| jitter.signed_ns(share));
+            let [half, nearly_all] = [0.5, 0.999].map(|share| jitter.absolute_ns(share));
+            let (mean, smoothed, pairs) = (jitter.mean_ns(), jitter.smoothed_ns(), jitter.pairs());
+            format!("{least} {median} {most} {half} {nearly_all} {mean:.0} {smoothed:.0} {pairs}\n")
+        });
         h.list("histogram", |e| lines(e.sink.latency.buckets()));
         h.list("flows", |e| {
             e.sink.flows().fold(String::new(), |mut text, (stream, flow, o)| {
@@ -191,6 +210,13 @@ impl Element for MeasureSink {
         });
         h.sum("learned", |e| e.sink.learned.as_ref().map_or(0, Learned::known) as u64);
         h.list("answers", |e| e.sink.learned.as_ref().map_or_else(String::new, Learned::text));
+        h.write("expect", |e, text, _| {
+            let answers = Answers::read(text).map_err(|bad| bad.to_string())?;
+            let learned = e.sink.learned.as_mut().ok_or("there is no LEARN that says of how many flows")?;
+            learned.expect(&answers);
+            Ok(())
+        });
+        h.sum("changed", |e| e.sink.learned.as_ref().map_or(0, Learned::changed));
         h.list("snapshot", |e| e.sink.snapshot() + "\n");
         h.task();
         h.write("reset", |e, _, _| {
@@ -394,6 +420,31 @@ mod tests {
         let different: std::collections::HashSet<_> =
             flows(&answers).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
         assert_eq!(different.len(), 40);
+        // Frames over the same connections, for a time: as they were, and as those of others.
+        bench.write("r.reset", "");
+        bench.write("r.expect", &answers);
+        for (handler, value) in [("limit", "120"), ("rate", "max"), ("reset", "")] {
+            bench.write(&format!("a.{handler}"), value);
+        }
+        bench.turns(400);
+        assert_eq!(numbers(&mut bench, &["r.received", "r.changed", "r.learned"]), [120, 0, 40]);
+        let other = answers.replacen("\n0 198.18.0.1", "\n0 198.18.0.9", 1);
+        bench.write("r.expect", &other);
+        bench.write("a.reset", "");
+        bench.turns(400);
+        assert_eq!(numbers(&mut bench, &["r.received", "r.changed"]), [240, 3]);
+        assert!(bench.try_write("r.expect", "x").is_err());
+        // The Responder has them too, but sends only when it is told so.
+        bench.write("b.active", "false");
+        bench.write("b.take_flows", &answers);
+        bench.write("b.limit", "80");
+        bench.write("b.duration", "100");
+        bench.turns(300);
+        assert_eq!(numbers(&mut bench, &["b.flows", "b.count"]), [40, 40]);
+        bench.write("b.active", "true");
+        bench.write("b.reset", "");
+        bench.turns(400);
+        assert_eq!((bench.read("b.count"), bench.read("b.done")), ("80".into(), "true".into()));
         // The same once more, by flows of the other version.
         bench.write("b.answers", "3 2001:2::1 2001:2:0:1::1 5 6\n");
         bench.turns(300);
@@ -404,6 +455,29 @@ mod tests {
         assert!(bench.try_write("b.answers", "1 2 3").is_err());
         assert!(Bench::error("MeasureSink(LEARN 1048577)").contains("at most 1048576"));
         assert!(Bench::error("MeasureSink(LEARN 1, STREAM 16)").contains("at most 15"));
+    }
+
+    #[test]
+    fn jitter_is_that_of_a_known_delay_pattern() {
+        // A frame each millisecond; every other one is delayed by 400 us.
+        let config = "MeasureSource(1k, LIMIT 101) -> Unqueue -> r :: RoundRobinSwitch; r[0] -> e :: MeasureSink -> Discard;
+            r[1] -> DelayUnqueue(0.0004) -> e;";
+        let mut bench =
+            Bench::simulated(&config.replace("-> DelayUnqueue", "-> Queue(9) -> DelayUnqueue"), 0, 0);
+        let start = bench.router().now_ns();
+        while bench.router().now_ns() - start < 200_000_000 {
+            bench.turn();
+        }
+        let all: Vec<f64> =
+            bench.read("jitter").split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let [least, _, most, median, p99_9, mean, _, pairs] = all[..] else { panic!("{all:?}") };
+        assert_eq!(pairs, 100.0);
+        // Simulated time goes on in steps of its own.
+        for (name, ns) in
+            [("least", -least), ("most", most), ("median", median), ("99.9", p99_9), ("mean", mean)]
+        {
+            assert!((300_000.0..500_000.0).contains(&ns), "{name}: {all:?}");
+        }
     }
 
     #[test]

@@ -70,6 +70,10 @@
 //! - `tuples` (read): a line `FLOW SOURCE DESTINATION SPORT DPORT` for each flow; none for a capture.
 //! - `done` (read): whether `LIMIT` or `DURATION` is reached.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `limit`, `duration` (write): other values of the arguments `LIMIT` and `DURATION`, for what is sent now;
+//!   `reset` begins anew with them.
+//! - `take_flows` (write): other flows in place of its own, as `answers` has them, and nothing else: when and
+//!   how many frames are sent is as it was.
 //! - `answers` (write): other flows in place of its own, as the handler `answers` of MeasureSink has them. It
 //!   becomes active and sends one frame of each, whatever `LIMIT` and `FLOWS` are; several workers share
 //!   them. Link addresses are those of the last line `ether`, if there is one.
@@ -164,6 +168,11 @@ fn new_run() -> u8 {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A worker's part of a number of frames; without a limit it has none either.
+fn part_of(limit: u64, (place, workers): (usize, usize)) -> u64 {
+    if limit == u64::MAX { limit } else { Rate::Packets(limit).share(place, workers).per_s().unwrap_or(0) }
 }
 
 /// Adds to an error which argument it is about.
@@ -293,9 +302,7 @@ impl Element for MeasureSource {
         };
         let len = frames.first_len();
         let answering = Box::new(Answering { contents, given, seed });
-        if limit != u64::MAX {
-            limit = Rate::Packets(limit).share(share.0, share.1).per_s().unwrap_or(0);
-        }
+        limit = part_of(limit, share);
         Ok(Self {
             frames,
             answering,
@@ -341,9 +348,23 @@ impl Element for MeasureSource {
             cx.set_nonempty(e.active && !e.done);
             Ok(())
         });
+        h.write("limit", |e, v, _| {
+            let all: i64 = v.trim().parse().map_err(|_| format!("'{v}' is no number of frames"))?;
+            e.set_limit(u64::try_from(all).unwrap_or(u64::MAX));
+            Ok(())
+        });
+        h.write("duration", |e, v, _| {
+            e.duration_ns = nanoseconds(lang::args::parse(v).map_err(|bad| bad.to_string())?);
+            Ok(())
+        });
+        h.write("take_flows", |e, text, _| {
+            let answers = Answers::read(text).map_err(|bad| bad.to_string())?;
+            e.take_flows(&answers)
+        });
         h.write("answers", |e, text, cx| {
             let answers = Answers::read(text).map_err(|bad| bad.to_string())?;
-            e.answer(&answers)?;
+            e.take_flows(&answers)?;
+            (e.limit, e.duration_ns, e.active) = (e.frames.flows() as u64, 0, true);
             e.restart(cx);
             Ok(())
         });
@@ -444,6 +465,10 @@ impl Vector for MeasureSource {
 }
 
 impl MeasureSource {
+    /// So many frames of all workers together.
+    fn set_limit(&mut self, all: u64) {
+        self.limit = part_of(all, self.share.unwrap_or((0, 1)));
+    }
     fn left(&self) -> u64 {
         self.limit.saturating_sub(self.count.get())
     }
@@ -469,7 +494,7 @@ impl MeasureSource {
         cx.set_nonempty(false);
     }
     /// Takes a worker's part of these flows in place of its own.
-    fn answer(&mut self, answers: &Answers) -> Result<(), String> {
+    fn take_flows(&mut self, answers: &Answers) -> Result<(), String> {
         let six = answers.flows.first().is_some_and(|(_, tuple)| tuple.src.is_ipv6());
         let Answering { contents, given, seed } = &*self.answering;
         let mut contents = contents.clone();
@@ -478,7 +503,6 @@ impl MeasureSource {
         }
         contents.sizes = given.clone().map_or_else(|| shortest(six), Ok).map_err(|bad| bad.to_string())?;
         let frames = Frames::of_answers(answers, &contents, *seed, self.share)?;
-        (self.limit, self.duration_ns, self.active) = (frames.flows() as u64, 0, true);
         self.frames = frames;
         self.len = self.frames.first_len();
         Ok(())
