@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(windows(0.95, 5), (1, 4));
         assert!(table.set_awake(4, 1));
         for n in 1..10 {
-            let long = now + n * 20 * window;
-            table.seat(0).add_busy(20 * window);
+            let long = now + n * 40 * window;
+            table.seat(0).add_busy(40 * window);
             assert!(!watch.look(&table, long), "it was not run");
         }
         assert_eq!(table.poller(0).wakes.load(Ordering::Relaxed), 2);
