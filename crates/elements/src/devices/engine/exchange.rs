@@ -57,6 +57,23 @@ impl Outlet {
     pub(in crate::devices) fn len(&self) -> usize {
         self.ring.len()
     }
+    /// Its packets, for the outlet that takes its place in a hot swap.
+    pub(in crate::devices) fn former(&self) -> Former {
+        Former { pushed: self.pushed, left: Arc::clone(&self.left) }
+    }
+}
+
+/// The packets of an outlet whose place another one has taken.
+pub(in crate::devices) struct Former {
+    pushed: u64,
+    left: Arc<Left>,
+}
+
+impl Former {
+    /// How many of them have not left the other worker.
+    pub(in crate::devices) fn on_the_way(&self) -> u64 {
+        self.pushed - self.left.0.load(Ordering::Acquire)
+    }
 }
 
 /// The end from which the other worker takes them.
@@ -176,11 +193,13 @@ impl Exchange {
 pub(in crate::devices) struct Inlet {
     from: usize,
     rings: VecDeque<Intake>,
+    /// Those that are no longer used, until the other worker knows that their packets have left.
+    done: Vec<Intake>,
 }
 
 impl Inlet {
     pub(in crate::devices) fn new(exchange: &Exchange, from: usize, to: usize) -> Self {
-        Self { from, rings: VecDeque::from([exchange.consumer(from, to)]) }
+        Self { from, rings: VecDeque::from([exchange.consumer(from, to)]), done: Vec::new() }
     }
     /// Appends up to `n` of the oldest packets.
     #[inline]
@@ -194,7 +213,7 @@ impl Inlet {
             // had packets before, this one stays empty.
             match next {
                 Some(ready) if got == 0 && n > 0 && (ready > 0 || first.is_closed() && first.is_empty()) => {
-                    self.rings.pop_front();
+                    self.done.extend(self.rings.pop_front().filter(|ring| ring.said != ring.popped));
                 }
                 _ => return got,
             }
@@ -203,16 +222,18 @@ impl Inlet {
     /// Tells the other worker that all packets that were taken up to now have left this one.
     #[inline]
     pub(in crate::devices) fn say_left(&mut self) {
-        for intake in &mut self.rings {
+        for intake in self.rings.iter_mut().chain(&mut self.done) {
             if intake.said != intake.popped {
                 intake.said = intake.popped;
                 intake.left.0.store(intake.popped, Ordering::Release);
             }
         }
+        self.done.clear();
     }
     /// The rings are empty and stay empty: the other worker no longer has its ends.
     fn is_done(&self) -> bool {
-        self.rings.iter().all(|intake| intake.ring.is_closed() && intake.ring.is_empty())
+        self.done.is_empty()
+            && self.rings.iter().all(|intake| intake.ring.is_closed() && intake.ring.is_empty())
     }
 }
 
@@ -234,6 +255,7 @@ pub(in crate::devices) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl 
             Some(after) => {
                 before.rings.append(&mut after.rings);
                 std::mem::swap(&mut before.rings, &mut after.rings);
+                after.done.append(&mut before.done);
             }
             None => new.push(old),
         }
@@ -275,6 +297,30 @@ mod tests {
         inlet.say_left();
         assert!(p.have_left(3) && !p.have_left(4));
         assert_eq!((p.on_the_way(), p.len()), (2, 2));
+    }
+
+    #[test]
+    fn what_was_sent_before_a_hot_swap_is_known_to_have_left() {
+        let (old, new) = (Exchange::default(), Exchange::default());
+        let (mut before, mut after) = (old.producer(0, 1), new.producer(0, 1));
+        let mut inlets = vec![Inlet::new(&new, 0, 1)];
+        inherit(&mut inlets, vec![Inlet::new(&old, 0, 1)], |i| i);
+        let packets = |n: u8| (0..n).map(|n| Packet::from_bytes(&[n]).unwrap()).collect();
+        before.push_many(&mut packets(3));
+        let former = before.former();
+        after.push_many(&mut packets(1));
+        let mut out = Vec::new();
+        inlets[0].pop_many(2, &mut out);
+        inlets[0].say_left();
+        assert_eq!(former.on_the_way(), 1);
+        // The last one is taken, and the ring is no longer used before it has left.
+        while inlets[0].pop_many(1, &mut out) > 0 {}
+        assert_eq!((out.len(), inlets[0].rings.len(), former.on_the_way()), (4, 1, 1));
+        drop((before, after, old));
+        assert!(!inlets[0].is_done());
+        inlets[0].say_left();
+        assert_eq!(former.on_the_way(), 0);
+        assert!(inlets[0].is_done());
     }
 
     #[test]

@@ -152,6 +152,23 @@ impl Handover {
         }
         self.let_go(&mut go);
     }
+    /// Continues with the buckets that are on their way in a configuration that is being replaced, if it
+    /// knows where all of them go: `place` has its places in place of the old ones. Their packets wait until
+    /// all that this worker has given away before has left.
+    pub(super) fn take_over(&mut self, old: &mut Self, place: impl Fn(u16) -> Option<u16>) -> bool {
+        let known = old.moves.iter().all(|m| place(m.from).is_some() && place(m.to).is_some());
+        if known {
+            self.moves.extend(old.moves.drain(..).filter_map(|m| {
+                Some(Move { from: place(m.from)?, to: place(m.to)?, mark: 0, left_ns: 0, looked: 0, ..m })
+            }));
+            self.held.append(&mut old.held);
+        }
+        known
+    }
+    /// The buckets that are on their way.
+    pub(super) fn on_the_way(&self) -> impl Iterator<Item = u16> + '_ {
+        self.moves.iter().map(|m| m.bucket)
+    }
     /// Lets all buckets go at once.
     pub(super) fn end(&mut self, mut go: impl FnMut(u16, Packet)) {
         let ended = |moving| Ended { moving, ordered: false, went: 0 };

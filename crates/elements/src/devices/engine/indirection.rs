@@ -340,10 +340,14 @@ impl Indirection {
         self.keys.lock().ignore_poison().first().map(|key| key.bytes.clone())
     }
 
-    /// Continues the table of a configuration that is being replaced, if it is for the same workers, and
-    /// packets go by the same prefixes or by none. All workers stand still.
+    /// Whether it can continue the table of a configuration that is being replaced: it is for the same
+    /// workers, and packets go by the same prefixes or by none.
+    pub(super) fn continues(&self, old: &Self) -> bool {
+        self.workers == old.workers && self.division() == old.division()
+    }
+    /// Continues such a table. All workers stand still.
     pub(super) fn adopt<'a>(&'a self, old: &'a Self) {
-        if self.workers != old.workers || self.division() != old.division() {
+        if !self.continues(old) {
             return;
         }
         for (new, old) in self.entries.iter().zip(&old.entries) {

@@ -564,8 +564,10 @@ impl Receiver {
         inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
         self.arrived.append(&mut old.arrived);
         if let Some(before) = &mut old.spreader {
-            before.end(&mut self.arrived, cx);
-            self.spreader.iter_mut().for_each(|spreader| spreader.take_over(before));
+            match &mut self.spreader {
+                Some(spreader) => spreader.take_over(before, &mut self.arrived, cx),
+                None => before.end(&mut self.arrived, cx),
+            }
         }
         if !self.inlets.is_empty() || !self.arrived.is_empty() {
             // This holds also if the element is now bound to another worker: this worker must still take the

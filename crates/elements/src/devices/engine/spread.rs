@@ -1,7 +1,7 @@
 //! RSS in software: if a port has fewer queues than there are workers, the packets that one worker polls are
 //! distributed over others, by flow; or in any case, by the prefix of their destination.
 
-use super::exchange::{Exchange, Outlet};
+use super::exchange::{Exchange, Former, Outlet};
 use super::flowkey::FlowKey;
 use super::handover::{HOLD, Handover, MOST_MOVES, MOST_QUICK};
 use super::indirection::{Indirection, Poller};
@@ -31,6 +31,8 @@ struct Neighbor {
     /// Its place in the table.
     place: usize,
     ring: Outlet,
+    /// What it was given before a hot swap, as long as not all of that has left it.
+    former: Option<Former>,
     /// Packets for which the ring was full.
     waiting: Vec<Packet>,
     /// How many of them waited before the last batch.
@@ -48,7 +50,23 @@ impl Neighbor {
     }
     /// How many of them have not left it.
     fn on_the_way(&self) -> u64 {
-        self.ring.on_the_way() + self.waiting.len() as u64
+        let before = self.former.as_ref().map_or(0, Former::on_the_way);
+        before + self.ring.on_the_way() + self.waiting.len() as u64
+    }
+    /// Whether the first `n` packets have left it, and those of before a hot swap.
+    fn have_left(&mut self, n: u64) -> bool {
+        if self.former.as_ref().is_some_and(|former| former.on_the_way() == 0) {
+            self.former = None;
+        }
+        self.former.is_none() && self.ring.have_left(n)
+    }
+    /// Takes the place of another one in a hot swap. Packets of its ring leave after those that were given
+    /// before that.
+    fn follow(&mut self, old: &mut Self) {
+        let former = old.ring.former();
+        let before = old.former.take();
+        let all = [Some(former), before];
+        self.former = all.into_iter().flatten().find(|former| former.on_the_way() > 0);
     }
     /// Passes waiting packets on, as far as the ring has space. Returns whether this worker has to wait for
     /// the other one.
@@ -125,6 +143,7 @@ impl Spreader {
                     worker: WorkerId(to),
                     place,
                     ring: exchange.producer(worker, to),
+                    former: None,
                     waiting: Vec::new(),
                     waited: 0,
                     since_ns: 0,
@@ -160,11 +179,42 @@ impl Spreader {
         self.buckets = (0..table.buckets()).map(goes_to).collect();
         self.says.say(self.seen, 0, self.handover.moved);
     }
-    /// Continues where the spreader of the configuration that is being replaced has been ended.
-    pub(in crate::devices) fn take_over(&mut self, old: &Self) {
+    /// Continues where the spreader of the configuration that is being replaced is, and ends that one.
+    /// Buckets go where they went: what has changed in the table and has not begun, begins later, and packets
+    /// that wait because their bucket is on its way go on waiting. `own` gets packets that are this worker's.
+    pub(in crate::devices) fn take_over(
+        &mut self,
+        old: &mut Self,
+        own: &mut VecDeque<Packet>,
+        cx: &mut Cx<'_>,
+    ) {
+        let continues = self.table.continues(&old.table);
+        let ours: Vec<Option<u16>> = (old.neighbors.iter())
+            .map(|old| self.neighbors.iter().position(|new| new.worker == old.worker).map(|n| n as u16))
+            .collect();
+        let place =
+            |at: u16| if at == OWN { Some(OWN) } else { ours.get(usize::from(at)).copied().flatten() };
+        let moves = continues && self.handover.take_over(&mut old.handover, place);
+        old.end(own, cx);
         self.table.adopt(&old.table);
         self.handover.moved = self.says.moved();
         self.begin();
+        for old in &mut old.neighbors {
+            let new = self.neighbors.iter_mut().find(|new| new.worker == old.worker);
+            new.into_iter().for_each(|new| new.follow(old));
+        }
+        if !moves {
+            return;
+        }
+        for (bucket, at) in self.buckets.iter_mut().zip(&old.buckets) {
+            *bucket = place(*at).unwrap_or(*bucket);
+        }
+        self.handover.on_the_way().for_each(|bucket| self.buckets[usize::from(bucket)] = ON_ITS_WAY);
+        self.backlog = true;
+        if old.key_change.is_some() || self.table.key() != old.table.key() {
+            self.flow_key = old.flow_key.clone();
+            self.key_change = Some(KeyChange { since_ns: cx.now_ns(), left_ns: 0 });
+        }
     }
 
     /// Begins with what has changed in the table, and ends what has begun; `own` gets packets that waited and
@@ -201,8 +251,8 @@ impl Spreader {
         let Self { handover, neighbors, buckets, gone, says, own_place, .. } = self;
         handover.advance(
             now,
-            |moving| match neighbors.get(usize::from(moving.from)) {
-                Some(neighbor) => neighbor.ring.have_left(moving.mark),
+            |moving| match neighbors.get_mut(usize::from(moving.from)) {
+                Some(neighbor) => neighbor.have_left(moving.mark),
                 // This worker has worked on them in earlier runs of the task.
                 None => empty,
             },
@@ -244,8 +294,8 @@ impl Spreader {
     }
     fn change_key(&mut self, empty: bool, now: u64) {
         let Some(change) = &mut self.key_change else { return };
-        let gone = |n: &Neighbor| n.ring.have_left(n.given());
-        if change.left_ns == 0 && empty && self.handover.is_idle() && self.neighbors.iter().all(gone) {
+        let gone = |n: &mut Neighbor| n.have_left(n.given());
+        if change.left_ns == 0 && empty && self.handover.is_idle() && self.neighbors.iter_mut().all(gone) {
             change.left_ns = now.max(1);
         }
         let settled = change.left_ns > 0 && now.saturating_sub(change.left_ns) >= KEY_SETTLE_NS;
