@@ -345,6 +345,7 @@ mod tests {
         forget_done(&mut inlets, |i| i, |_| true);
         assert_eq!(inlets.len(), 2);
         drop((old, after));
+        inlets.iter_mut().for_each(Inlet::say_left);
         forget_done(&mut inlets, |i| i, |_| true);
         assert!(inlets.is_empty());
     }
