@@ -14,11 +14,11 @@ in :: FromDPDKDevice($IN)
 	-> out :: ToDPDKDevice($OUT);
 nat [1] -> encap;
 
-// Five parts of a million flows each: a flow comes again after ten seconds, when it has been removed. 32 packets come at a time, as
-// from a device.
+// Five parts of a million flows each: a flow comes again after ten seconds, when it has been removed. About 32 packets
+// come at a time, as from a device.
 elementclass New { $NET |
 	MeasureSource(RATE $PART, FLOWS 1048576, SRC $NET, DST 203.0.113.9, SPORT 1024-65535, RANDOM true, UNIQUE true, ACTIVE $CHURN)
-		-> TimedUnqueue(320us, 32) -> Strip(14) -> CheckIPHeader -> output
+		-> TimedUnqueue(320us, 64) -> Strip(14) -> CheckIPHeader -> output
 }
 new :: Null -> [1] nat;
 nat [2] -> gone :: Counter -> Discard;

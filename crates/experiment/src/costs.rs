@@ -26,7 +26,8 @@ pub(crate) struct Spent {
 
 impl Spent {
     pub(crate) fn of(trial: &Trial) -> Option<Self> {
-        let cost = trial.cost.clone()?;
+        // With connections that are set up before each trial, the costs of that are in all figures.
+        let cost = trial.cost.clone().filter(|_| trial.existing.is_none())?;
         // Of connections, only that is known of the time in which the answers were sent that it belongs to
         // it.
         let cost = if trial.connections.is_some() { Cost { router: None, ..cost } } else { cost };

@@ -387,7 +387,7 @@ impl<'a> Report<'a> {
             let number = one.existing.map_or(0, |all| all.asked);
             let _ = writeln!(
                 text,
-                "{}over {number} connections that were there already, set up at {rate}pps (RFC 9693, test phase 2)",
+                "{}over {number} connections that were there already, set up at {rate}pps at most (RFC 9693, test phase 2)",
                 row.prefix()
             );
             let words = |all: &Option<Existing>| all.and_then(|all| all.words());

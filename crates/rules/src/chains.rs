@@ -291,6 +291,10 @@ impl Chains {
     }
 
     /// How many rules there are in a store.
+    /// How many groups have their rules in a store.
+    pub(crate) fn groups_in(&self, store: u64) -> usize {
+        self.stores.get(&store).map_or(0, |groups| groups.len())
+    }
     fn rules(&self, store: u64) -> usize {
         self.rules_of(self.stores.get(&store).into_iter().flatten())
     }

@@ -28,7 +28,8 @@ const _: () = assert!(MOST_SHARED < MOST_MASKS, "one is left for the mask that i
 pub struct Tuning {
     /// Rules that look at the same bits go to hash tables if they are more.
     pub few: usize,
-    /// So many of a group are looked up as bits at most: the time of a look-up grows with them.
+    /// So many of a store ([`crate::chains`]) are looked up as bits at most: the time of a look-up grows with
+    /// them.
     pub bits: usize,
     /// So many rules have the same value of a hash table's key; further ones are in a table with a longer
     /// key.
@@ -365,7 +366,10 @@ impl Control {
             };
             let table = self.tables.get(at);
             let room = table.masks.contains_key(&mask) || table.masks.len() < MOST_SHARED;
-            let short = table.tuple.chain(&entry.value) < self.tuning.chain.max(1);
+            // Each group may have its own.
+            let most = self.tuning.chain.max(1)
+                * if level == last { self.chains.groups_in(store).max(1) } else { 1 };
+            let short = table.tuple.chain(&entry.value) < most;
             if level == last && !short && entry.ports != Ports::ANY {
                 // They differ in their ranges of ports alone: as prefixes these become a part of keys.
                 let parts = without_ports(&Part { value: entry.value, mask, ports: entry.ports });

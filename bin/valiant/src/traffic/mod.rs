@@ -490,6 +490,7 @@ impl Bench {
             missed: self.total("gen", sources, "missed")?,
             first_ns: 0,
             last_ns: 0,
+            longest_ns: 0,
             timeline: Timeline::default(),
             replayed,
             waited,
@@ -499,7 +500,6 @@ impl Bench {
             // Frames that were not sent are assumed to have the average length of those that were.
             sent.bytes = (u128::from(sent.bytes) * u128::from(sent.frames) / u128::from(sent.made)) as u64;
         }
-        let mut longest = 0;
         for i in first..first + sources {
             for line in self.read(&format!("gen{i}.snapshot"))?.lines() {
                 let number = |name: &str| -> u64 {
@@ -507,7 +507,7 @@ impl Bench {
                     value.and_then(|v| v.parse().ok()).unwrap_or(0)
                 };
                 let (first, last) = (number("first_ns"), number("last_ns"));
-                longest = longest.max(last.saturating_sub(first));
+                sent.longest_ns = sent.longest_ns.max(last.saturating_sub(first));
                 if first > 0 {
                     sent.first_ns = if sent.first_ns == 0 { first } else { sent.first_ns.min(first) };
                 }
@@ -519,7 +519,7 @@ impl Bench {
         }
         // Two directions begin one after the other: each has its time.
         if self.before.sent > 0 {
-            sent.first_ns = sent.last_ns - longest;
+            sent.first_ns = sent.last_ns - sent.longest_ns;
         }
         Ok(sent)
     }

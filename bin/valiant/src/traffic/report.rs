@@ -25,6 +25,8 @@ pub(crate) struct Sent {
     pub(crate) dropped: u64,
     pub(crate) missed: u64,
     pub(crate) first_ns: u64,
+    /// The longest time from first to last frame of one source and thread: they begin one after the other.
+    pub(crate) longest_ns: u64,
     pub(crate) last_ns: u64,
     pub(crate) timeline: Timeline,
     /// The frames are those of a capture file, which sinks do not recognize.
@@ -339,7 +341,7 @@ impl Report {
                 "limited_by_generator": sent.share().is_some_and(|s| s < SHORT_OF),
                 "made": sent.made, "frames": sent.frames, "bytes": sent.bytes, "dropped": sent.dropped, "missed": sent.missed,
                 "kept_waiting_s": sent.waited.as_secs_f64(), "port_full_s": sent.port_full.as_secs_f64(),
-                "seconds": seconds(sent.last_ns.saturating_sub(sent.first_ns)),
+                "seconds": seconds(sent.last_ns.saturating_sub(sent.first_ns)), "longest_s": seconds(sent.longest_ns),
             });
             merge(&mut value, rate_json(&rate));
             report["sent"] = value;
@@ -436,6 +438,7 @@ mod tests {
             dropped: 0,
             missed: 3,
             first_ns: 1_000_000_000,
+            longest_ns: 1_000_000_000,
             last_ns: 2_000_000_000,
             timeline: Timeline::default(),
             replayed: false,

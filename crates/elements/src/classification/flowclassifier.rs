@@ -24,7 +24,8 @@
 //!
 //! A chain of groups costs one look-up: where a rule that matches everything (`pattern eth`), alone the last
 //! one of its group by priority, only jumps, the rules of both groups are looked up at once. Up to 32 groups
-//! are; a further one, and one to which another rule jumps, costs a look-up of its own.
+//! are; a further one, and one to which another rule jumps, costs a look-up of its own. Packets that another
+//! rule sends to a group within a chain pay for the masks of the whole chain.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. Packets begin with their Ethernet header.

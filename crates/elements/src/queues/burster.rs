@@ -14,7 +14,8 @@
 //! One pull input, one push output. It sleeps while `INTERVAL` lasts, and while the input is empty.
 //!
 //! ## Handlers
-//! - `interval` (read/write): the `INTERVAL` argument. What is written applies from the next pull on.
+//! - `interval` (read/write): the `INTERVAL` argument. A shorter one applies at once, a longer one from the
+//!   next pull on.
 //! - `burst` (read/write): the `BURST` argument.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!

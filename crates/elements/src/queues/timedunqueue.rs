@@ -9,13 +9,15 @@
 //! - `BURST` (*unsigned int*, at least 1, default 1): at most so many packets are pulled at a time.
 //!
 //! When packets have been pulled, none is for `INTERVAL`. A packet that comes later than that goes on at
-//! once, and `INTERVAL` begins anew.
+//! once, and `INTERVAL` begins anew. A pull that is late by less than `INTERVAL` delays none of those after
+//! it.
 //!
 //! ## Ports
 //! One pull input, one push output. It sleeps while `INTERVAL` lasts, and while the input is empty.
 //!
 //! ## Handlers
-//! - `interval` (read/write): the `INTERVAL` argument. What is written applies from the next pull on.
+//! - `interval` (read/write): the `INTERVAL` argument. A shorter one applies at once, a longer one from the
+//!   next pull on.
 //! - `burst` (read/write): the `BURST` argument.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
@@ -57,13 +59,20 @@ impl Timed for One {
 pub struct TimedUnqueue<K: Timed = One> {
     interval: Duration,
     burst: usize,
-    /// Until then nothing is pulled.
+    /// Until then nothing is pulled; for how many packets there is still time now.
     next_ns: u64,
+    left: usize,
     kind: std::marker::PhantomData<K>,
 }
 
 fn checked(burst: usize) -> Result<usize, String> {
     if burst == 0 { Err("burst size 0".into()) } else { Ok(burst) }
+}
+
+impl<K: Timed> TimedUnqueue<K> {
+    fn interval_ns(&self) -> u64 {
+        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+    }
 }
 
 impl<K: Timed> Element for TimedUnqueue<K> {
@@ -78,15 +87,17 @@ impl<K: Timed> Element for TimedUnqueue<K> {
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let interval = args.mp::<Duration>("INTERVAL")?;
         let burst = checked(args.p("BURST")?.unwrap_or(K::BURST)).map_err(ArgError::new)?;
-        Ok(Self { interval, burst, next_ns: 0, kind: std::marker::PhantomData })
+        Ok(Self { interval, burst, next_ns: 0, left: 0, kind: std::marker::PhantomData })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.task();
-        h.read("interval", |e| text::interval(e.interval.as_nanos() as u64));
+        h.read("interval", |e| text::interval(e.interval_ns()));
         h.read("burst", |e| e.burst.to_string());
-        h.write("interval", |e, v, _| {
+        h.write("interval", |e, v, cx| {
             e.interval = text::value(v, "interval must be a timestamp")?;
+            e.next_ns = e.next_ns.min(cx.now_ns().saturating_add(e.interval_ns()));
+            cx.reschedule();
             Ok(())
         });
         h.write("burst", |e, v, _| {
@@ -102,24 +113,30 @@ impl<K: Timed> Element for TimedUnqueue<K> {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let now = cx.now_ns();
-        if now < self.next_ns {
+        if self.left == 0 && now < self.next_ns {
             cx.set_full(true);
             cx.timer_at(0, self.next_ns);
             return false;
         }
         cx.set_full(false);
-        let mut pulled = 0;
-        while pulled < self.burst {
-            let mut batch = cx.spare_batch();
-            let some = cx.pull(0, cx.batch_size().min(self.burst - pulled), &mut batch);
-            cx.output_batch(0, batch);
-            pulled += some;
-            if some == 0 {
-                break;
-            }
+        let begins = self.left == 0;
+        if begins {
+            self.left = self.burst;
         }
-        if pulled > 0 {
-            self.next_ns = now.saturating_add(self.interval.as_nanos() as u64);
+        let mut batch = cx.spare_batch();
+        let pulled = cx.pull(0, cx.batch_size().min(self.left), &mut batch);
+        cx.output_batch(0, batch);
+        if begins && pulled > 0 {
+            let interval = self.interval_ns();
+            let late = now.saturating_sub(self.next_ns);
+            let from = if late < interval { self.next_ns } else { now };
+            self.next_ns = from.saturating_add(interval);
+        }
+        self.left = if pulled > 0 { self.left - pulled } else { 0 };
+        if self.left > 0 {
+            // The rest of a burst that is longer than a batch, after others have had their turn.
+            cx.reschedule();
+        } else if pulled > 0 || now < self.next_ns {
             cx.timer_at(0, self.next_ns);
         } else if cx.upstream_active(0) {
             cx.reschedule();
@@ -132,7 +149,7 @@ impl<K: Timed> Element for TimedUnqueue<K> {
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        self.next_ns = old.next_ns;
+        self.next_ns = old.next_ns.min(cx.now_ns().saturating_add(self.interval_ns()));
         cx.reschedule();
     }
 }
@@ -168,6 +185,22 @@ mod tests {
         assert_eq!(departures(config, 17), [(0, 8), (5, 16), (10, 17)]);
         // More than are processed together.
         let config = "e :: Queue -> TimedUnqueue(1, 300) -> c :: Counter -> Discard;";
-        assert_eq!(departures(config, 200), [(0, 200)]);
+        assert_eq!(
+            departures(config, 200),
+            [(0, 32), (0, 64), (0, 96), (0, 128), (0, 160), (0, 192), (0, 200)]
+        );
+    }
+
+    #[test]
+    fn a_shorter_interval_applies_at_once() {
+        let config = "e :: Queue -> t :: TimedUnqueue(3600, 1) -> c :: Counter -> Discard;";
+        let mut bench = Bench::simulated(config, 1, 0);
+        bench.run();
+        (0..3).for_each(|_| drop(bench.push(0, &[0; 60])));
+        bench.turns(5);
+        assert_eq!(bench.read("c.count"), "1");
+        bench.router().write("t.interval", "10ms").unwrap();
+        bench.turns(20);
+        assert_eq!(bench.read("c.count"), "3");
     }
 }
