@@ -129,7 +129,7 @@ impl<K: Timed> Element for TimedUnqueue<K> {
         if begins && pulled > 0 {
             let interval = self.interval_ns();
             let late = now.saturating_sub(self.next_ns);
-            let from = if late < interval { self.next_ns } else { now };
+            let from = if self.next_ns > 0 && late < interval { self.next_ns } else { now };
             self.next_ns = from.saturating_add(interval);
         }
         self.left = if pulled > 0 { self.left - pulled } else { 0 };
@@ -160,18 +160,22 @@ impl<K: Timed> Vector for TimedUnqueue<K> {}
 mod tests {
     use crate::testing::Bench;
 
-    /// How many packets have left, and when the number has changed, in milliseconds.
+    /// How many packets have left by the end of each millisecond in which some did.
     fn departures(config: &str, packets: usize) -> Vec<(u64, usize)> {
         let mut bench = Bench::simulated(config, 1, 0);
         bench.run();
         let start = bench.router().now_ns();
         (0..packets).for_each(|_| drop(bench.push(0, &[0; 60])));
-        let mut seen = Vec::new();
-        for _ in 0..200 {
+        let mut seen: Vec<(u64, usize)> = Vec::new();
+        for _ in 0..600 {
             bench.turns(1);
             let count = bench.read("c.count").parse().unwrap();
-            if seen.last().map_or(0, |(_, last)| *last) != count {
-                seen.push(((bench.router().now_ns() - start) / 1_000_000, count));
+            let at = (bench.router().now_ns() - start) / 1_000_000;
+            match seen.last_mut() {
+                Some(last) if last.1 == count => (),
+                Some(last) if last.0 == at => last.1 = count,
+                _ if count > 0 => seen.push((at, count)),
+                _ => (),
             }
         }
         seen
@@ -185,10 +189,7 @@ mod tests {
         assert_eq!(departures(config, 17), [(0, 8), (5, 16), (10, 17)]);
         // More than are processed together.
         let config = "e :: Queue -> TimedUnqueue(1, 300) -> c :: Counter -> Discard;";
-        assert_eq!(
-            departures(config, 200),
-            [(0, 32), (0, 64), (0, 96), (0, 128), (0, 160), (0, 192), (0, 200)]
-        );
+        assert_eq!(departures(config, 200), [(0, 200)]);
     }
 
     #[test]
@@ -197,10 +198,14 @@ mod tests {
         let mut bench = Bench::simulated(config, 1, 0);
         bench.run();
         (0..3).for_each(|_| drop(bench.push(0, &[0; 60])));
-        bench.turns(5);
-        assert_eq!(bench.read("c.count"), "1");
+        // Simulated time goes on to the next timer when there is nothing else to do.
+        let start = bench.router().now_ns();
+        while bench.read("c.count") == "0" {
+            bench.turns(1);
+        }
         bench.router().write("t.interval", "10ms").unwrap();
         bench.turns(20);
         assert_eq!(bench.read("c.count"), "3");
+        assert!(bench.router().now_ns() - start < 1_000_000_000);
     }
 }
