@@ -51,8 +51,8 @@ def an_experiment_becomes_a_page(lab: Lab) -> None:
     equal(seen.open, [], "elements that are not closed")
     # Packets, bits, latency and cycles by size; a point for each result, and two where L1 and L2 or two quantiles are.
     equal((seen.count["svg"], seen.count["figure"], seen.count["circle"]), (4, 4, 3 + 6 + 6 + 3), "plots")
-    # Plots, results, what a packet costs by its size, the conditions, and the file.
-    equal(seen.count["section"], 5, "sections")
+    # Plots, results, jitter, what a packet costs by its size, the conditions, and the file.
+    equal(seen.count["section"], 6, "sections")
     check("NaN" not in text and "rounds = 2" in seen.text and "1.00 k" in seen.text, seen.text)
     check(told["machine"]["kernel"] in seen.text and "valiant bench run" in seen.text, seen.text)
     # Alone on standard output.

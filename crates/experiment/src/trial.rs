@@ -36,7 +36,7 @@ pub struct Trial {
     pub intended: u64,
     /// Frames that the generator did not make in time.
     pub missed: u64,
-    /// Those of them that were sent all the same, after the end of the trial.
+    /// Frames that were sent after the end of the trial. They count as lost, as those that were missed do.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u64,
     /// Frames that the port to the device did not take.
@@ -181,7 +181,8 @@ impl Limit {
         let (missed, refused, device) = trials.fold((0, 0, 0), |(missed, refused, device), trial| {
             let lost = trial.sent.saturating_sub(trial.arrived);
             // A port that is full holds the generator up.
-            let (late, held) = if trial.port_was_full() { (0, trial.missed) } else { (trial.missed, 0) };
+            let missed_here = trial.missed + trial.late;
+            let (late, held) = if trial.port_was_full() { (0, missed_here) } else { (missed_here, 0) };
             (missed + late, refused + trial.refused + held, device + lost)
         });
         let by = [(missed, Self::Generator), (refused, Self::Port), (device, Self::Device)];
@@ -206,7 +207,7 @@ impl Trial {
     /// What was lost of what was to be sent.
     #[must_use]
     pub fn loss(&self) -> f64 {
-        let lost = self.intended.saturating_sub(self.arrived);
+        let lost = (self.intended.saturating_sub(self.arrived) + self.late).min(self.intended);
         lost as f64 / self.intended.max(1) as f64
     }
 
@@ -260,7 +261,7 @@ impl Trial {
     /// Whether nothing is wrong with the trial but that its last frames were sent after its end.
     #[must_use]
     pub fn ended_late(&self) -> bool {
-        self.late > 0 && self.late == self.missed
+        self.late > 0 && self.missed == 0
     }
 
     /// The same as the search wants it.
@@ -300,10 +301,9 @@ impl Trial {
             existing,
             calibration,
             // All frames of a burst are sent, though some may be late.
-            intended: if burst.is_some() { made } else { made + missed + late },
+            intended: if burst.is_some() { made } else { made + missed },
             late,
             missed: missed.max(if slow as f64 > LATE.0 * made as f64 { slow } else { 0 })
-                + late
                 + connections.map_or(0, |all| all.answers_missed),
             refused: number("sent", "dropped")?,
             port_full: report.get("sent")?.get("port_full_s")?.as_f64()?,
@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(of(0.999, 0), (0, 0, 1000, None, false));
         assert_eq!(of(1.0009, 0), (0, 0, 1000, None, false));
         // The device had 10 ms more to forward them.
-        assert_eq!(of(1.01, 0), (9, 9, 1009, Some(Limit::Generator), true));
-        assert_eq!(of(1.01, 50), (9, 59, 1059, Some(Limit::Generator), false));
+        assert_eq!(of(1.01, 0), (9, 0, 1000, Some(Limit::Generator), true));
+        assert_eq!(of(1.01, 50), (9, 50, 1050, Some(Limit::Generator), false));
     }
 }

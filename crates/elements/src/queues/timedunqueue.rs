@@ -124,7 +124,8 @@ impl<K: Timed> Element for TimedUnqueue<K> {
             self.left = self.burst;
         }
         let mut batch = cx.spare_batch();
-        let pulled = cx.pull(0, cx.batch_size().min(self.left), &mut batch);
+        let asked = cx.batch_size().min(self.left);
+        let pulled = cx.pull(0, asked, &mut batch);
         cx.output_batch(0, batch);
         if begins && pulled > 0 {
             let interval = self.interval_ns();
@@ -132,7 +133,7 @@ impl<K: Timed> Element for TimedUnqueue<K> {
             let from = if self.next_ns > 0 && late < interval { self.next_ns } else { now };
             self.next_ns = from.saturating_add(interval);
         }
-        self.left = if pulled > 0 { self.left - pulled } else { 0 };
+        self.left = if pulled == asked { self.left - pulled } else { 0 };
         if self.left > 0 {
             // The rest of a burst that is longer than a batch, after others have had their turn.
             cx.reschedule();
