@@ -123,19 +123,22 @@ impl<K: Timed> Element for TimedUnqueue<K> {
         if begins {
             self.left = self.burst;
         }
-        let mut batch = cx.spare_batch();
-        let asked = cx.batch_size().min(self.left);
-        let pulled = cx.pull(0, asked, &mut batch);
-        cx.output_batch(0, batch);
+        let mut pulled = 0;
+        while self.left > 0 && cx.may_go_on(pulled) {
+            let mut batch = cx.spare_batch();
+            let some = cx.pull(0, cx.batch_size().min(self.left), &mut batch);
+            cx.output_batch(0, batch);
+            pulled += some;
+            self.left = if some > 0 { self.left - some } else { 0 };
+        }
         if begins && pulled > 0 {
             let interval = self.interval_ns();
             let late = now.saturating_sub(self.next_ns);
             let from = if self.next_ns > 0 && late < interval { self.next_ns } else { now };
             self.next_ns = from.saturating_add(interval);
         }
-        self.left = if pulled == asked { self.left - pulled } else { 0 };
         if self.left > 0 {
-            // The rest of a burst that is longer than a batch, after others have had their turn.
+            // The rest of a long burst, after others have had their turn.
             cx.reschedule();
         } else if pulled > 0 || now < self.next_ns {
             cx.timer_at(0, self.next_ns);
