@@ -28,8 +28,8 @@ const _: () = assert!(MOST_SHARED < MOST_MASKS, "one is left for the mask that i
 pub struct Tuning {
     /// Rules that look at the same bits go to hash tables if they are more.
     pub few: usize,
-    /// So many rules of groups that are kept together are looked up as bits at most: the time of a look-up grows with
-    /// them.
+    /// So many rules of groups that are kept together are looked up as bits at most: the time of a look-up
+    /// grows with them.
     pub bits: usize,
     /// So many rules have the same value of a hash table's key; further ones are in a table with a longer
     /// key.
