@@ -155,13 +155,24 @@ impl Page<'_> {
         self.section("results", "Results", &text);
     }
 
+    /// The names of the factors: the first columns of tables.
+    fn factors(&self) -> Vec<String> {
+        self.reading.factors.iter().map(|factor| factor.name.clone()).collect()
+    }
+
+    /// What is in these columns.
+    fn values(&self, row: &Row) -> Vec<String> {
+        let of = |name: String| row.value(&name).unwrap_or("-").to_owned();
+        self.factors().into_iter().map(of).collect()
+    }
+
     fn results(&mut self) {
         let r = self.reading;
         if !r.figures.is_empty() {
             return self.figures();
         }
-        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        let mut head = self.factors();
+        let factors = head.len();
         head.extend(strings(&[
             "loss up to",
             "lost",
@@ -184,8 +195,7 @@ impl Page<'_> {
         let wrong = r.results.iter().flat_map(|row| &row.rounds).any(|round| round.misrouted > 0);
         head.extend(wrong.then(|| "wrong port".to_owned()));
         let cells = |row: &Row| {
-            let mut cells: Vec<String> =
-                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let mut cells = self.values(row);
             let lost = median(row.rounds.iter().filter_map(|round| round.loss));
             let gbps = |value| or_dash(value, |gbps| format!("{gbps:.3}"));
             let sum = |of: fn(&Round) -> u64| row.rounds.iter().map(of).sum::<u64>().to_string();
@@ -223,7 +233,7 @@ impl Page<'_> {
             cells
         };
         let rows: Vec<Vec<String>> = r.results.iter().map(cells).collect();
-        let text = table(&head, &rows, names.len()) + &self.failed();
+        let text = table(&head, &rows, factors) + &self.failed();
         self.section("results", "Results", &text);
     }
 
@@ -244,29 +254,28 @@ impl Page<'_> {
 
     fn latency(&mut self) {
         let r = self.reading;
-        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        let mut head = self.factors();
+        let factors = head.len();
         head.extend(strings(&["loss up to", "at, % of the rate", "50 %, us", "99 %, us", "most, us"]));
         let rows: Vec<Vec<String>> = (r.results.iter())
             .flat_map(|row| row.latency_ns.iter().map(move |at| (row, at)))
             .map(|(row, at)| {
-                let mut cells: Vec<String> =
-                    names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+                let mut cells = self.values(row);
                 let share = format!("{}", (at.share * 1000.0).round() / 10.0);
                 cells.extend([or_dash(row.loss_allowed, percent), share, us(at.p50), us(at.p99), us(at.max)]);
                 cells
             })
             .collect();
         if !rows.is_empty() {
-            self.section("latency", "Latency at parts of the rate", &table(&head, &rows, names.len()));
+            self.section("latency", "Latency at parts of the rate", &table(&head, &rows, factors));
         }
     }
 
     /// How latency differs from a frame to the next, at the result.
     fn jitter(&mut self) {
         let r = self.reading;
-        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        let mut head = self.factors();
+        let factors = head.len();
         head.extend(strings(&[
             "loss up to",
             "PDV, us",
@@ -280,8 +289,7 @@ impl Page<'_> {
                 median(row.rounds.iter().filter_map(|round| figure(round.jitter_ns.as_ref()?)))
             };
             let most = of_jitter(|one| Some(one.ipdv_max))?;
-            let mut cells: Vec<String> =
-                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let mut cells = self.values(row);
             cells.push(or_dash(row.loss_allowed, percent));
             cells.push(us(median(row.rounds.iter().filter_map(|round| round.pdv_ns))));
             cells
@@ -291,7 +299,7 @@ impl Page<'_> {
         };
         let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
         if !rows.is_empty() {
-            let text = table(&head, &rows, names.len())
+            let text = table(&head, &rows, factors)
                 + "<p>At the result, medians of the rounds. PDV: the 99.9th percentile of latency less the least (RFC 8219, section 7.3.1). \
                    IPDV: absolute values, of a frame and the one that arrived before it at the same thread.</p>\n";
             self.section("jitter", "Jitter", &text);
@@ -301,13 +309,12 @@ impl Page<'_> {
     /// The connections over which frames were sent.
     fn existing(&mut self) {
         let r = self.reading;
-        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        let mut head = self.factors();
+        let factors = head.len();
         head.extend(strings(&["connections", "set up at, /s", "packets/s", "where frames were lost"]));
         let of = |row: &Row| {
             let all = row.set_up?;
-            let mut cells: Vec<String> =
-                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let mut cells = self.values(row);
             let last = row.rounds.last();
             let lost = |of: fn(&Round) -> Option<Existing>| last.and_then(of).and_then(|all| all.words());
             let lost = lost(|one| one.existing).or_else(|| lost(|one| one.upper_existing));
@@ -321,7 +328,7 @@ impl Page<'_> {
         };
         let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
         if !rows.is_empty() {
-            let text = table(&head, &rows, names.len())
+            let text = table(&head, &rows, factors)
                 + "<p>RFC 9693, test phase 2: connections are set up before each trial, and frames are sent over them.</p>\n";
             self.section("existing", "Over connections that are there already", &text);
         }
@@ -330,13 +337,12 @@ impl Page<'_> {
     /// Connections through the device.
     fn connections(&mut self) {
         let r = self.reading;
-        let names: Vec<&String> = r.factors.iter().map(|factor| &factor.name).collect();
-        let mut head: Vec<String> = names.iter().map(|name| (*name).clone()).collect();
+        let mut head = self.factors();
+        let factors = head.len();
         head.extend(strings(&["connections", "established/s", "capacity", "torn down/s", "corrected"]));
         let of = |row: &Row| {
             let all = row.connections.as_ref()?;
-            let mut cells: Vec<String> =
-                names.iter().map(|name| row.value(name).unwrap_or("-").to_owned()).collect();
+            let mut cells = self.values(row);
             let capacity =
                 all.capacity.map(|of| format!("{:.0}{}", of.median, if of.may_be_more { "+" } else { "" }));
             cells.extend([
@@ -350,7 +356,7 @@ impl Page<'_> {
         };
         let rows: Vec<Vec<String>> = r.results.iter().filter_map(of).collect();
         if !rows.is_empty() {
-            let text = table(&head, &rows, names.len())
+            let text = table(&head, &rows, factors)
                 + "<p>RFC 9693. Corrected: without the time that the command needs with an empty table. +: as many as were tried.</p>\n";
             self.section("connections", "Connections through the device", &text);
         }
