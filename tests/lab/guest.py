@@ -110,6 +110,6 @@ class Guest:
         try:
             wait_for("the guest", lambda: "the guest is ready" in said() or self.process.poll() is not None, 60)
         except LabError:
-            raise LabError(f"the guest is not ready within 60 s:\n{said()[-2000:]}") from None
+            raise LabError(f"the guest is not ready within 60 s:\n{said()[-8000:]}") from None
         if self.process.poll() is not None:
-            raise LabError(f"the guest has ended with {self.process.returncode}:\n{said()[-2000:]}")
+            raise LabError(f"the guest has ended with {self.process.returncode}:\n{said()[-8000:]}")

@@ -35,7 +35,8 @@ ip link set lo up
 ulimit -l unlimited
 modprobe virtio_pci
 modprobe virtio_console
-while [ ! -e /dev/vport0p1 ]; do usleep 10000; done
+# Its name comes last: /dev/vport0p1 is there before it can be opened.
+while [ ! -e /sys/class/virtio-ports/vport0p1/name ]; do usleep 10000; done
 exec 0<>/dev/vport0p1 1>&0 2>/dev/console
 echo the guest is ready >/dev/console
 # Commands come from outside, one a line: a number and the command. What it prints goes back, then the number and its status.
@@ -260,9 +261,9 @@ class PciGuest:
         try:
             wait_for("the guest", lambda: "the guest is ready" in self.console or self.process.poll() is not None, seconds)
         except LabError:
-            raise LabError(f"the guest is not ready within {seconds} s:\n{self.console[-2000:]}") from None
+            raise LabError(f"the guest is not ready within {seconds} s:\n{self.console[-8000:]}") from None
         if self.process.poll() is not None:
-            raise LabError(f"the guest has ended with {self.process.returncode}:\n{self.process.log.read_text()}{self.console[-2000:]}")
+            raise LabError(f"the guest has ended with {self.process.returncode}:\n{self.process.log.read_text()}{self.console[-8000:]}")
 
     def sh(self, command: str, seconds: float = 20, check: bool = True) -> str:
         """Run a command in the guest, on one line; return what it prints."""
@@ -274,9 +275,9 @@ class PciGuest:
             try:
                 more = self.line.recv(65536)
             except TimeoutError:
-                raise LabError(f"in the guest, {command}: no end after {seconds} s; so far: {self.heard[-2000:]}") from None
+                raise LabError(f"in the guest, {command}: no end after {seconds} s; so far: {self.heard[-8000:]}") from None
             if not more:
-                raise LabError(f"in the guest, {command}: the guest has ended:\n{self.console[-2000:]}")
+                raise LabError(f"in the guest, {command}: the guest has ended:\n{self.console[-8000:]}")
             self.heard += more.decode(errors="replace")
         said, self.heard = self.heard[:found.start()], self.heard[found.end():]
         # What earlier commands that ran out of time have said.
