@@ -71,11 +71,12 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri runs the reference only")]
     fn it_is_the_sum_of_words() {
-        let long = if cfg!(miri) { 1000 } else { 5 << 20 };
+        let long = 5 << 20;
         let bytes: Vec<u8> = (0..long).map(|i| (i * 131 + i / 777) as u8).collect();
         let ones = vec![0xff; long];
-        for len in (0..300).chain([1448, 65535, long - 1, long]).filter(|&len| len <= long) {
+        for len in (0..300).chain([1448, 65535, long - 1, long]) {
             for data in [&bytes[..len], &ones[..len], &vec![0; len]] {
                 assert_eq!(sum(data), checksum::sum(data), "{len}");
             }

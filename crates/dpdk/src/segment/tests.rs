@@ -275,7 +275,7 @@ fn what_would_not_come_back_is_not_gathered() {
 fn damaged_packets_stay_as_they_are() {
     let host = host(&Wants::default());
     for at in [14 + 8, 14 + 10, 34 + 16, 1000] {
-        for i in 0..5 {
+        for i in (0..5).step_by(if cfg!(miri) { 4 } else { 1 }) {
             let mut packets = host.cut(1000);
             packets[i].data_mut()[at] ^= 1;
             let gathered = Gathered::from_front(&packets).map_or(1, |gathered| gathered.packets);
