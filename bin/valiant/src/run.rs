@@ -7,7 +7,7 @@ use clap::Args;
 use lang::Source;
 use launch::logging::{LogArgs, error};
 use launch::progress::waiting;
-use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report};
+use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report, report_as_click};
 use runtime::{Registry, Router};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -130,6 +130,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         sources.push(Source::new("command line", sockets));
     }
     let launch = launch_of(args, program);
+    let report = if launch.click { report_as_click } else { report };
     let cpus = match launch.choose_cpus(registry, &sources, &wanted.options) {
         Ok(cpus) => cpus,
         Err(message) => {
@@ -160,7 +161,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         Ok(router) => router,
         Err(diags) => {
             report(&diags);
-            if program == "click" {
+            if program == "click" && diags.is_parsed() {
                 error("Router could not be initialized!");
             }
             return ExitCode::FAILURE;

@@ -209,7 +209,8 @@ fn run(file: &Path, bin: &Path) -> Result<Completion, Failed> {
     if std::env::var_os("VALIANT_BLESS").is_some() {
         bless(file, &parts, done.status, |index, text| {
             let name = expectations.iter().find(|(i, _)| *i == index).map(|(_, name)| name)?;
-            compare(name, text, &actual(name), &ignored).is_err().then(|| actual(name))
+            let got = actual(name);
+            compare(name, text, &got, &ignored).is_err().then(|| blessed(text, &got, &ignored))
         })
         .map_err(io)?;
         return Ok(Completion::Completed);
@@ -229,6 +230,16 @@ fn run(file: &Path, bin: &Path) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
+/// What came out, without the lines that do not count; where a regular expression matched a line, it stays.
+fn blessed(expected: &str, got: &str, ignored: &[Regex]) -> String {
+    let counted = got.lines().filter(|line| !ignored.iter().any(|r| r.is_match(line)));
+    let lines = counted.map(|line| {
+        let pattern = expected.lines().find(|old| old.contains("{{") && line_matches(old, line));
+        format!("{}\n", pattern.unwrap_or(line))
+    });
+    lines.collect()
+}
+
 /// Rewrites the test, with the text from `changed` in place of that of a section.
 fn bless(
     file: &Path,
@@ -239,11 +250,16 @@ fn bless(
     let mut blessed = String::new();
     let mut expected_any = false;
     for (index, part) in parts.iter().enumerate() {
-        if part.words[0].starts_with("expect") && !std::mem::replace(&mut expected_any, true) && status != 0 {
+        let has_status = parts.iter().any(|part| part.words[0] == "status");
+        if part.words[0].starts_with("expect")
+            && !std::mem::replace(&mut expected_any, true)
+            && status != 0
+            && !has_status
+        {
             blessed += &format!("%status {status}\n\n");
         }
         match part.words[0].as_str() {
-            "status" => {}
+            "status" => blessed += &format!("%status {status}\n\n"),
             "end" => blessed += "%end\n",
             _ => {
                 blessed += &format!("%{}\n", part.words.join(" "));

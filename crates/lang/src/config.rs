@@ -1,6 +1,6 @@
 //! The flat graph of a configuration.
 
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostics, Landmark};
 use crate::source::{SourceMap, Span};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -18,6 +18,23 @@ pub struct ElementDecl {
     pub span: Span,
     /// Where the configuration string is written; the declaration if there is none.
     pub config_span: Span,
+}
+
+impl ElementDecl {
+    /// `'NAME :: CLASS'`, as messages name the element.
+    pub fn declaration(&self) -> String {
+        format!("'{} :: {}'", self.name, self.class)
+    }
+
+    /// How Click begins messages about its arguments.
+    pub fn while_configuring(&self) -> Landmark {
+        Landmark::While(Some(self.span), format!("While configuring {}", self.declaration()))
+    }
+
+    /// How Click begins messages about files, devices and other elements that it could not begin to work with.
+    pub fn while_initializing(&self) -> Landmark {
+        Landmark::While(Some(self.span), format!("While initializing {}", self.declaration()))
+    }
 }
 
 /// A port of an element.

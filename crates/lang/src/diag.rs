@@ -20,6 +20,23 @@ pub struct Note {
     pub message: String,
 }
 
+/// What Click prints in front of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Landmark {
+    /// The line of the message's place.
+    #[default]
+    Place,
+    /// The line of another place: where the element is declared.
+    At(Span),
+    /// Nothing.
+    None,
+    /// Lines of their own, and no place.
+    After(String),
+    /// A line of its own: the place if there is one, and what was being done. All messages in the same context stand
+    /// below it, indented.
+    While(Option<Span>, String),
+}
+
 /// One message about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -33,6 +50,8 @@ pub struct Diagnostic {
     pub notes: Vec<Note>,
     /// Hints: what was probably meant, what to do.
     pub help: Vec<String>,
+    /// How Click begins the message.
+    pub landmark: Landmark,
 }
 
 impl Diagnostic {
@@ -44,6 +63,7 @@ impl Diagnostic {
             message: message.into(),
             notes: Vec::new(),
             help: Vec::new(),
+            landmark: Landmark::Place,
         }
     }
 
@@ -63,6 +83,13 @@ impl Diagnostic {
     #[must_use]
     pub fn with_note(mut self, span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
         self.notes.push(Note { span: span.into(), message: message.into() });
+        self
+    }
+
+    /// Sets how Click begins the message.
+    #[must_use]
+    pub fn with_landmark(mut self, landmark: Landmark) -> Diagnostic {
+        self.landmark = landmark;
         self
     }
 
@@ -86,6 +113,7 @@ impl Diagnostic {
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
     sources: SourceMap,
+    parsed: bool,
 }
 
 /// Messages kept for each severity, so that the report about a broken file is readable whatever the file's
@@ -157,6 +185,16 @@ impl Diagnostics {
     /// Sets the sources that the spans refer to.
     pub fn set_sources(&mut self, sources: SourceMap) {
         self.sources = sources;
+    }
+
+    /// Whether the configuration was parsed, and the messages are about what followed.
+    pub fn is_parsed(&self) -> bool {
+        self.parsed
+    }
+
+    /// The configuration has been parsed.
+    pub fn set_parsed(&mut self) {
+        self.parsed = true;
     }
 
     /// Orders the messages by their place, those without one last.

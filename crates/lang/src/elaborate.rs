@@ -5,7 +5,7 @@
 
 use crate::ast::{self, Arrow, Chain, Element, Item, Name, Ports, Stmt};
 use crate::config::Config;
-use crate::diag::{Diagnostic, Diagnostics, nearest};
+use crate::diag::{Diagnostic, Diagnostics, Landmark, nearest};
 use crate::lexer::ConfigText;
 use crate::parser::parse;
 use crate::quote::{quote, shift_word, split_args, split_words, unquote};
@@ -325,7 +325,11 @@ impl Builder<'_> {
         if let Some(known) = self.table.packages()
             && !known.iter().any(|p| p == name)
         {
-            let wrong = Diagnostic::error(span, format!("requirement '{name}' not available"));
+            let loading = format!(
+                "While loading package '{name}':\n  can't find required package '{name}.uo'\n  in CLICKPATH or '/usr/local/lib/click'"
+            );
+            let wrong = Diagnostic::error(span, format!("requirement '{name}' not available"))
+                .with_landmark(Landmark::After(loading));
             return self.diags.push(wrong.with_nearest(name, "package", known));
         }
         self.requirements.push(format!("package {}", quote(name)));

@@ -46,7 +46,7 @@ mod scope;
 
 pub use args::{Arg, ArgError, Args, FromArg, NameDb};
 pub use config::{Config, Connection, ElementDecl, PortRef};
-pub use diag::{Diagnostic, Diagnostics, Note, Severity, nearest};
+pub use diag::{Diagnostic, Diagnostics, Landmark, Note, Severity, nearest};
 pub use elaborate::{ClassTable, Library, LoadOptions, load};
 pub use quote::{quote, quote_bytes, split_args, split_words, uncomment, unquote, unquote_bytes};
 pub use source::{Location, Source, SourceMap, Span};

@@ -1,6 +1,6 @@
 //! Diagnostics as text and as JSON.
 
-use crate::diag::{Diagnostic, Diagnostics, Severity};
+use crate::diag::{Diagnostic, Diagnostics, Landmark, Severity};
 use crate::source::{SourceMap, Span};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -12,7 +12,8 @@ impl Diagnostics {
         render(self.iter().as_slice(), sources, color)
     }
 
-    /// All messages as Click prints them: `FILE:LINE: message` and nothing else.
+    /// All messages as Click prints them: `FILE:LINE: message`, or a line that says what was being done and the messages
+    /// indented below it.
     pub fn render_plain(&self, sources: &SourceMap) -> String {
         render_plain(self.iter().as_slice(), sources)
     }
@@ -113,13 +114,36 @@ pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> S
 }
 
 pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
-    let paint = Paint { on: false };
+    let mark = |span: Option<Span>| span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
     let mut out = String::new();
+    let mut context = None;
     for d in list {
-        click_lines(&mut out, d, sources, &paint);
-        for n in &d.notes {
-            let pre = n.span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
-            let _ = writeln!(out, "{pre}{}", n.message);
+        let pre = match &d.landmark {
+            Landmark::Place => mark(d.span),
+            Landmark::At(span) => mark(Some(*span)),
+            Landmark::None => String::new(),
+            Landmark::After(lines) => {
+                let _ = writeln!(out, "{lines}");
+                String::new()
+            }
+            Landmark::While(span, what) => {
+                if context != Some((span, what)) {
+                    let _ = writeln!(out, "{}{what}:", mark(*span));
+                }
+                "  ".to_owned()
+            }
+        };
+        context = match &d.landmark {
+            Landmark::While(span, what) => Some((span, what)),
+            _ => None,
+        };
+        let kind = if d.severity == Severity::Warning { "warning: " } else { "" };
+        for line in d.message.split('\n') {
+            let _ = writeln!(out, "{pre}{kind}{line}");
+        }
+        // What has no place is a hint of ours.
+        for n in d.notes.iter().filter(|n| n.span.is_some()) {
+            let _ = writeln!(out, "{}{}", mark(n.span), n.message);
         }
     }
     out
@@ -189,6 +213,35 @@ mod tests {
         );
         assert!(d.render(&map, true).contains("\x1b[1;31m^^^^"));
         assert_eq!(d.render_plain(&map), "a.click:2: undeclared element 'quue'\na.click:1: 'x' is here\n");
+    }
+
+    #[test]
+    fn a_context_is_named_once() {
+        let (mut d, map) = example();
+        let span = d.iter().next().unwrap().span.unwrap();
+        let at = |start| Some(Span { start, end: start + 1, ..span });
+        let configuring = Landmark::While(at(0), "While configuring 'x :: Idle'".into());
+        for message in ["A: invalid number", "B: out of range,\nbound 255"] {
+            d.push(Diagnostic::error(at(14), message).with_landmark(configuring.clone()));
+        }
+        d.push(Diagnostic::warning(at(14), "no units").with_landmark(configuring));
+        d.push(
+            Diagnostic::error(at(14), "'x :: Idle' output 0 unused")
+                .with_landmark(Landmark::At(at(0).unwrap())),
+        );
+        d.push(Diagnostic::error(at(14), "no place").with_landmark(Landmark::None));
+        assert_eq!(
+            d.render_plain(&map).lines().skip(2).collect::<Vec<_>>(),
+            [
+                "a.click:1: While configuring 'x :: Idle':",
+                "  A: invalid number",
+                "  B: out of range,",
+                "  bound 255",
+                "  warning: no units",
+                "a.click:1: 'x :: Idle' output 0 unused",
+                "no place",
+            ]
+        );
     }
 
     #[test]

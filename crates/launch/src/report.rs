@@ -6,14 +6,23 @@ use std::io::IsTerminal;
 
 /// Prints errors, in color on a terminal; as JSON if messages are JSON.
 pub fn report(diags: &Diagnostics) {
+    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    report_as(diags, |diags| diags.render(diags.sources(), color));
+}
+
+/// Prints errors as Click does; as JSON if messages are JSON.
+pub fn report_as_click(diags: &Diagnostics) {
+    report_as(diags, |diags| diags.render_plain(diags.sources()));
+}
+
+fn report_as(diags: &Diagnostics, text: impl FnOnce(&Diagnostics) -> String) {
     if diags.is_empty() {
         return;
     }
     if logging::is_json() {
         return diags.iter().for_each(|d| log(d, diags));
     }
-    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    progress::aside(|| logging::print(&diags.render(diags.sources(), color)));
+    progress::aside(|| logging::print(&text(diags)));
 }
 
 /// Logs one diagnostic with its place.

@@ -50,7 +50,8 @@ pub(crate) fn build(
     diags.set_sources(config.sources.clone());
     let Some(classes) = look_up(&config, registry, &mut diags) else { return Err(diags) };
     let facts: Vec<Facts> = classes.iter().map(|class| class.facts).collect();
-    let sides = ports::resolve(&config, &classes, &mut diags);
+    diags.set_parsed();
+    let sides = ports::resolve(&config, &classes, options.click, &mut diags);
     if diags.has_errors() {
         return Err(diags);
     }
@@ -74,7 +75,9 @@ pub(crate) fn build(
     };
     let mut made = make(&from, &mut environment, &mut diags);
     if diags.has_errors() {
-        diags.sort();
+        if !options.click {
+            diags.sort();
+        }
         return Err(diags);
     }
     let (slots, warnings) = (&made.port_slots, &mut made.warnings);
@@ -96,7 +99,12 @@ pub(crate) fn build(
     }
     for (index, start) in made.starters.into_iter().filter(|_| !options.check_only) {
         if let Err(message) = start() {
-            diags.error(Some(config.elements[index].span), message);
+            let element = &config.elements[index];
+            diags.push(Diagnostic::error(element.span, message).with_landmark(element.while_initializing()));
+            // Click initializes no more elements.
+            if options.click {
+                break;
+            }
         }
     }
     if diags.has_errors() {
@@ -134,9 +142,7 @@ pub(crate) fn build(
     }
     let mut warnings = Diagnostics::new();
     warnings.set_sources(config.sources.clone());
-    for (span, message) in made.warnings {
-        warnings.warning(span, message);
-    }
+    made.warnings.into_iter().for_each(|warning| warnings.push(warning));
     if let Some(error) = over_limit(&made.holding, &options.limits, &config) {
         diags.push(error);
         return Err(diags);

@@ -8,7 +8,7 @@ use crate::placement::{Lanes, PortUse, Spread};
 use crate::store::{SharedStore, find_scoped};
 use crate::{ArgError, Args, ElementId, WorkerId};
 use lang::args::NameDb;
-use lang::{Config, PortRef, Span};
+use lang::{Config, Diagnostic, PortRef, Span};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -81,7 +81,7 @@ pub struct ConfigCx<'a> {
     pub(crate) inherited: Option<&'a SharedStore>,
     pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
-    pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
+    pub(crate) warnings: &'a mut Vec<Diagnostic>,
     pub(crate) batch_size: usize,
     pub(crate) simulated: bool,
     pub(crate) check_only: bool,
@@ -391,16 +391,14 @@ impl ConfigCx<'_> {
     }
     /// Reports a warning to the user, which does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {
-        if self.first {
-            let span = Some(self.config.elements[self.index].span);
-            self.warnings.push((span, message.into()));
-        }
+        self.warn_at(None, message);
     }
     /// [`ConfigCx::warn`] about a place in the arguments.
     pub fn warn_at(&mut self, span: Option<Span>, message: impl Into<String>) {
         if self.first {
-            let span = span.or(Some(self.config.elements[self.index].span));
-            self.warnings.push((span, message.into()));
+            let element = &self.config.elements[self.index];
+            let warning = Diagnostic::warning(span.unwrap_or(element.span), message);
+            self.warnings.push(warning.with_landmark(element.while_configuring()));
         }
     }
 }

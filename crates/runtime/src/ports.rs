@@ -1,7 +1,7 @@
 //! Port counts, push and pull: Click's rules for connections between elements.
 
 use crate::class::Class;
-use lang::{Config, Diagnostics};
+use lang::{Config, Diagnostic, Diagnostics, Landmark, PortRef};
 
 /// Push, pull, or agnostic: as the neighbors require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +109,12 @@ pub(crate) fn words(class: &Class, all: &Sides) -> (Vec<&'static str>, Vec<&'sta
 
 /// Checks port counts and connections, and decides whether each port is push or pull. Errors go to `diags` in
 /// Click's words.
-pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostics) -> Vec<Sides> {
+pub(crate) fn resolve(
+    config: &Config,
+    classes: &[Class],
+    click: bool,
+    diags: &mut Diagnostics,
+) -> Vec<Sides> {
     let mut sizes = vec![(0usize, 0usize); classes.len()];
     for c in &config.connections {
         let (from, to) = (&mut sizes[c.from.element].1, c.from.port + 1);
@@ -118,30 +123,25 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
         *into = (*into).max(to);
     }
     let mut all: Vec<Sides> = Vec::with_capacity(classes.len());
-    for ((class, size), element) in classes.iter().zip(&mut sizes).zip(&config.elements) {
+    for (class, size) in classes.iter().zip(&mut sizes) {
         let (ins, outs) = sides(class.ports);
-        let mut check = |what: &str, have: usize, count: Count| {
-            let span = Some(element.span);
-            if have < count.min {
-                let plus = if count.max == Some(count.min) { "" } else { "at least " };
-                diags.error(
-                    span,
-                    format!("'{}' has too few {what}s, {plus}{} required", element.name, count.min),
-                );
-            } else if let Some(max) = count.max.filter(|max| have > *max) {
-                let plus = if max == count.min { "" } else { "at most " };
-                diags.error(span, format!("'{}' has too many {what}s, {plus}{max} allowed", element.name));
-            }
-        };
-        check("input", size.0, count(ins, size.0));
-        check("output", size.1, count(outs, size.0));
+        *size = (size.0.max(count(ins, size.0).min), size.1);
+        size.1 = size.1.max(count(outs, size.0).min);
         let (ins, outs) = sides(class.processing);
         all.push(Sides {
             inputs: (0..size.0).map(|p| kind_at(ins, p)).collect(),
             outputs: (0..size.1).map(|p| kind_at(outs, p)).collect(),
         });
     }
+    range(config, classes, diags);
+    // As Click does, which says nothing more about a graph with such errors.
+    if click && diags.has_errors() {
+        return all;
+    }
     settle(config, classes, &mut all, diags);
+    if click && diags.has_errors() {
+        return all;
+    }
     // A connection between agnostic ports without other neighbors is push.
     for side in &mut all {
         for kind in side.inputs.iter_mut().chain(&mut side.outputs).filter(|k| **k == Processing::Agnostic) {
@@ -152,9 +152,33 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
     all
 }
 
+fn declared(config: &Config, element: usize) -> String {
+    config.elements[element].declaration()
+}
+
+/// Connections lead to ports that their elements have.
+fn range(config: &Config, classes: &[Class], diags: &mut Diagnostics) {
+    let mut inputs = vec![0usize; classes.len()];
+    for c in &config.connections {
+        inputs[c.to.element] = inputs[c.to.element].max(c.to.port + 1);
+    }
+    for c in &config.connections {
+        for (end, what) in [(&c.from, "output"), (&c.to, "input")] {
+            let (ins, outs) = sides(classes[end.element].ports);
+            let most = count(ins, inputs[end.element]);
+            let most = if what == "input" { most } else { count(outs, inputs[end.element].max(most.min)) };
+            if most.max.is_some_and(|max| end.port >= max) {
+                let message = format!("{} has no {what} {}", declared(config, end.element), end.port);
+                let landmark = Landmark::At(config.elements[end.element].span);
+                diags.push(Diagnostic::error(c.span, message).with_landmark(landmark));
+            }
+        }
+    }
+}
+
 /// Propagates push and pull over agnostic ports until nothing changes.
 fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Diagnostics) {
-    let declared: Vec<Sides> = all.to_vec();
+    let given: Vec<Sides> = all.to_vec();
     let mut reported = std::collections::HashSet::new();
     loop {
         let mut changed = false;
@@ -171,17 +195,16 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
                     changed = true;
                 }
                 (a, b) if a != b && reported.insert(n) => {
-                    let (x, y) = (&config.elements[c.from.element].name, &config.elements[c.to.element].name);
-                    diags.error(
-                        Some(c.span),
-                        format!(
-                            "'{x}' {} output {} connected to '{y}' {} input {}",
-                            a.word(),
-                            c.from.port,
-                            b.word(),
-                            c.to.port
-                        ),
+                    let message = format!(
+                        "{} {} output {} connected to {} {} input {}",
+                        declared(config, c.from.element),
+                        a.word(),
+                        c.from.port,
+                        declared(config, c.to.element),
+                        b.word(),
+                        c.to.port
                     );
+                    diags.push(Diagnostic::error(c.span, message).with_landmark(Landmark::None));
                 }
                 _ => {}
             }
@@ -189,8 +212,8 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
         for (e, class) in classes.iter().enumerate() {
             for i in 0..all[e].inputs.len() {
                 for o in 0..all[e].outputs.len() {
-                    if declared[e].inputs[i] != Processing::Agnostic
-                        || declared[e].outputs[o] != Processing::Agnostic
+                    if given[e].inputs[i] != Processing::Agnostic
+                        || given[e].outputs[o] != Processing::Agnostic
                         || !flows(class.flow, i, o)
                     {
                         continue;
@@ -207,15 +230,14 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
                         }
                         (a, b) => {
                             if reported.insert(usize::MAX - e) {
-                                diags.error(
-                                    Some(config.elements[e].span),
-                                    format!(
-                                        "agnostic '{}' in mixed context: {} input {i}, {} output {o}",
-                                        config.elements[e].name,
-                                        a.word(),
-                                        b.word()
-                                    ),
+                                let message = format!(
+                                    "agnostic {} in mixed context: {} input {i}, {} output {o}",
+                                    declared(config, e),
+                                    a.word(),
+                                    b.word()
                                 );
+                                let error = Diagnostic::error(config.elements[e].span, message);
+                                diags.push(error.with_landmark(Landmark::None));
                             }
                         }
                     }
@@ -235,31 +257,26 @@ fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
     for c in &config.connections {
         out_uses[c.from.element][c.from.port] += 1;
         in_uses[c.to.element][c.to.port] += 1;
-        let name = |e: usize| &config.elements[e].name;
-        if out_uses[c.from.element][c.from.port] == 2
+        let mut reuse = |end: &PortRef, what: &str| {
+            let message = format!("illegal reuse of {} {what} {}", declared(config, end.element), end.port);
+            let landmark = Landmark::At(config.elements[end.element].span);
+            diags.push(Diagnostic::error(c.span, message).with_landmark(landmark));
+        };
+        if out_uses[c.from.element][c.from.port] > 1
             && all[c.from.element].outputs[c.from.port] == Processing::Push
         {
-            diags.error(
-                Some(c.span),
-                format!("illegal reuse of '{}' push output {}", name(c.from.element), c.from.port),
-            );
-        }
-        if in_uses[c.to.element][c.to.port] == 2 && all[c.to.element].inputs[c.to.port] == Processing::Pull {
-            diags.error(
-                Some(c.span),
-                format!("illegal reuse of '{}' pull input {}", name(c.to.element), c.to.port),
-            );
+            reuse(&c.from, "push output");
+        } else if in_uses[c.to.element][c.to.port] > 1
+            && all[c.to.element].inputs[c.to.port] == Processing::Pull
+        {
+            reuse(&c.to, "pull input");
         }
     }
-    for (e, element) in config.elements.iter().enumerate() {
-        for (what, uses, kinds) in
-            [("input", &in_uses[e], &all[e].inputs), ("output", &out_uses[e], &all[e].outputs)]
-        {
-            for (port, _) in uses.iter().enumerate().filter(|(_, n)| **n == 0) {
-                diags.error(
-                    Some(element.span),
-                    format!("'{}' {} {what} {port} not connected", element.name, kinds[port].word()),
-                );
+    for (what, uses) in [("input", &in_uses), ("output", &out_uses)] {
+        for (e, element) in config.elements.iter().enumerate() {
+            for (port, _) in uses[e].iter().enumerate().filter(|(_, n)| **n == 0) {
+                let name = declared(config, e);
+                diags.error(element.span, format!("{name} {what} {port} unused"));
             }
         }
     }

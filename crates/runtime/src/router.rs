@@ -23,7 +23,7 @@ use crate::secrets::without_secrets;
 use crate::store::find_scoped;
 use crate::watchdog::Watchdog;
 use crate::worker::{LONGEST_NAP, Wait, Worker};
-use lang::{Config, Diagnostics, LoadOptions, Source};
+use lang::{Config, Diagnostic, Diagnostics, LoadOptions, Source};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,11 @@ impl Router {
         diags.set_sources(loaded.config.sources.clone());
         for (element, act) in built.acts.into_iter().filter(|_| !options.check_only) {
             if let Err(message) = act() {
-                diags.error(Some(loaded.config.elements[element].span), message);
+                let element = &loaded.config.elements[element];
+                diags.push(
+                    Diagnostic::error(element.span, message).with_landmark(element.while_initializing()),
+                );
+                diags.set_parsed();
                 return Err(diags);
             }
         }

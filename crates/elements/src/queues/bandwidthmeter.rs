@@ -94,13 +94,18 @@ impl Average {
     }
 }
 
-/// Reads all arguments as bandwidths.
-pub(super) fn bandwidths(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
-    let rates = args.rest().into_iter().enumerate().map(|(i, text)| {
+/// Reads all arguments as bandwidths. Click does so for `Meter` too, whose rates are packets: there, only users of the name
+/// `click` are told of missing units.
+fn bandwidths(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, bytes: bool) -> Result<Vec<u64>, ArgError> {
+    let mut rates = Vec::new();
+    for (i, text) in args.rest().into_iter().enumerate() {
         let rate = text::value::<Bandwidth>(&text, "syntax error");
-        rate.map(|b| b.0).map_err(|e| ArgError::new(format!("argument {} {e}", i + 1)))
-    });
-    rates.collect()
+        rates.push(rate.map_err(|e| ArgError::new(format!("argument {} {e}", i + 1)))?.0);
+        if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') && (bytes || cx.as_click()) {
+            cx.warn(format!("no units for bandwidth argument {}, assuming Bps", i + 1));
+        }
+    }
+    Ok(rates)
 }
 
 /// The unit that a meter counts.
@@ -111,11 +116,6 @@ pub trait RateUnit: Send + 'static {
     const MANUAL: &'static str;
     /// Bytes, not packets.
     const BYTES: bool;
-    /// Reads an argument.
-    ///
-    /// # Errors
-    /// As for any argument.
-    fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError>;
 }
 
 /// The unit of `BandwidthMeter` itself.
@@ -125,9 +125,6 @@ impl RateUnit for ByBytes {
     const CLASS: &'static str = "BandwidthMeter";
     const MANUAL: &'static str = manual!("queues/bandwidthmeter");
     const BYTES: bool = true;
-    fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
-        bandwidths(args)
-    }
 }
 
 /// `BandwidthMeter` and `Meter`.
@@ -148,7 +145,7 @@ impl<K: RateUnit> Element for BandwidthMeter<K> {
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let rates = K::rate(args)?;
+        let rates = bandwidths(args, cx, K::BYTES)?;
         if rates.is_empty() {
             return Err(ArgError::new(format!("too few arguments to {}(bandwidth, ...)", K::CLASS)));
         }

@@ -29,8 +29,7 @@
 //! ## See also
 //! BandwidthMeter, RatedSplitter, Shaper
 
-use super::bandwidthmeter::{RateUnit, bandwidths};
-use crate::prelude::*;
+use super::bandwidthmeter::RateUnit;
 
 /// The kind of `Meter`.
 pub struct ByPackets;
@@ -39,10 +38,6 @@ impl RateUnit for ByPackets {
     const CLASS: &'static str = "Meter";
     const MANUAL: &'static str = manual!("queues/meter");
     const BYTES: bool = false;
-    fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
-        // Click reads a bandwidth here too.
-        bandwidths(args)
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,7 @@ use crate::diag::{Diagnostic, nearest};
 use crate::quote::is_space;
 use crate::source::Span;
 use fromarg::PARSE_ERROR;
+use number::INVALID_NUMBER;
 
 /// What is wrong with an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +61,19 @@ pub struct ArgError {
     pub span: Option<Span>,
     /// Hints.
     pub help: Vec<String>,
+    /// Whether the arguments are right, and what they name cannot be used.
+    pub initializing: bool,
 }
 
 impl ArgError {
     /// An error without a place; the place of the configuration string is assumed.
     pub fn new(message: impl Into<String>) -> ArgError {
-        ArgError { message: message.into(), span: None, help: Vec::new() }
+        ArgError { message: message.into(), span: None, help: Vec::new(), initializing: false }
+    }
+
+    /// An error about what right arguments name: a file that cannot be opened, an element that is not there.
+    pub fn initializing(message: impl Into<String>) -> ArgError {
+        ArgError { initializing: true, ..ArgError::new(message) }
     }
 
     /// Sets the place.
@@ -140,7 +148,14 @@ pub struct Args<'a> {
     /// The place of the argument that was read last.
     last: Option<Span>,
     errors: Vec<ArgError>,
+    /// Whether an argument was missing or could not be read.
+    misread: bool,
+    /// See [`Args::forgive`].
+    forgiving: bool,
 }
+
+/// Stands for the value of an argument that cannot be read, while the others are looked at: texts of which one suits any type.
+const STAND_INS: [&str; 7] = ["1", "a", "1.0.0.1", "1.0.0.0/8", "0:0:0:0:0:1", "true", "::1"];
 
 /// The text to parse, and its place.
 struct Found {
@@ -166,7 +181,17 @@ impl<'a> Args<'a> {
             a.span = exact.map(|s| s.part(a.range.start, a.range.end)).or(span);
         }
         let states = args.iter().map(|a| State::Free(keyword_len(&a.text))).collect();
-        Args { args, states, span, names, asked: Vec::new(), last: None, errors: Vec::new() }
+        Args {
+            args,
+            states,
+            span,
+            names,
+            asked: Vec::new(),
+            last: None,
+            errors: Vec::new(),
+            misread: false,
+            forgiving: false,
+        }
     }
 
     /// The database that names are looked up in.
@@ -252,15 +277,18 @@ impl<'a> Args<'a> {
         name: &str,
         mandatory: bool,
         positional: bool,
-        parse: impl FnOnce(&str, &NameDb) -> Result<T, String>,
+        mut parse: impl FnMut(&str, &NameDb) -> Result<T, String>,
     ) -> Result<Option<T>, ArgError> {
-        match self.find(name, Flags { mandatory, positional, first: false })? {
-            None => Ok(None),
-            Some(found) => {
-                let result = parse(&found.text, self.names);
+        let names = self.names;
+        let read = match self.find(name, Flags { mandatory, positional, first: false }) {
+            Ok(None) => return Ok(None),
+            Ok(Some(found)) => {
+                let result = parse(&found.text, names);
                 self.check(name, &found, "", result).map(Some)
             }
-        }
+            Err(e) => Err(e),
+        };
+        read.or_else(|e| self.excuse(e, mandatory, |text| parse(text, names).ok()))
     }
 
     /// Reads every argument with this keyword, in order.
@@ -306,6 +334,17 @@ impl<'a> Args<'a> {
         }
         self.asked.clear();
         self.errors.clear();
+        self.misread = false;
+    }
+
+    /// [`Args::rewind`], after a failure; returns whether it was because of arguments that are missing or cannot be
+    /// read. The next pass goes on after such arguments, with an arbitrary value where one is needed, so that the errors
+    /// in all of them are found. Nothing else that it says counts.
+    pub fn forgive(&mut self) -> bool {
+        let misread = self.misread;
+        self.rewind();
+        self.forgiving = true;
+        misread
     }
 
     /// An error at an argument of [`Args::list`], remembered like those of failed reads.
@@ -348,7 +387,7 @@ impl<'a> Args<'a> {
                         }
                         None => {}
                     }
-                    self.remember(e);
+                    self.misread(e);
                 }
                 _ => {}
             }
@@ -359,7 +398,7 @@ impl<'a> Args<'a> {
         }
         if let Some(i) = extra {
             let span = self.args[i].span;
-            self.remember(ArgError::new("too many arguments").at(span));
+            self.misread(ArgError::new("too many arguments").at(span));
         }
         match self.errors.first() {
             Some(e) => Err(e.clone()),
@@ -379,6 +418,15 @@ impl<'a> Args<'a> {
 
     /// Adds an error that the element found itself, so that it is reported with the others.
     pub fn remember(&mut self, e: ArgError) -> ArgError {
+        // It may be about a value that stands for another.
+        if !self.forgiving && !self.errors.contains(&e) {
+            self.errors.push(e.clone());
+        }
+        e
+    }
+
+    fn misread(&mut self, e: ArgError) -> ArgError {
+        self.misread = true;
         if !self.errors.contains(&e) {
             self.errors.push(e.clone());
         }
@@ -394,22 +442,44 @@ impl<'a> Args<'a> {
     ) -> Result<T, ArgError> {
         result.map_err(|message| {
             let message = if message.is_empty() { PARSE_ERROR.to_string() } else { message };
+            // What follows Click's words is a hint.
+            let hint = message.find(", did you mean").or_else(|| message.find(", expected one of"));
+            let (message, hint) = message.split_at(hint.unwrap_or(message.len()));
             let mut e = ArgError::new(format!("{name}: {message}")).at(found.span);
-            if message == PARSE_ERROR && !expects.is_empty() {
+            e.help.extend((!hint.is_empty()).then(|| hint[2..].to_owned()));
+            if [PARSE_ERROR, INVALID_NUMBER].contains(&message) && hint.is_empty() && !expects.is_empty() {
                 e.help.push(format!("expected {expects}"));
             }
-            self.remember(e)
+            self.misread(e)
         })
     }
 
     fn mandatory<T: FromArg>(&mut self, name: &str, positional: bool) -> Result<T, ArgError> {
         let flags = Flags { mandatory: true, positional, first: false };
-        match self.find(name, flags)? {
-            Some(found) => {
+        let read = match self.find(name, flags) {
+            Ok(Some(found)) => {
                 let value = T::from_arg(&found.text, self.names);
                 self.check(name, &found, T::EXPECTS, value)
             }
-            None => Err(self.missing(name)),
+            Ok(None) => Err(self.missing(name)),
+            Err(e) => Err(e),
+        };
+        let names = self.names;
+        let excused = |e| self.excuse(e, true, |text| T::from_arg(text, names).ok());
+        read.or_else(|e| excused(e.clone())?.ok_or(e))
+    }
+
+    /// What the next pass goes on with after an error: nothing, or a value that stands for the right one.
+    fn excuse<T>(
+        &self,
+        e: ArgError,
+        mandatory: bool,
+        parse: impl FnMut(&str) -> Option<T>,
+    ) -> Result<Option<T>, ArgError> {
+        match (self.forgiving, mandatory) {
+            (true, false) => Ok(None),
+            (true, true) => STAND_INS.into_iter().find_map(parse).map(Some).ok_or(e),
+            (false, _) => Err(e),
         }
     }
 
@@ -418,7 +488,10 @@ impl<'a> Args<'a> {
         match self.find(name, flags)? {
             Some(found) => {
                 let value = T::from_arg(&found.text, self.names);
-                self.check(name, &found, T::EXPECTS, value).map(Some)
+                match self.check(name, &found, T::EXPECTS, value) {
+                    Err(_) if self.forgiving => Ok(None),
+                    result => result.map(Some),
+                }
             }
             None => Ok(None),
         }
@@ -426,7 +499,7 @@ impl<'a> Args<'a> {
 
     fn missing(&mut self, name: &str) -> ArgError {
         let span = self.span;
-        self.remember(ArgError::new(format!("{name}: required argument missing")).at(span))
+        self.misread(ArgError::new(format!("{name}: required argument missing")).at(span))
     }
 
     /// Finds the argument `name`: the last one with that keyword, or the next one by

@@ -3,7 +3,7 @@
 use super::fromarg::{FromArg, PARSE_ERROR};
 use super::known::{ANNOTATION_SIZE, ANNOTATIONS};
 use super::names::NameDb;
-use super::number::parse_unsigned;
+use super::number::{INVALID_NUMBER, parse_unsigned};
 use crate::diag::nearest;
 use wire::names::PORTS;
 
@@ -107,7 +107,11 @@ impl FromArg for IpProto {
     fn from_arg(text: &str, names: &NameDb) -> Result<Self, String> {
         match names.protocol(text) {
             Some(p) => u8::try_from(p).map(IpProto).map_err(|_| PARSE_ERROR.into()),
-            None => parse_unsigned(text, 255).map(|n| IpProto(n as u8)),
+            // As with all names, a text that is no number either is not called one.
+            None => parse_unsigned(text, 255).map(|n| IpProto(n as u8)).map_err(|e| match &e[..] {
+                INVALID_NUMBER => PARSE_ERROR.into(),
+                _ => e,
+            }),
         }
     }
 }

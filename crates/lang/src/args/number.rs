@@ -3,6 +3,9 @@
 use super::fromarg::{FromArg, PARSE_ERROR};
 use super::names::NameDb;
 
+/// What Click says of text that is no integer.
+pub(crate) const INVALID_NUMBER: &str = "invalid number";
+
 /// Sign and magnitude of an integer in Click's notation: optional sign, `0x`, `0b` or `0` (octal) in front,
 /// `_` between digits. The magnitude stops at the largest number. `None` if the text is not an integer.
 fn parse_integer(text: &str) -> Option<(bool, u128)> {
@@ -35,21 +38,21 @@ fn parse_integer(text: &str) -> Option<(bool, u128)> {
 /// Parses an unsigned integer of at most `max`.
 ///
 /// # Errors
-/// `parse error`, or `out of range, bound N`.
+/// `invalid number`, or `out of range, bound N`.
 pub fn parse_unsigned(text: &str, max: u64) -> Result<u64, String> {
     match parse_integer(text) {
         Some((false, n)) if n <= u128::from(max) => Ok(n as u64),
         Some((false, _)) => Err(format!("out of range, bound {max}")),
-        _ => Err(PARSE_ERROR.into()),
+        _ => Err(INVALID_NUMBER.into()),
     }
 }
 
 /// Parses a signed integer of at least `min` and at most `max`.
 ///
 /// # Errors
-/// `parse error`, or `out of range, bound N`.
+/// `invalid number`, or `out of range, bound N`.
 pub fn parse_signed(text: &str, min: i64, max: i64) -> Result<i64, String> {
-    let (negative, n) = parse_integer(text).ok_or(PARSE_ERROR)?;
+    let (negative, n) = parse_integer(text).ok_or(INVALID_NUMBER)?;
     let n = i128::try_from(n).unwrap_or(i128::MAX);
     let value = if negative { -n } else { n };
     if value < i128::from(min) {
@@ -187,7 +190,7 @@ impl Decimal {
 /// Parses a non-negative real to an integer in units of 2^-`bits` (`bits` at most 32), rounded.
 ///
 /// # Errors
-/// `parse error`, or `out of range, bound N`.
+/// `invalid number`, or `out of range, bound N`.
 pub fn parse_real2(text: &str, bits: u32) -> Result<u32, String> {
     let d = Decimal::parse(text).filter(|d| !d.negative).ok_or(PARSE_ERROR)?;
     let scaled = d.scaled(1 << bits.min(32), 0);
@@ -245,14 +248,14 @@ mod tests {
             ("1_0_0", Ok(100)),
             ("256", Err("out of range, bound 255")),
             ("99999999999999999999999999999999999999999999", Err("out of range, bound 255")),
-            ("-1", Err("parse error")),
-            ("08", Err("parse error")),
-            ("0x", Err("parse error")),
-            ("1__0", Err("parse error")),
-            ("1_", Err("parse error")),
-            ("", Err("parse error")),
-            ("1 ", Err("parse error")),
-            ("a", Err("parse error")),
+            ("-1", Err("invalid number")),
+            ("08", Err("invalid number")),
+            ("0x", Err("invalid number")),
+            ("1__0", Err("invalid number")),
+            ("1_", Err("invalid number")),
+            ("", Err("invalid number")),
+            ("1 ", Err("invalid number")),
+            ("a", Err("invalid number")),
         ] {
             assert_eq!(parse::<u8>(text), want.map_err(String::from), "{text}");
         }

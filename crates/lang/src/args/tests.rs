@@ -29,10 +29,46 @@ fn positions_and_keywords() {
     assert_eq!(read(", 10"), Err("DATA: required argument missing".into()));
     assert_eq!(read("x, 10, true"), Err("too many arguments".into()));
     assert_eq!(read("x, LIMIT 10, BOGUS bogus"), Err("BOGUS: unknown argument".into()));
-    assert_eq!(read("x, LIMIT ten"), Err("LIMIT: parse error".into()));
+    assert_eq!(read("x, LIMIT ten"), Err("LIMIT: invalid number".into()));
     assert_eq!(read("x, 99999999999"), Err("LIMIT: out of range, bound 4294967295".into()));
     // A mandatory argument by position is taken even if it looks like another keyword.
     assert_eq!(read("LIMIT 10"), Err("DATA: parse error".into()));
+}
+
+#[test]
+fn all_errors_in_arguments_are_found_in_a_second_pass() {
+    let db = NameDb::new();
+    let errors = |text: &str| {
+        let mut a = args(text, &db);
+        let mut read = |a: &mut Args<'_>| -> Result<(), ArgError> {
+            let source = a.mp::<Ipv4Addr>("SRC")?;
+            a.with("DST", true, true, |t, _| t.parse::<Ipv4Addr>().map_err(|_| String::new()))?;
+            a.k::<u8>("TTL")?;
+            if source != Ipv4Addr::new(9, 9, 9, 9) {
+                return Err(a.error("not from 9.9.9.9"));
+            }
+            a.finish()
+        };
+        if read(&mut a).is_ok() {
+            return Vec::new();
+        }
+        let first: Vec<String> = a.errors().iter().map(|e| e.message.clone()).collect();
+        if !a.forgive() {
+            return first;
+        }
+        // What it says of a value that stands for another is not counted.
+        let _ = read(&mut a);
+        a.take_errors().into_iter().map(|e| e.message).collect()
+    };
+    assert!(errors("9.9.9.9, 1.0.0.2").is_empty());
+    assert_eq!(
+        errors("x, y, TTL 300"),
+        ["SRC: parse error", "DST: parse error", "TTL: out of range, bound 255"]
+    );
+    assert_eq!(errors("TTL z"), ["SRC: parse error", "DST: required argument missing"]);
+    assert_eq!(errors(""), ["SRC: required argument missing", "DST: required argument missing"]);
+    assert_eq!(errors("9.9.9.9, 1.0.0.2, TTL x, MORE 1"), ["TTL: invalid number", "MORE: unknown argument"]);
+    assert_eq!(errors("9.9.9.8, 1.0.0.2"), ["not from 9.9.9.9"]);
 }
 
 #[test]

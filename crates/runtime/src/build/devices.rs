@@ -3,7 +3,7 @@
 use crate::configure::PortSlot;
 use crate::options::Options;
 use crate::placement::{self, Lanes, PortUse};
-use lang::{Config, Diagnostics, Span};
+use lang::{Config, Diagnostic, Diagnostics};
 use std::sync::Arc;
 
 /// Requests that memory be allocated on a worker's NUMA node.
@@ -64,7 +64,7 @@ pub(super) fn open_ports(
     config: &Config,
     options: &Options,
     diags: &mut Diagnostics,
-    warnings: &mut Vec<(Option<Span>, String)>,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Vec<(PortUse, Option<Arc<Lanes>>)> {
     let workers = options.workers.max(1);
     let roles = match options.placement.roles(workers) {
@@ -84,11 +84,13 @@ pub(super) fn open_ports(
     }
     let mut report = |diags: &mut Diagnostics, numbers: &[usize], problems: Vec<placement::Problem>| {
         for problem in problems {
-            let span = Some(config.elements[uses[numbers[problem.of]].element].span);
+            let element = &config.elements[uses[numbers[problem.of]].element];
             if problem.fatal {
-                diags.error(span, problem.text);
+                let error = Diagnostic::error(element.span, problem.text);
+                diags.push(error.with_landmark(element.while_initializing()));
             } else {
-                warnings.push((span, problem.text));
+                let warning = Diagnostic::warning(element.span, problem.text);
+                warnings.push(warning.with_landmark(element.while_initializing()));
             }
         }
     };
@@ -107,7 +109,12 @@ pub(super) fn open_ports(
                 // The error names the port; it is shown at the first element that uses the port.
                 let text = error.to_string();
                 let at = uses.iter().find(|one| text.contains(&one.spec.to_string())).or(uses.first());
-                diags.error(at.map(|one| config.elements[one.element].span), text);
+                let element = at.map(|one| &config.elements[one.element]);
+                let error = Diagnostic::error(element.map(|element| element.span), text);
+                diags.push(match element {
+                    Some(element) => error.with_landmark(element.while_initializing()),
+                    None => error,
+                });
             }
         }
         for (spec, numbers) in &by_port {

@@ -15,7 +15,7 @@ use crate::placement::PortUse;
 use crate::ports::Sides;
 use crate::store::SharedStore;
 use crate::{Args, NameDb, WorkerId};
-use lang::{Config, Diagnostic, Diagnostics, Span};
+use lang::{Config, Diagnostic, Diagnostics};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(super) struct Made {
     pub(super) scheduling: Scheduling,
     pub(super) passing: Passing,
     pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
-    pub(super) warnings: Vec<(Option<Span>, String)>,
+    pub(super) warnings: Vec<Diagnostic>,
     pub(super) starters: Vec<(usize, Starter)>,
     pub(super) acts: Vec<StartAction>,
     pub(super) uses: Vec<PortUse>,
@@ -149,7 +149,7 @@ impl Made {
             };
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
             first = false;
-            if !self.uses.is_empty() {
+            if !cx.ports.is_empty() {
                 environment.start(options);
             }
             match made {
@@ -157,15 +157,27 @@ impl Made {
                 Err(e) => {
                     // All errors in the arguments, not only the one that ended the reading.
                     let mut errors = args.take_errors();
+                    if args.forgive() {
+                        cx.check_only = true;
+                        cx.first = false;
+                        // Only a pass to the end has read all that the element reads.
+                        if (class.make)(&mut args, &mut cx).is_ok() {
+                            let _ = args.finish();
+                        }
+                        errors = args.take_errors();
+                    }
                     if !errors.iter().any(|known| known.message == e.message) {
                         errors.push(e);
                     }
                     for e in errors {
                         let span = e.span.unwrap_or(element.span);
-                        let note = format!("in '{} :: {}'", element.name, element.class);
-                        diags.push(
-                            Diagnostic { span: Some(span), ..Diagnostic::from(e) }.with_note(None, note),
-                        );
+                        let note = format!("in {}", element.declaration());
+                        let landmark = match e.initializing {
+                            true => element.while_initializing(),
+                            false => element.while_configuring(),
+                        };
+                        let error = Diagnostic { span: Some(span), landmark, ..Diagnostic::from(e) };
+                        diags.push(error.with_note(None, note));
                     }
                     break;
                 }

@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::ports::Processing;
 use crate::stats::SlotStats;
 use crate::store::SharedStore;
-use lang::{Config, Diagnostics};
+use lang::{Config, Diagnostic, Diagnostics};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,7 +69,13 @@ impl Pattern<'_> {
         for index in (0..count).filter(|_| !options.check_only) {
             let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
             if let Some(Err(message)) = done {
-                diags.error(Some(self.config.elements[index].span), message);
+                let element = &self.config.elements[index];
+                diags.push(
+                    Diagnostic::error(element.span, message).with_landmark(element.while_initializing()),
+                );
+                if self.options.click {
+                    break;
+                }
             }
         }
         core.initializing = false;
