@@ -28,12 +28,12 @@ impl ElementDecl {
 
     /// How Click begins messages about its arguments.
     pub fn while_configuring(&self) -> Landmark {
-        Landmark::While(Some(self.span), format!("While configuring {}", self.declaration()))
+        Landmark::While(self.span, "While configuring", self.declaration())
     }
 
     /// How Click begins messages about files, devices and other elements that it could not begin to work with.
     pub fn while_initializing(&self) -> Landmark {
-        Landmark::While(Some(self.span), format!("While initializing {}", self.declaration()))
+        Landmark::While(self.span, "While initializing", self.declaration())
     }
 }
 

@@ -32,9 +32,9 @@ pub enum Landmark {
     None,
     /// Lines of their own, and no place.
     After(String),
-    /// A line of its own: the place if there is one, and what was being done. All messages in the same context stand
-    /// below it, indented.
-    While(Option<Span>, String),
+    /// A line of its own: the place, what was being done (`While configuring`), to what. All messages in the same context
+    /// stand below it, indented.
+    While(Span, &'static str, String),
 }
 
 /// One message about a configuration.

@@ -95,6 +95,9 @@ pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> S
         if let Some(span) = d.span {
             excerpt(&mut out, span, "", severity_code(d.severity), sources, &paint);
         }
+        if let Landmark::While(_, _, what) = &d.landmark {
+            let _ = writeln!(out, "  {} in {what}", paint.wrap(BLUE, "note:"));
+        }
         for n in &d.notes {
             match n.span {
                 Some(span) => {
@@ -126,23 +129,19 @@ pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
                 let _ = writeln!(out, "{lines}");
                 String::new()
             }
-            Landmark::While(span, what) => {
-                if context != Some((span, what)) {
-                    let _ = writeln!(out, "{}{what}:", mark(*span));
+            Landmark::While(span, doing, what) => {
+                if context != Some(&d.landmark) {
+                    let _ = writeln!(out, "{}{doing} {what}:", mark(Some(*span)));
                 }
                 "  ".to_owned()
             }
         };
-        context = match &d.landmark {
-            Landmark::While(span, what) => Some((span, what)),
-            _ => None,
-        };
+        context = Some(&d.landmark);
         let kind = if d.severity == Severity::Warning { "warning: " } else { "" };
         for line in d.message.split('\n') {
             let _ = writeln!(out, "{pre}{kind}{line}");
         }
-        // What has no place is a hint of ours.
-        for n in d.notes.iter().filter(|n| n.span.is_some()) {
+        for n in &d.notes {
             let _ = writeln!(out, "{}{}", mark(n.span), n.message);
         }
     }
@@ -170,8 +169,12 @@ pub(crate) fn to_json(list: &[Diagnostic], sources: &SourceMap) -> Value {
     Value::Array(
         list.iter()
             .map(|d| {
-                let notes: Vec<Value> =
-                    d.notes.iter().map(|n| with_place(n.span, json!({ "message": n.message }))).collect();
+                let context = match &d.landmark {
+                    Landmark::While(_, _, what) => Some(json!({ "message": format!("in {what}") })),
+                    _ => None,
+                };
+                let notes = d.notes.iter().map(|n| with_place(n.span, json!({ "message": n.message })));
+                let notes: Vec<Value> = context.into_iter().chain(notes).collect();
                 let severity = match d.severity {
                     Severity::Error => "error",
                     Severity::Warning => "warning",
@@ -220,7 +223,7 @@ mod tests {
         let (mut d, map) = example();
         let span = d.iter().next().unwrap().span.unwrap();
         let at = |start| Some(Span { start, end: start + 1, ..span });
-        let configuring = Landmark::While(at(0), "While configuring 'x :: Idle'".into());
+        let configuring = Landmark::While(at(0).unwrap(), "While configuring", "'x :: Idle'".into());
         for message in ["A: invalid number", "B: out of range,\nbound 255"] {
             d.push(Diagnostic::error(at(14), message).with_landmark(configuring.clone()));
         }

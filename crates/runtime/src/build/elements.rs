@@ -171,13 +171,11 @@ impl Made {
                     }
                     for e in errors {
                         let span = e.span.unwrap_or(element.span);
-                        let note = format!("in {}", element.declaration());
                         let landmark = match e.initializing {
                             true => element.while_initializing(),
                             false => element.while_configuring(),
                         };
-                        let error = Diagnostic { span: Some(span), landmark, ..Diagnostic::from(e) };
-                        diags.push(error.with_note(None, note));
+                        diags.push(Diagnostic { span: Some(span), landmark, ..Diagnostic::from(e) });
                     }
                     break;
                 }
