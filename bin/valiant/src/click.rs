@@ -17,8 +17,9 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
             .disable_help_flag(true),
     )
     .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
-    .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
-    let matches = match command.try_get_matches_from(without_dpdk(std::env::args().collect())) {
+    .mut_arg("version", |a| a.short('v').visible_short_alias('V'))
+    .infer_long_args(true);
+    let matches = match command.try_get_matches_from(clicks_forms(without_dpdk(std::env::args().collect()))) {
         Ok(matches) => matches,
         Err(e) => {
             let status = cli::answer(&e);
@@ -49,9 +50,74 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
+/// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes `--no-warnings`, and
+/// `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on (`-aN`, `--cpu=N`; else 0).
+fn clicks_forms(args: Vec<String>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    let (mut first_cpu, mut threads) = (None, 1);
+    let mut args = args.into_iter();
+    while let Some(arg) = args.next() {
+        let (name, value) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => (name, Some(value)),
+            _ => (&arg[..], None),
+        };
+        let short = |c: char| arg.strip_prefix('-').and_then(|rest| rest.strip_prefix(c));
+        match name {
+            "--warnings" => out.retain(|known| !["-w", "--no-warnings"].contains(&&known[..])),
+            "--no-allow-reconfigure" => {
+                out.retain(|known| !["-R", "--allow-reconfigure"].contains(&&known[..]));
+            }
+            "--no-affinity" | "--no-cpu" => first_cpu = None,
+            "--affinity" | "--cpu" => first_cpu = Some(value.unwrap_or("0").to_owned()),
+            _ if short('a').is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())) => {
+                first_cpu = Some(short('a').filter(|n| !n.is_empty()).unwrap_or("0").to_owned());
+            }
+            "--" => {
+                out.push(arg);
+                out.extend(args.by_ref());
+            }
+            _ => {
+                let given = match name {
+                    "--threads" => value,
+                    _ => short('j').filter(|n| !n.is_empty()),
+                };
+                let next = ["-j", "--threads"].contains(&&arg[..]).then(|| args.next()).flatten();
+                if let Some(number) = given.or(next.as_deref()).and_then(|n| n.parse::<usize>().ok()) {
+                    threads = number.max(1);
+                }
+                out.push(arg);
+                out.extend(next);
+            }
+        }
+    }
+    if let Some(first) = first_cpu {
+        let last = first.parse::<usize>().map_or_else(|_| first.clone(), |n| (n + threads - 1).to_string());
+        out.insert(1.min(out.len()), format!("--cpus={first}-{last}"));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn forms_of_clicks_options() {
+        let args = |a: &str| a.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for (given, meant) in [
+            ("click -w --warnings a.click", "click a.click"),
+            ("click --warnings -w a.click", "click -w a.click"),
+            ("click -R --no-allow-reconfigure a.click", "click a.click"),
+            ("click -j 2 -a a.click", "click --cpus=0-1 -j 2 a.click"),
+            ("click -a3 -j3 a.click", "click --cpus=3-5 -j3 a.click"),
+            ("click --cpu=1 --threads=2 a.click", "click --cpus=1-2 --threads=2 a.click"),
+            ("click -a --no-affinity a.click", "click a.click"),
+            ("click -- -a", "click -- -a"),
+            ("click -h a.b", "click -h a.b"),
+        ] {
+            assert_eq!(clicks_forms(args(given)), args(meant));
+        }
+    }
 
     #[test]
     fn dpdk_arguments_of_fastclick() {

@@ -90,7 +90,7 @@ fn command(registry: Registry) -> ExitCode {
     };
     let (log, limited) = match &cli.command {
         // In simulated time there are no attackers, and a run must be repeatable.
-        Command::Run(args) => (args.log.clone(), !args.simtime),
+        Command::Run(args) => (args.log.clone(), args.simtime.is_none()),
         Command::Gen(args) => (args.log.clone(), true),
         Command::Sink(args) => (args.log.clone(), true),
         Command::Cluster(args) => (args.log.clone(), true),

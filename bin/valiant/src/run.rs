@@ -12,16 +12,16 @@ use runtime::{Registry, Router};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Args, Default, Clone)]
 #[command(disable_help_flag = true, version, disable_version_flag = true)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
-    /// Listen for control connections on a TCP port of the loopback interface.
-    #[arg(short, long, value_name = "PORT")]
-    pub(crate) port: Vec<u16>,
+    /// Listen for control connections on a TCP port of the loopback interface; `PORT+`: or on the next one that is free.
+    #[arg(short, long, value_name = "PORT", value_parser = tcp_port)]
+    pub(crate) port: Vec<String>,
     /// Listen for control connections on a Unix socket.
     #[arg(short, long, value_name = "PATH")]
     pub(crate) unix_socket: Vec<PathBuf>,
@@ -86,9 +86,17 @@ pub(crate) struct RunArgs {
     /// Write the flat configuration to a file (`-`: standard output).
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<String>,
-    /// Run in simulated time: waiting takes no time.
-    #[arg(long)]
-    pub(crate) simtime: bool,
+    /// Run in simulated time: waiting takes no time. It starts SECONDS after the epoch, or 1,000,000,000 if not given.
+    #[arg(
+        long,
+        visible_alias = "simulation-time",
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1000000000",
+        value_parser = lang::args::parse::<Duration>
+    )]
+    pub(crate) simtime: Option<Duration>,
     /// Report a worker that does not finish a batch within this time, and the element that it is
     /// in; 0: never.
     #[arg(long, value_name = "SECONDS", default_value_t = WATCHDOG_SECONDS)]
@@ -249,6 +257,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     ExitCode::from(status)
 }
 
+/// A TCP port, as ControlSocket takes it.
+fn tcp_port(text: &str) -> Result<String, String> {
+    match text.strip_suffix('+').unwrap_or(text).parse::<u16>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err("expected a number from 0 to 65535, and perhaps a '+'".to_owned()),
+    }
+}
+
 /// How the router is to be started.
 fn launch_of(args: &RunArgs, program: &str) -> Launch {
     Launch {
@@ -262,7 +278,8 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
         memory_mb: args.memory,
         hugepages: !args.no_huge,
         eal: args.eal.clone(),
-        simulated_time: args.simtime,
+        simulated_time: args.simtime.is_some(),
+        simulation_start_ns: args.simtime.map(|start| u64::try_from(start.as_nanos()).unwrap_or(u64::MAX / 2)),
         hotswap: args.allow_reconfigure,
         watchdog_s: args.watchdog,
         click: program == "click",

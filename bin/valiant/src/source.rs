@@ -47,6 +47,9 @@ pub(crate) fn load(args: &FileArgs) -> Result<Wanted, String> {
     let mut given = usize::from(file.is_some()) + usize::from(args.expression.is_some());
     for word in &args.words {
         if let Some(define) = definition(word) {
+            if options.defines.iter().any(|(name, _)| *name == define.0) {
+                return Err(format!("parameter '{}' multiply defined", define.0));
+            }
             options.defines.push(define);
         } else {
             given += 1;

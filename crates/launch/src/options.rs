@@ -37,6 +37,8 @@ pub struct Launch {
     pub eal: Option<String>,
     /// Whether time is simulated, so that waiting takes no real time.
     pub simulated_time: bool,
+    /// Where simulated time starts, in nanoseconds since the epoch; Click's start if not given.
+    pub simulation_start_ns: Option<u64>,
     /// Whether the configuration may be replaced.
     pub hotswap: bool,
     /// After how long a worker counts as stuck; 0: never.
@@ -59,6 +61,7 @@ impl Default for Launch {
             hugepages: true,
             eal: None,
             simulated_time: false,
+            simulation_start_ns: None,
             hotswap: false,
             watchdog_s: WATCHDOG_SECONDS,
             click: false,
@@ -122,6 +125,7 @@ impl Launch {
             // Batches of one packet keep exactly Click's order.
             optimize: self.optimize.unwrap_or(batch_size > 1),
             simulated_time: self.simulated_time,
+            simulation_start_ns: self.simulation_start_ns.unwrap_or(runtime::SIMULATION_START_NS),
             // Simulations must be repeatable.
             seed: if self.simulated_time { 0 } else { RandomState::new().build_hasher().finish() },
             placement: self.placement,

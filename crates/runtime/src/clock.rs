@@ -43,7 +43,12 @@ impl Clock {
     /// A clock that moves only by [`Clock::advance_to`].
     #[must_use]
     pub fn simulated() -> Self {
-        Self(TimeSource::Simulated(Arc::new(AtomicU64::new(SIMULATION_START_NS))))
+        Self::simulated_from(SIMULATION_START_NS)
+    }
+    /// Simulated time that starts at a moment of the caller's, in nanoseconds since the epoch.
+    #[must_use]
+    pub fn simulated_from(ns: u64) -> Self {
+        Self(TimeSource::Simulated(Arc::new(AtomicU64::new(ns))))
     }
     /// Whether time is simulated.
     #[must_use]

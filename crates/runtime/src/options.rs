@@ -22,6 +22,8 @@ pub struct Options {
     pub idle: Idle,
     /// Simulated time.
     pub simulated_time: bool,
+    /// Where simulated time starts, in nanoseconds since the epoch.
+    pub simulation_start_ns: u64,
     /// The seed of random numbers, unless there is a `RandomSeed`.
     pub seed: u64,
     /// How the work is distributed over the workers.
@@ -86,6 +88,7 @@ impl Default for Options {
             batch_size: 1,
             idle: Idle::default(),
             simulated_time: false,
+            simulation_start_ns: crate::clock::SIMULATION_START_NS,
             seed: 0,
             placement: Placement::default(),
             nodes: Vec::new(),

@@ -114,7 +114,10 @@ impl Router {
         start: impl FnOnce(Vec<Worker>) -> Result<Team, String>,
     ) -> Result<Self, Diagnostics> {
         let config = lang::load(sources, &load, &*registry)?;
-        let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
+        let clock = match options.simulated_time {
+            true => Clock::simulated_from(options.simulation_start_ns),
+            false => Clock::real(),
+        };
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         hub.limit(&options.limits);
         let hub = Arc::new(hub);
