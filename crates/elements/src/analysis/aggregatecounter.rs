@@ -24,8 +24,8 @@
 //!
 //! ## Handlers
 //! - `write_text_file`, `write_ascii_file` (write): writes the counts to this file; `-` is standard output.
-//!   The first line is `!IPAggregate 1.0`; `!num_nonzero N` says how many aggregates there are, and a line for
-//!   each has the aggregate and its count, in the order of aggregates.
+//!   The first line is `!IPAggregate 1.0`; `!num_nonzero N` says how many aggregates there are, and a line
+//!   for each has the aggregate and its count, in the order of aggregates.
 //! - `write_ip_file` (write): the same with aggregates as IP addresses.
 //! - `write_pdf_file` (write): the same with the part of each in the sum of all counts.
 //! - `write_file` (write): the same as pairs of 32-bit numbers, after a line `!packed_le` (or `!packed_be`)

@@ -1,8 +1,9 @@
 //! # AggregateIPAddrPair
 //! Sets the aggregate annotation to the number of the packet's pair of IP addresses.
 //!
-//! Pairs are numbered from 1 in the order in which they come. Packets in both directions have the same number;
-//! the paint annotation is 0 for those in the direction of a pair's first packet and 1 for the others.
+//! Pairs are numbered from 1 in the order in which they come. Packets in both directions have the same
+//! number; the paint annotation is 0 for those in the direction of a pair's first packet and 1 for the
+//! others.
 //!
 //! ## Synopsis
 //! `AggregateIPAddrPair([TIMEOUT, REAP, CAPACITY])`

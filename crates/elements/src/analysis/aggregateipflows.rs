@@ -232,8 +232,8 @@ impl AggregateIpFlows {
         self.release(pair, Some(self.active), cx);
     }
 
-    /// Lets the packets at the head of a pair go that wait for nothing: those that are no fragments, and those
-    /// whose time is over at this second, or all without one.
+    /// Lets the packets at the head of a pair go that wait for nothing: those that are no fragments, and
+    /// those whose time is over at this second, or all without one.
     fn release(&mut self, pair: (u8, u32, u32), now: Option<u64>, cx: &mut Cx<'_>) {
         let old = |head: &Waiting, timeout: u64| {
             !head.seen.fragment || now.is_none_or(|now| head.packet.timestamp_ns() / SECOND + timeout < now)

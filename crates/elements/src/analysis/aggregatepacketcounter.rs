@@ -7,10 +7,10 @@
 //! `AggregatePacketCounter([ANNO, CAPACITY])`
 //!
 //! ## Arguments
-//! - `ANNO` (*annotation of 4 bytes*, or `NONE`, keyword, default `PACKET_NUMBER`): where the packet number is;
-//!   with `NONE` it is 0.
-//! - `CAPACITY` (*int*, keyword, default 1048576): the most pairs of an aggregate and a packet number. Packets
-//!   with others are not counted, which is said once. Click has no limit.
+//! - `ANNO` (*annotation of 4 bytes*, or `NONE`, keyword, default `PACKET_NUMBER`): where the packet number
+//!   is; with `NONE` it is 0.
+//! - `CAPACITY` (*int*, keyword, default 1048576): the most pairs of an aggregate and a packet number.
+//!   Packets with others are not counted, which is said once. Click has no limit.
 //!
 //! ## Ports
 //! Any number of inputs and as many outputs; agnostic. Packets leave by the output with the number of their

@@ -17,8 +17,8 @@
 //! - `reset_counts` (write): starts again.
 //!
 //! ## Threads
-//! Each worker counts its own packets; handlers show the sums. The processors' counters must agree, as they do
-//! on today's machines.
+//! Each worker counts its own packets; handlers show the sums. The processors' counters must agree, as they
+//! do on today's machines.
 //!
 //! ## Example
 //! ```click

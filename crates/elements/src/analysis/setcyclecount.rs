@@ -1,8 +1,8 @@
 //! # SetCycleCount
 //! Notes the processor's cycle counter in each packet.
 //!
-//! With CycleCountAccum, this shows how many cycles packets take from one place to another, the time that they
-//! wait in queues included. Packets of one batch have the same count.
+//! With CycleCountAccum, this shows how many cycles packets take from one place to another, the time that
+//! they wait in queues included. Packets of one batch have the same count.
 //!
 //! ## Synopsis
 //! `SetCycleCount()`

@@ -2,7 +2,8 @@
 //! Stops the router when an element's task has nothing more to do.
 //!
 //! Every 10 milliseconds, it reads the handlers `scheduled` of some elements, and stops the router as soon as
-//! one of them is false.
+//! one of them is false. The task of a source that makes packets at a rate sleeps between packets, and so is
+//! not scheduled then.
 //!
 //! ## Synopsis
 //! `QuitWatcher(ELEMENT, ...)`
@@ -103,11 +104,11 @@ mod tests {
 
     #[test]
     fn stops_when_a_source_has_ended() {
-        let config = "s :: RatedSource(RATE 100, LIMIT 5) -> c :: Counter -> Discard;
-            t :: InfiniteSource -> Discard; QuitWatcher(s, t);";
+        let config = "s :: InfiniteSource(LIMIT 5, ACTIVE false) -> c :: Counter -> Discard;
+            Script(wait 5ms, write s.active true); QuitWatcher(s);";
         let options = runtime::Options { simulated_time: true, ..runtime::Options::default() };
         let mut bench = Bench::with_options(config, options);
-        for _ in 0..100_000 {
+        for _ in 0..1000 {
             if bench.router().wants_to_end() {
                 break;
             }

@@ -1,9 +1,10 @@
 //! # EnsureEther
 //! Gives IP packets an Ethernet header if they have none.
 //!
-//! A packet has one if the 14 bytes before its marked IP header have the type of IPv4 or IPv6, also where they
-//! have been stripped; it then begins with these. Any other packet with a marked IP header gets the header of
-//! the arguments in place of what is before that. Packets without a marked IP header pass unchanged.
+//! A packet has one if the 14 bytes before its marked IP header have the type of IPv4 or IPv6, also where
+//! they have been stripped; it then begins with these. Any other packet with a marked IP header gets the
+//! header of the arguments in place of what is before that. Packets without a marked IP header pass
+//! unchanged.
 //!
 //! ## Synopsis
 //! `EnsureEther([ETHERTYPE, SRC, DST])`

@@ -13,8 +13,8 @@
 //! ## Arguments
 //! - `TIMEOUT` (*time*, in seconds, keyword, default 300): when no frame of an address came for so long, by
 //!   frames' timestamps, it is forgotten. With 0 nothing is learned.
-//! - `CAPACITY` (*int*, keyword, default 65536): the most addresses. When there is one more, the one that sent
-//!   nothing for the longest time is forgotten. Click has no limit.
+//! - `CAPACITY` (*int*, keyword, default 65536): the most addresses. When there is one more, the one that
+//!   sent nothing for the longest time is forgotten. Click has no limit.
 //!
 //! ## Ports
 //! Two or more push inputs, and as many push outputs; ListenEtherSwitch any number of inputs, and one output
@@ -124,7 +124,9 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
             drop(state);
             all.sort_by_key(|(address, _)| address.octets());
             let mut text = String::new();
-            all.iter().for_each(|(address, port)| drop(writeln!(text, "{address} {port}")));
+            for (address, port) in all {
+                let _ = writeln!(text, "{address} {port}");
+            }
             Ok(text)
         });
         h.shared_read::<Shared>("timeout", |s, _| Ok(s.0.lock().ignore_poison().timeout_s.to_string()));

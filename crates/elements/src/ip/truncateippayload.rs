@@ -6,8 +6,8 @@
 //!
 //! ## Arguments
 //! - `LENGTH` (*int*, bytes, 0 to 65535, default 0): the most payload.
-//! - `TRANSPORT` (*bool*, default true): whether the payload begins behind the TCP, UDP or ICMP header, rather
-//!   than behind the IP header.
+//! - `TRANSPORT` (*bool*, default true): whether the payload begins behind the TCP, UDP or ICMP header,
+//!   rather than behind the IP header.
 //! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether what is cut off is added to the extra length
 //!   annotation.
 //!

@@ -12,8 +12,8 @@
 //!   so many also gets new checksums.
 //!
 //! ## Ports
-//! One push input, one push output. The IP and the TCP header must have been marked; packets that are not TCP,
-//! fragments, and packets with impossible lengths pass unchanged.
+//! One push input, one push output. The IP and the TCP header must have been marked; packets that are not
+//! TCP, fragments, and packets with impossible lengths pass unchanged.
 //!
 //! ## Threads
 //! Each worker has its own instance.

@@ -226,8 +226,8 @@ mod tests {
         for aggregate in [1, 2, 2, 3, 3, 3, 3] {
             counts.add(aggregate, 1, false);
         }
-        // Nodes: 0 (root), its copy, 1, then 2 beside both, then 3 beside 2. The root's copy and the node with
-        // which 2 is shared have no counts of their own.
+        // Nodes: 0 (root), its copy, 1, then 2 beside both, then 3 beside 2. The root's copy and the node
+        // with which 2 is shared have no counts of their own.
         counts.reaggregate();
         let list = counts.list();
         assert_eq!(list[1..], [(1, 1), (2, 1), (4, 1)]);
