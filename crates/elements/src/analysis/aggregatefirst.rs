@@ -33,13 +33,15 @@ const REPEATED: DropReason = DropReason::new("not the first of its aggregate");
 
 /// Bits for 2^15 aggregates.
 type Page = Box<[AtomicU64]>;
+/// Pages that are made when they are needed.
+type Plane = Box<[OnceLock<Page>]>;
 const PAGE_WORDS: usize = 512;
 const PAGES: usize = 1 << 11;
 const PLANES: usize = 1 << 6;
 
 /// Which aggregates have been seen: a bit for each, in pages that are made when they are needed.
 #[derive(Default)]
-struct Seen(OnceLock<Box<[OnceLock<Box<[OnceLock<Page>]>>]>>);
+struct Seen(OnceLock<Box<[OnceLock<Plane>]>>);
 
 /// Makes as many empty places.
 fn empty<T: Default>(n: usize) -> Box<[T]> {

@@ -34,6 +34,7 @@ use super::udpipencap::{CASES, UDPIPEncap};
 use crate::prelude::*;
 use lang::args::UdpPort;
 use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,7 +46,8 @@ struct Count(AtomicU32);
 pub struct DynamicUDPIPEncap {
     encap: UDPIPEncap,
     ports: (u16, u16),
-    interval: u32,
+    /// After how many packets the ports change.
+    interval: Option<NonZeroU32>,
     count: Arc<Count>,
 }
 
@@ -64,7 +66,7 @@ impl Element for DynamicUDPIPEncap {
         let dst: Ipv4Addr = args.mp("DST")?;
         let UdpPort(dport) = args.mp("DPORT")?;
         let checksum = args.p_or("CHECKSUM", true)?;
-        let interval = args.p_or("INTERVAL", 0)?;
+        let interval = NonZeroU32::new(args.p_or("INTERVAL", 0)?);
         let encap = UDPIPEncap::new((src, sport), (Some(dst), dport), checksum, cx);
         Ok(Self { encap, ports: (sport, dport), interval, count: cx.shared(Count::default) })
     }
@@ -72,8 +74,8 @@ impl Element for DynamicUDPIPEncap {
 
 impl Simple for DynamicUDPIPEncap {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if self.interval > 0 {
-            let n = self.count.0.fetch_add(1, Ordering::Relaxed) / self.interval;
+        if let Some(interval) = self.interval {
+            let n = self.count.0.fetch_add(1, Ordering::Relaxed) / interval;
             let (sport, dport) = self.ports;
             self.encap.set_ports(sport.wrapping_add(n as u16), dport.wrapping_add(n as u16));
         }

@@ -53,7 +53,7 @@ impl Rates {
         self.total[which] = self.total[which].wrapping_add(n);
     }
     fn per_second(&self, which: usize) -> i64 {
-        self.average[which] * i64::from(EPOCHS_PER_SECOND) >> SCALE
+        (self.average[which] * i64::from(EPOCHS_PER_SECOND)) >> SCALE
     }
     fn text(&self, which: usize) -> String {
         let scaled = self.average[which].max(0).cast_unsigned();
