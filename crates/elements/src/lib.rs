@@ -25,6 +25,7 @@ mod prelude;
 mod secret;
 mod splitter;
 
+pub mod analysis;
 pub mod classification;
 pub mod cluster;
 pub mod control;
@@ -58,6 +59,7 @@ pub fn register(registry: &mut Registry) {
     transport::register(registry);
     cluster::register(registry);
     lookup::register(registry);
+    analysis::register(registry);
     measure::register(registry);
     nat::register(registry);
     devices::register(registry);

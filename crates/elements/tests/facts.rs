@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// The least and the most ports that a port count code allows on a side; `None`: no limit.
 fn count(code: &str) -> (usize, Option<usize>) {
     match code.split_once('-') {
-        None if code == "=" => (0, None),
+        // As many as on the other side, or more by one for each `+`.
+        None if code.starts_with('=') => (0, None),
         None => (code.parse().unwrap(), Some(code.parse().unwrap())),
         Some((least, most)) => (least.parse().unwrap_or(0), most.parse().ok()),
     }

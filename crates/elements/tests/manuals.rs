@@ -175,7 +175,10 @@ CheckIPHeader MarkIPHeader StripIPHeader UnstripIPHeader StripToNetworkHeader De
 IPGWOptions FixIPSrc IPFragmenter IPReassembler IPMirror IPEncap SetIPChecksum SetIPDSCP MarkIPCE IPPrint IPInputCombo IPOutputCombo \
 StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedIPLookup LookupIPRoute \
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
-SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo";
+SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo \
+AggregateIP AggregateLength AggregatePaint AggregateFirst AggregateLast AggregateFilter AggregateCounter AggregateIPFlows AggregateIPAddrPair AggregatePacketCounter \
+IPRateMonitor TimeRange SetCycleCount CycleCountAccum RoundTripCycleCount EtherSwitch ListenEtherSwitch GetEtherAddress SetEtherAddress \
+EnsureEther ARPFaker DynamicUDPIPEncap TCPFragmenter TruncateIPPayload EraseIPPayload CPUSwitch AnnotationInfo QuitWatcher";
 
 #[test]
 fn nothing_is_missing() {

@@ -1,12 +1,14 @@
 //! Control: sockets, scripts, names, scheduling.
 
 mod addressinfo;
+mod annotationinfo;
 mod chattersocket;
 mod controlsocket;
 mod drivermanager;
 pub mod engine;
 mod ipnameinfo;
 mod portinfo;
+mod quitwatcher;
 mod scheduleinfo;
 mod script;
 mod staticthreadsched;
@@ -16,10 +18,12 @@ use runtime::{Registry, inert, vector};
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(inert::<addressinfo::AddressInfo>());
+    r.add(inert::<annotationinfo::AnnotationInfo>());
     r.add(inert::<chattersocket::ChatterSocket>());
     r.add(inert::<controlsocket::ControlSocket>());
     r.add(inert::<ipnameinfo::IPNameInfo>());
     r.add(inert::<portinfo::PortInfo>());
+    r.add(inert::<quitwatcher::QuitWatcher>());
     r.add(inert::<scheduleinfo::ScheduleInfo>());
     r.add(vector::<script::Script<false>>());
     r.add(vector::<script::Script<true>>());

@@ -1,17 +1,22 @@
 //! Ethernet, VLAN, VXLAN and ARP.
 
+mod arpfaker;
 mod arpprint;
 pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
 pub(crate) mod dropbroadcasts;
 mod engine;
+mod ensureether;
 pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
+mod etherswitch;
 mod ethervlanencap;
+mod getetheraddress;
 pub(crate) mod hostetherfilter;
 mod markmacheader;
+mod setetheraddress;
 mod setvlananno;
 mod storeetheraddress;
 mod stripethervlanheader;
@@ -24,17 +29,23 @@ use runtime::{Registry, inert, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(vector::<arpfaker::ArpFaker>());
     r.add(simple::<arpprint::ArpPrint>());
     r.add(vector::<arpquerier::ArpQuerier>());
     r.add(simple::<arpresponder::ArpResponder>());
     r.add(inert::<arptable::ArpTable>());
     r.add(simple::<dropbroadcasts::DropBroadcasts>());
+    r.add(simple::<ensureether::EnsureEther>());
     r.add(simple::<etherencap::EtherEncap>());
     r.add(simple::<ethermirror::EtherMirror>());
     r.add(simple::<etherrewrite::EtherRewrite>());
+    r.add(vector::<etherswitch::EtherSwitch<false>>());
+    r.add(vector::<etherswitch::EtherSwitch<true>>());
     r.add(simple::<ethervlanencap::EtherVlanEncap>());
+    r.add(simple::<getetheraddress::GetEtherAddress>());
     r.add(simple::<hostetherfilter::HostEtherFilter>());
     r.add(simple::<markmacheader::MarkMacHeader>());
+    r.add(simple::<setetheraddress::SetEtherAddress>());
     r.add(simple::<setvlananno::SetVlanAnno>());
     r.add(simple::<storeetheraddress::StoreEtherAddress>());
     r.add(simple::<stripethervlanheader::StripEtherVlanHeader>());

@@ -39,6 +39,19 @@ pub struct StoreEtherAddress {
     anno: Option<usize>,
 }
 
+/// Reads the argument `OFFSET`: `src`, `dst` or a number.
+pub(super) fn place(args: &mut Args<'_>) -> Result<usize, ArgError> {
+    let word = args.mp::<Word>("OFFSET")?.0;
+    match &*word.to_ascii_lowercase() {
+        "src" => Ok(6),
+        "dst" => Ok(0),
+        number => match lang::args::parse::<u32>(number) {
+            Ok(n) if n <= u32::MAX - 6 => Ok(n as usize),
+            _ => Err(args.error("type mismatch: bad OFFSET")),
+        },
+    }
+}
+
 impl Element for StoreEtherAddress {
     const CLASS: &'static str = "StoreEtherAddress";
     const PORTS: &'static str = "1/1-2";
@@ -52,19 +65,12 @@ impl Element for StoreEtherAddress {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let address = args.p::<EtherArg>("ADDR")?;
-        let word = args.mp::<Word>("OFFSET")?.0;
+        let offset = place(args);
         let anno = args.k::<Anno<6>>("ANNO")?.map(|a| usize::from(a.0));
         if address.is_some() == anno.is_some() {
             return Err(args.error("must specify exactly one of ADDR/ANNO"));
         }
-        let offset = match &*word.to_ascii_lowercase() {
-            "src" => 6,
-            "dst" => 0,
-            number => match lang::args::parse::<u32>(number) {
-                Ok(n) if n <= u32::MAX - 6 => n as usize,
-                _ => return Err(args.error("type mismatch: bad OFFSET")),
-            },
-        };
+        let offset = offset?;
         Ok(Self { address: EtherAddr(address.map_or([0; 6], |a| a.0)), offset, anno })
     }
     fn handlers(h: &mut Handlers<Self>) {

@@ -3,6 +3,7 @@
 pub(crate) mod checkipheader;
 pub(crate) mod decipttl;
 pub(crate) mod engine;
+mod eraseippayload;
 pub(crate) mod fixipsrc;
 pub(crate) mod getipaddress;
 mod ipencap;
@@ -22,6 +23,7 @@ mod setrandipaddress;
 mod storeipaddress;
 mod stripipheader;
 mod striptonetworkheader;
+mod truncateippayload;
 mod unstripipheader;
 
 use runtime::{Registry, simple, vector};
@@ -31,6 +33,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<checkipheader::CheckIPHeader<true>>());
     r.add(simple::<checkipheader::CheckIPHeader<false>>());
     r.add(simple::<decipttl::DecIPTTL>());
+    r.add(simple::<eraseippayload::EraseIpPayload>());
     r.add(simple::<fixipsrc::FixIPSrc>());
     r.add(simple::<getipaddress::GetIPAddress>());
     r.add(simple::<ipencap::IPEncap>());
@@ -50,5 +53,6 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<storeipaddress::StoreIPAddress>());
     r.add(simple::<stripipheader::StripIPHeader>());
     r.add(simple::<striptonetworkheader::StripToNetworkHeader>());
+    r.add(simple::<truncateippayload::TruncateIpPayload>());
     r.add(simple::<unstripipheader::UnstripIPHeader>());
 }

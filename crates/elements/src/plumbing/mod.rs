@@ -8,6 +8,7 @@ mod bypass;
 mod checkpaint;
 mod clipboard;
 mod counter;
+mod cpuswitch;
 mod discard;
 pub(crate) mod engine;
 mod error;
@@ -60,6 +61,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<checkpaint::CheckPaint>());
     r.add(vector::<clipboard::Clipboard>());
     r.add(vector::<counter::CounterElement>());
+    r.add(vector::<cpuswitch::CpuSwitch>());
     r.add(vector::<discard::Discard>());
     r.add(inert::<error::Error>());
     r.alias("ErrorElement", "Error");

@@ -3,6 +3,7 @@
 mod checkicmpheader;
 mod checktcpheader;
 mod checkudpheader;
+mod dynamicudpipencap;
 pub(crate) mod engine;
 mod icmperror;
 pub(crate) mod icmppingencap;
@@ -10,6 +11,7 @@ mod icmppingresponder;
 mod icmppingsource;
 mod settcpchecksum;
 mod setudpchecksum;
+mod tcpfragmenter;
 #[cfg(test)]
 mod tests;
 mod udpipencap;
@@ -22,6 +24,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<CheckHeader<checkicmpheader::IcmpHeader>>());
     r.add(simple::<CheckHeader<checktcpheader::TcpHeader>>());
     r.add(simple::<CheckHeader<checkudpheader::UdpHeader>>());
+    r.add(simple::<dynamicudpipencap::DynamicUDPIPEncap>());
     r.add(simple::<icmperror::ICMPError>());
     r.add(simple::<icmppingencap::ICMPPingEncap>());
     r.add(simple::<icmppingresponder::ICMPPingResponder>());
@@ -29,5 +32,6 @@ pub fn register(r: &mut Registry) {
     r.alias("ICMPSendPings", "ICMPPingSource");
     r.add(simple::<settcpchecksum::SetTCPChecksum>());
     r.add(simple::<setudpchecksum::SetUDPChecksum>());
+    r.add(vector::<tcpfragmenter::TcpFragmenter>());
     r.add(simple::<udpipencap::UDPIPEncap>());
 }

@@ -63,14 +63,17 @@ fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv4Addr>, String> {
     Ipv4Addr::from_arg(text, names).map(Some).map_err(|_| "bad DST".to_owned())
 }
 
+/// Why packets are dropped.
+pub(super) const CASES: [DropCase; 2] =
+    [drops::PACKET_TOO_LONG.when("more than 65535 bytes with the headers"), drops::NO_ROOM_FOR_A_HEADER];
+
 impl Element for UDPIPEncap {
     const CLASS: &'static str = "UDPIPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const SETS: Fields = Fields::DST_IP.with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropCase] =
-        &[drops::PACKET_TOO_LONG.when("more than 65535 bytes with the headers"), drops::NO_ROOM_FOR_A_HEADER];
+    const DROPS: &'static [DropCase] = &CASES;
     const MANUAL: &'static str = manual!("transport/udpipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -80,8 +83,7 @@ impl Element for UDPIPEncap {
         let UdpPort(dport) = args.mp("DPORT")?;
         let checksum = args.p("CHECKSUM")?.unwrap_or(true);
         let dst = destination(&dst, args.names()).map_err(|e| args.error(e))?;
-        let (id, workers) = (cx.worker().0 as u16, cx.workers().max(1) as u16);
-        Ok(Self { src, sport, dst, dport, checksum, id, workers })
+        Ok(Self::new((src, sport), (dst, dport), checksum, cx))
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -118,6 +120,20 @@ impl Element for UDPIPEncap {
 }
 
 impl UDPIPEncap {
+    /// An element with this source and destination.
+    pub(super) fn new(
+        (src, sport): (Ipv4Addr, u16),
+        (dst, dport): (Option<Ipv4Addr>, u16),
+        checksum: bool,
+        cx: &ConfigCx<'_>,
+    ) -> Self {
+        let (id, workers) = (cx.worker().0 as u16, cx.workers().max(1) as u16);
+        Self { src, sport, dst, dport, checksum, id, workers }
+    }
+    /// Changes the ports.
+    pub(super) fn set_ports(&mut self, sport: u16, dport: u16) {
+        (self.sport, self.dport) = (sport, dport);
+    }
     /// Fills in the headers of a packet whose total length is `len` bytes.
     #[inline]
     fn write(&self, bytes: &mut [u8], len: u16, dst: Ipv4Addr) -> Option<()> {

@@ -1,6 +1,7 @@
 //! A write handler that an element calls when something happens (`COUNT_CALL`, `END_CALL`).
 
-use runtime::Cx;
+use runtime::{Caller, Cx, Level};
+use std::fmt;
 
 /// `[ELEMENT.]HANDLER [VALUE]`, as Click writes it. Without an element the handler is a global one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +34,31 @@ impl HandlerCall {
         cx.can_write(self.element.as_deref(), &self.handler).map_err(|e| e.to_string())
     }
 
+    /// Makes the call. A handler that changes what the replicas of an element share is called at once, also
+    /// one of the calling element; what that shares must not be locked. What goes wrong is printed.
+    #[cold]
+    pub(crate) fn fire_at_once(&self, cx: &mut Cx<'_>) {
+        let Some(element) = &self.element else { return self.fire(cx) };
+        let (from, spec) = (cx.name().to_owned(), format!("{element}.{}", self.handler));
+        if let Err(e) = Caller::write(cx, &from, &spec, &self.value) {
+            cx.log(Level::WARN, &format!("{from}: {e}"));
+        }
+    }
+
     /// Makes the call. What goes wrong is printed.
     #[cold]
     pub(crate) fn fire(&self, cx: &mut Cx<'_>) {
         cx.call(self.element.as_deref(), &self.handler, &self.value);
+    }
+}
+
+impl fmt::Display for HandlerCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(element) = &self.element {
+            write!(f, "{element}.")?;
+        }
+        f.write_str(&self.handler)?;
+        if self.value.is_empty() { Ok(()) } else { write!(f, " {}", self.value) }
     }
 }
 
@@ -54,7 +76,9 @@ mod tests {
     fn element_handler_and_value() {
         let call = HandlerCall::parse(" a/b.c  1 2 ").unwrap();
         assert_eq!((call.element.as_deref(), &*call.handler, &*call.value), (Some("a/b"), "c", "1 2"));
+        assert_eq!(call.to_string(), "a/b.c 1 2");
         let stop = HandlerCall::parse("stop").unwrap();
+        assert_eq!(stop.to_string(), "stop");
         assert_eq!((stop.element, &*stop.handler, &*stop.value), (None, "stop", ""));
         assert_eq!(HandlerCall::parse("  "), None);
     }

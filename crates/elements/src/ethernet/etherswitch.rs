@@ -1,0 +1,233 @@
+//! # EtherSwitch
+//! Switches Ethernet frames between LANs, and learns which addresses are where.
+//!
+//! Input N and output N lead to the same LAN. The source of a frame that comes in by N is behind N: later
+//! frames to this address leave by output N only, and are dropped if they come from there. Frames to other
+//! addresses, and to groups, leave by all outputs but the one of their LAN.
+//!
+//! The class ListenEtherSwitch has one output more than inputs, which gets a copy of every frame.
+//!
+//! ## Synopsis
+//! `EtherSwitch([TIMEOUT, CAPACITY])`, `ListenEtherSwitch([TIMEOUT, CAPACITY])`
+//!
+//! ## Arguments
+//! - `TIMEOUT` (*time*, in seconds, keyword, default 300): when no frame of an address came for so long, by
+//!   frames' timestamps, it is forgotten. With 0 nothing is learned.
+//! - `CAPACITY` (*int*, keyword, default 65536): the most addresses. When there is one more, the one that
+//!   sent nothing for the longest time is forgotten. Click has no limit.
+//!
+//! ## Ports
+//! Two or more push inputs, and as many push outputs; ListenEtherSwitch any number of inputs, and one output
+//! more.
+//!
+//! ## Handlers
+//! - `table` (read): a line for each address, with its port, in the order of addresses.
+//! - `timeout` (read/write): the argument, in seconds.
+//!
+//! ## Threads
+//! All workers use the same addresses, one after the other, a batch at a time.
+//!
+//! ## Example
+//! ```click
+//! sw :: EtherSwitch;
+//! InfiniteSource(LIMIT 2, STOP true) -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> sw -> Discard;
+//! Idle -> [1] sw [1] -> Print(lan1) -> Discard;
+//! Idle -> [2] sw [2] -> Print(lan2) -> Discard;
+//! ```
+//!
+//! ## See also
+//! Hub, EtherMirror, HostEtherFilter
+
+use crate::plumbing::engine::text;
+use crate::prelude::*;
+use locks::IgnorePoison;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tables::ExactMap;
+use wire::{EtherAddr, Ethernet};
+
+const SAME_LAN: DropReason = DropReason::new("its destination is in the LAN that it came from");
+const NO_OTHER_LAN: DropReason = DropReason::new("no other LAN");
+
+/// Where an address is, and the time of its last frame.
+#[derive(Clone, Copy)]
+struct Place {
+    port: usize,
+    at_ns: u64,
+}
+
+/// What the workers share.
+struct Shared(Mutex<State>);
+
+struct State {
+    places: ExactMap<EtherAddr, Place>,
+    /// How many frames have come: the order in which addresses were used.
+    clock: u64,
+    timeout_s: u32,
+}
+
+impl State {
+    /// Learns from a frame, and says behind which port its destination is.
+    fn port(&mut self, src: EtherAddr, dst: EtherAddr, port: usize, at_ns: u64) -> Option<usize> {
+        if self.timeout_s == 0 {
+            return None;
+        }
+        self.clock += 1;
+        self.places.insert(src, Place { port, at_ns }, self.clock);
+        if dst.is_group() {
+            return None;
+        }
+        let place = *self.places.get(&dst)?;
+        if at_ns < place.at_ns.saturating_add(u64::from(self.timeout_s) * 1_000_000_000) {
+            return Some(place.port);
+        }
+        self.places.remove(&dst);
+        None
+    }
+}
+
+/// The `EtherSwitch` element, and with `LISTEN` the `ListenEtherSwitch` element.
+pub struct EtherSwitch<const LISTEN: bool> {
+    shared: Arc<Shared>,
+}
+
+impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
+    const CLASS: &'static str = if LISTEN { "ListenEtherSwitch" } else { "EtherSwitch" };
+    const PORTS: &'static str = if LISTEN { "-/=+" } else { "2-/=" };
+    const PROCESSING: &'static str = "h/h";
+    const FLOW: &'static str = "#/[^#]";
+    const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropCase] = &[
+        SAME_LAN.when("the input that the frame came by is that of its destination"),
+        NO_OTHER_LAN.when("there is no output but that of its input"),
+        drops::TOO_SHORT_FOR_ETHERNET,
+        drops::NO_COPY,
+    ];
+    const MANUAL: &'static str = manual!("ethernet/etherswitch");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let timeout = args.k_or("TIMEOUT", Duration::from_secs(300))?;
+        let timeout_s = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
+        let capacity = args.k_or("CAPACITY", 1u32 << 16)?.max(1) as usize;
+        let state = || State { places: ExactMap::new(capacity), clock: 0, timeout_s };
+        Ok(Self { shared: cx.shared(|| Shared(Mutex::new(state()))) })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Shared>("table", |s, _| {
+            let state = s.0.lock().ignore_poison();
+            let mut all: Vec<(EtherAddr, usize)> =
+                state.places.iter().map(|(a, p, _)| (*a, p.port)).collect();
+            drop(state);
+            all.sort_by_key(|(address, _)| address.octets());
+            let mut text = String::new();
+            for (address, port) in all {
+                let _ = writeln!(text, "{address} {port}");
+            }
+            Ok(text)
+        });
+        h.shared_read::<Shared>("timeout", |s, _| Ok(s.0.lock().ignore_poison().timeout_s.to_string()));
+        h.shared_write::<Shared>("timeout", |s, value| {
+            let timeout: Duration = text::value(value, "expected timeout (integer)")?;
+            s.0.lock().ignore_poison().timeout_s = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
+            Ok(())
+        });
+    }
+}
+
+/// Emits a copy.
+fn copy(packet: &Packet, output: usize, cx: &mut Cx<'_>) {
+    match packet.duplicate() {
+        Some(copy) => cx.output(output, copy),
+        None => cx.count_drops(1, drops::OUT_OF_MEMORY),
+    }
+}
+
+impl<const LISTEN: bool> Vector for EtherSwitch<LISTEN> {
+    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        let (outputs, shared) = (cx.n_outputs(), Arc::clone(&self.shared));
+        let mut state = shared.0.lock().ignore_poison();
+        for packet in batch.drain(..) {
+            let Some((src, dst)) = Ethernet::new(packet.data()).map(|frame| (frame.src(), frame.dst()))
+            else {
+                cx.drop(packet, drops::NO_ETHERNET_HEADER);
+                continue;
+            };
+            match state.port(src, dst, port, packet.timestamp_ns()) {
+                Some(place) if place == port && LISTEN => cx.output(outputs - 1, packet),
+                Some(place) if place == port => cx.drop(packet, SAME_LAN),
+                Some(place) => {
+                    if LISTEN {
+                        copy(&packet, outputs - 1, cx);
+                    }
+                    cx.output(place, packet);
+                }
+                // As in Click, the last output is the first, and the first one gets the packet itself.
+                None => {
+                    let first = usize::from(port == 0);
+                    if first >= outputs {
+                        cx.drop(packet, NO_OTHER_LAN);
+                        continue;
+                    }
+                    for output in (first + 1..outputs).rev().filter(|output| *output != port) {
+                        copy(&packet, output, cx);
+                    }
+                    cx.output(first, packet);
+                }
+            }
+        }
+        drop(state);
+        cx.recycle(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    /// The outputs of a frame between hosts whose addresses end with these numbers.
+    fn send(bench: &mut Bench, port: usize, src: u8, dst: u8, second: u64) -> Vec<usize> {
+        let group = u8::from(dst == 0xff);
+        let mut packet = Packet::from_bytes(&[group, 0, 0, 0, 0, dst, 0, 0, 0, 0, 0, src, 8, 0]).unwrap();
+        packet.set_timestamp_ns(second * 1_000_000_000);
+        bench.send(port, packet).iter().map(|(port, _)| *port).collect()
+    }
+
+    #[test]
+    fn learns_and_forgets() {
+        let mut bench = Bench::with_ports("EtherSwitch(TIMEOUT 10)", 3, 3);
+        assert_eq!(send(&mut bench, 0, 1, 2, 100), [2, 1]);
+        assert_eq!(send(&mut bench, 1, 2, 1, 101), [0]);
+        assert_eq!(send(&mut bench, 0, 1, 2, 102), [1]);
+        assert_eq!(send(&mut bench, 1, 1, 0xff, 103), [2, 0], "to all, and the host has moved");
+        assert!(send(&mut bench, 1, 2, 1, 104).is_empty());
+        assert_eq!(bench.drops(), [("its destination is in the LAN that it came from".to_owned(), 1)]);
+        assert_eq!(bench.read("table"), "00-00-00-00-00-01 1\n00-00-00-00-00-02 1\n");
+        assert_eq!(send(&mut bench, 2, 3, 2, 114), [1, 0], "its time is over");
+        assert_eq!(bench.read("table"), "00-00-00-00-00-01 1\n00-00-00-00-00-03 2\n");
+        bench.write("timeout", "0");
+        assert_eq!((send(&mut bench, 2, 3, 1, 114), bench.read("timeout")), (vec![1, 0], "0".into()));
+        assert!(bench.push(0, &[0; 13]).is_empty());
+    }
+
+    #[test]
+    fn the_listener_gets_everything() {
+        let mut bench = Bench::with_ports("ListenEtherSwitch()", 2, 3);
+        assert_eq!(send(&mut bench, 0, 1, 2, 1), [2, 1]);
+        assert_eq!(send(&mut bench, 1, 2, 1, 1), [2, 0]);
+        assert_eq!(send(&mut bench, 0, 2, 1, 1), [2]);
+    }
+
+    #[test]
+    fn the_number_of_addresses_is_limited() {
+        let mut bench = Bench::with_ports("EtherSwitch(CAPACITY 2)", 2, 2);
+        for src in 1..5 {
+            send(&mut bench, 0, src, 9, 1);
+        }
+        assert_eq!(bench.read("table"), "00-00-00-00-00-03 0\n00-00-00-00-00-04 0\n");
+    }
+}
