@@ -175,7 +175,9 @@ CheckIPHeader MarkIPHeader StripIPHeader UnstripIPHeader StripToNetworkHeader De
 IPGWOptions FixIPSrc IPFragmenter IPReassembler IPMirror IPEncap SetIPChecksum SetIPDSCP MarkIPCE IPPrint IPInputCombo IPOutputCombo \
 StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedIPLookup LookupIPRoute \
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
-SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo";
+SetUDPChecksum UDPIPEncap CheckLength CheckARPHeader SetIPECN ICMPIPEncap StripTCPHeader UnstripTCPHeader Unqueue2 CoDel TimeFilter \
+AdjustTimestamp StoreTimestamp ForceIP ForceTCP ForceUDP ForceICMP RandomBitErrors SetAnnoByte StoreAnno CheckCRC32 SetCRC32 \
+ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo";
 
 #[test]
 fn nothing_is_missing() {

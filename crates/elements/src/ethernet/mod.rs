@@ -4,6 +4,7 @@ mod arpprint;
 pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
+mod checkarpheader;
 pub(crate) mod dropbroadcasts;
 mod engine;
 pub(crate) mod etherencap;
@@ -28,6 +29,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<arpquerier::ArpQuerier>());
     r.add(simple::<arpresponder::ArpResponder>());
     r.add(inert::<arptable::ArpTable>());
+    r.add(simple::<checkarpheader::CheckArpHeader>());
     r.add(simple::<dropbroadcasts::DropBroadcasts>());
     r.add(simple::<etherencap::EtherEncap>());
     r.add(simple::<ethermirror::EtherMirror>());

@@ -1,10 +1,13 @@
 //! Plumbing: sources, sinks, switches, tees, and elements that look at or mark packets.
 
+mod adjusttimestamp;
 mod align;
 mod alignmentinfo;
 mod averagecounter;
 mod block;
 mod bypass;
+mod checkcrc32;
+mod checklength;
 mod checkpaint;
 mod clipboard;
 mod counter;
@@ -26,17 +29,22 @@ pub(crate) mod painttee;
 mod print;
 mod pullswitch;
 mod pulltee;
+mod randombiterrors;
 mod randomsample;
 mod randomseed;
 mod randomswitch;
 mod ratedsource;
 mod resize;
 mod roundrobinswitch;
+mod setannobyte;
+mod setcrc32;
 mod settimestamp;
 mod settimestampdelta;
 mod staticpullswitch;
 mod staticswitch;
+mod storeanno;
 mod storedata;
+mod storetimestamp;
 pub(crate) mod strip;
 mod suppressor;
 mod switch;
@@ -45,6 +53,7 @@ mod tee;
 mod tests;
 mod timedsink;
 mod timedsource;
+mod timefilter;
 mod truncate;
 mod unstrip;
 
@@ -52,11 +61,14 @@ use runtime::{Registry, inert, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(simple::<adjusttimestamp::AdjustTimestamp>());
     r.add(simple::<align::Align>());
     r.add(inert::<alignmentinfo::AlignmentInfo>());
     r.add(vector::<averagecounter::AverageCounter>());
     r.add(vector::<block::Block>());
     r.add(vector::<bypass::Bypass>());
+    r.add(simple::<checkcrc32::CheckCrc32>());
+    r.add(simple::<checklength::CheckLength>());
     r.add(simple::<checkpaint::CheckPaint>());
     r.add(vector::<clipboard::Clipboard>());
     r.add(vector::<counter::CounterElement>());
@@ -82,23 +94,29 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<pullswitch::PullSwitch<true>>());
     r.add(vector::<pullswitch::PullSwitch<false>>());
     r.add(vector::<pulltee::PullTee>());
+    r.add(simple::<randombiterrors::RandomBitErrors>());
     r.add(simple::<randomsample::RandomSample>());
     r.add(inert::<randomseed::RandomSeed>());
     r.add(vector::<randomswitch::RandomSwitch>());
     r.add(vector::<ratedsource::RatedSource>());
     r.add(simple::<resize::Resize>());
     r.add(vector::<roundrobinswitch::RoundRobinSwitch>());
+    r.add(simple::<setannobyte::SetAnnoByte>());
+    r.add(simple::<setcrc32::SetCrc32>());
     r.add(simple::<settimestamp::SetTimestamp>());
     r.add(simple::<settimestampdelta::SetTimestampDelta>());
     r.add(vector::<staticpullswitch::StaticPullSwitch>());
     r.add(vector::<staticswitch::StaticSwitch>());
+    r.add(simple::<storeanno::StoreAnno>());
     r.add(simple::<storedata::StoreData>());
+    r.add(simple::<storetimestamp::StoreTimestamp>());
     r.add(simple::<strip::Strip>());
     r.add(vector::<suppressor::Suppressor>());
     r.add(vector::<switch::Switch>());
     r.add(vector::<tee::Tee>());
     r.add(vector::<timedsink::TimedSink>());
     r.add(vector::<timedsource::TimedSource>());
+    r.add(simple::<timefilter::TimeFilter>());
     r.add(simple::<truncate::Truncate>());
     r.add(simple::<unstrip::Unstrip>());
 }
