@@ -177,6 +177,8 @@ StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedI
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
 SetUDPChecksum UDPIPEncap CheckLength CheckARPHeader SetIPECN ICMPIPEncap StripTCPHeader UnstripTCPHeader Unqueue2 CoDel TimeFilter \
 AdjustTimestamp StoreTimestamp ForceIP ForceTCP ForceUDP ForceICMP RandomBitErrors SetAnnoByte StoreAnno CheckCRC32 SetCRC32 \
+ResetIPChecksum NumberPacket CheckNumberPacket RecordTimestamp TimestampDiff TimestampAccum HandlerAggregate CounterMP CounterAtomic \
+AverageCounterMP AverageCounterIMP ReplayUnqueue ClickyInfo DPDKInfo EnsureDPDKBuffer SetPacketType \
 ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo";
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod addressinfo;
 mod chattersocket;
+mod clickyinfo;
 mod controlsocket;
 mod drivermanager;
 pub mod engine;
+mod handleraggregate;
 mod ipnameinfo;
 mod portinfo;
 mod scheduleinfo;
@@ -17,7 +19,9 @@ use runtime::{Registry, inert, vector};
 pub fn register(r: &mut Registry) {
     r.add(inert::<addressinfo::AddressInfo>());
     r.add(inert::<chattersocket::ChatterSocket>());
+    r.add(inert::<clickyinfo::ClickyInfo>());
     r.add(inert::<controlsocket::ControlSocket>());
+    r.add(inert::<handleraggregate::HandlerAggregate>());
     r.add(inert::<ipnameinfo::IPNameInfo>());
     r.add(inert::<portinfo::PortInfo>());
     r.add(inert::<scheduleinfo::ScheduleInfo>());

@@ -7,10 +7,10 @@
 //! `ForceIP()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. Packets begin with what becomes their IP header. Version, total length and
-//! checksum are set. A header length below 20 bytes or beyond the packet becomes the packet's length, of which
-//! the header has room for the lowest four bits of the number of words, as in Click. Fragment offset and flags
-//! become 0, except in the second of every eight packets. The header is marked.
+//! One input, one output; agnostic. Packets begin with what becomes their IP header. Version, total length
+//! and checksum are set. A header length below 20 bytes or beyond the packet becomes the packet's length, of
+//! which the header has room for the lowest four bits of the number of words, as in Click. Fragment offset
+//! and flags become 0, except in the second of every eight packets. The header is marked.
 //!
 //! ## Threads
 //! Each worker has its own instance, and counts its own packets.

@@ -48,6 +48,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<markipheader::MarkIPHeader>());
     r.add(simple::<setipaddress::SetIPAddress>());
     r.add(simple::<setipchecksum::SetIPChecksum>());
+    r.alias("ResetIPChecksum", "SetIPChecksum");
     r.add(simple::<setipdscp::SetIPDSCP>());
     r.add(simple::<setipecn::SetIPECN>());
     r.add(simple::<setrandipaddress::SetRandIPAddress>());

@@ -38,6 +38,7 @@ mod resize;
 mod roundrobinswitch;
 mod setannobyte;
 mod setcrc32;
+mod setpackettype;
 mod settimestamp;
 mod settimestampdelta;
 mod staticpullswitch;
@@ -65,6 +66,8 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<align::Align>());
     r.add(inert::<alignmentinfo::AlignmentInfo>());
     r.add(vector::<averagecounter::AverageCounter>());
+    r.alias("AverageCounterMP", "AverageCounter");
+    r.alias("AverageCounterIMP", "AverageCounter");
     r.add(vector::<block::Block>());
     r.add(vector::<bypass::Bypass>());
     r.add(simple::<checkcrc32::CheckCrc32>());
@@ -72,6 +75,8 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<checkpaint::CheckPaint>());
     r.add(vector::<clipboard::Clipboard>());
     r.add(vector::<counter::CounterElement>());
+    r.alias("CounterAtomic", "Counter");
+    r.alias("CounterMP", "Counter");
     r.add(vector::<discard::Discard>());
     r.add(inert::<error::Error>());
     r.alias("ErrorElement", "Error");
@@ -103,6 +108,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<roundrobinswitch::RoundRobinSwitch>());
     r.add(simple::<setannobyte::SetAnnoByte>());
     r.add(simple::<setcrc32::SetCrc32>());
+    r.add(simple::<setpackettype::SetPacketType>());
     r.add(simple::<settimestamp::SetTimestamp>());
     r.add(simple::<settimestampdelta::SetTimestampDelta>());
     r.add(vector::<staticpullswitch::StaticPullSwitch>());

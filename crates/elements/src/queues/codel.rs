@@ -12,8 +12,8 @@
 //! - `TARGET` (*time*, default 5ms; without a unit, seconds): how long packets may wait.
 //! - `INTERVAL` (*time*, default 100ms; without a unit, seconds): about the longest round-trip time of the
 //!   connections.
-//! - `QUEUES` (keyword; element names separated by spaces): the queues whose lengths count, added up. Default:
-//!   the nearest ones upstream.
+//! - `QUEUES` (keyword; element names separated by spaces): the queues whose lengths count, added up.
+//!   Default: the nearest ones upstream.
 //!
 //! ## Ports
 //! One pull input, one pull output. How long a packet has waited is found by its first-timestamp annotation,
@@ -69,8 +69,8 @@ struct Control {
 }
 
 impl Control {
-    /// Whether packets have waited too long for an interval; this one has for `waited`, and others wait behind
-    /// it or not.
+    /// Whether packets have waited too long for an interval; this one has for `waited`, and others wait
+    /// behind it or not.
     fn overdue(&mut self, waited: u64, others: bool, now: u64) -> bool {
         if waited < self.target_ns || !others {
             self.above_since = 0;

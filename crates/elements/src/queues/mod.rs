@@ -21,6 +21,7 @@ mod quicknotequeue;
 mod ratedsplitter;
 mod ratedunqueue;
 mod red;
+mod replayunqueue;
 mod roundrobinsched;
 mod shaper;
 mod simplequeue;
@@ -45,6 +46,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<frontdropqueue::FrontDropQueue>());
     r.add(vector::<unqueue::Unqueue>());
     r.add(vector::<unqueue2::Unqueue2>());
+    r.add(vector::<replayunqueue::ReplayUnqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue<bandwidthratedunqueue::ByBytes>>());
     r.add(vector::<timedunqueue::TimedUnqueue>());

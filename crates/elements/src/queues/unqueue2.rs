@@ -8,8 +8,8 @@
 //! - `BURST` (*int*, packets, default 1): the most packets in one task run, but at least a batch
 //!   (`valiant run --burst`); 0 means as many as there are. A run never moves more than 65,536, so that other
 //!   tasks run too.
-//! - `QUEUES` (keyword; element names separated by spaces): the queues that must have room for what is pulled.
-//!   Default: the nearest ones downstream.
+//! - `QUEUES` (keyword; element names separated by spaces): the queues that must have room for what is
+//!   pulled. Default: the nearest ones downstream.
 //!
 //! ## Ports
 //! One pull input, one push output. It pulls no more packets than the fullest of the queues has places free,
