@@ -5,8 +5,8 @@
 //! `AdjustTimestamp(TIME [, FIRST, ALL])`
 //!
 //! ## Arguments
-//! - `TIME` (*time*, default unit seconds, default 0): what is added; it may be negative. No timestamp becomes
-//!   earlier than 1970.
+//! - `TIME` (*time*, default unit seconds, default 0): what is added; it may be negative. No timestamp
+//!   becomes earlier than 1970.
 //! - `FIRST` (*bool*, keyword, default false): whether to change the first-timestamp annotation instead.
 //! - `ALL` (*bool*, keyword, default false): whether to change packets without a timestamp too, as if theirs
 //!   were 1970.

@@ -5,8 +5,8 @@
 //! `CheckCRC32()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. A packet whose last 4 bytes are the CRC that SetCRC32 computes of the bytes
-//! before leaves without them. For any other packet a line with its length is printed.
+//! One input, one output; agnostic. A packet whose last 4 bytes are the CRC that SetCRC32 computes of the
+//! bytes before leaves without them. For any other packet a line with its length is printed.
 //!
 //! ## Threads
 //! Each worker has its own instance.

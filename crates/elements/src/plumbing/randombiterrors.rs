@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `P` (*real*, 0 to 1): the probability with which each bit is changed, independently of all others. It is
 //!   kept in units of 2^-28.
-//! - `KIND` (`flip`, `set` or `clear`, default `flip`): what happens to such a bit: it is inverted, becomes 1,
-//!   or becomes 0.
+//! - `KIND` (`flip`, `set` or `clear`, default `flip`): what happens to such a bit: it is inverted, becomes
+//!   1, or becomes 0.
 //! - `ACTIVE` (*bool*, default true): whether to change packets.
 //!
 //! ## Ports

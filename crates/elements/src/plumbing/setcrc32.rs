@@ -6,8 +6,9 @@
 //!
 //! ## Ports
 //! One input, one output; agnostic. Packets become 4 bytes longer: the CRC-32 of the packet's bytes in the
-//! machine's byte order, with the polynomial of Ethernet. It is not an Ethernet frame check sequence: bits are
-//! taken in another order, and the sum is not inverted, as in Click. CheckCRC32 checks it and takes it off.
+//! machine's byte order, with the polynomial of Ethernet. It is not an Ethernet frame check sequence: bits
+//! are taken in another order, and the sum is not inverted, as in Click. CheckCRC32 checks it and takes it
+//! off.
 //!
 //! ## Threads
 //! Each worker has its own instance.

@@ -5,12 +5,12 @@
 //! `TimeFilter([START, END, START_AFTER, START_DELAY, END_AFTER, END_DELAY, INTERVAL, STOP, END_CALL])`
 //!
 //! ## Arguments
-//! - `START`, `START_AFTER`, `START_DELAY` (*time*, default unit seconds): the range begins at this time since
-//!   1970, so long after the first packet's timestamp, or so long after the router's start. At most one may be
-//!   given; by default it begins with the first packet.
-//! - `END`, `END_AFTER`, `END_DELAY`, `INTERVAL` (*time*): the range ends before this time since 1970, so long
-//!   after the first packet's timestamp, so long after the router's start, or so long after the range has
-//!   begun. At most one may be given; by default it does not end.
+//! - `START`, `START_AFTER`, `START_DELAY` (*time*, default unit seconds): the range begins at this time
+//!   since 1970, so long after the first packet's timestamp, or so long after the router's start. At most one
+//!   may be given; by default it begins with the first packet.
+//! - `END`, `END_AFTER`, `END_DELAY`, `INTERVAL` (*time*): the range ends before this time since 1970, so
+//!   long after the first packet's timestamp, so long after the router's start, or so long after the range
+//!   has begun. At most one may be given; by default it does not end.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the router at the first packet after the range.
 //! - `END_CALL` (*handler and value*, keyword): a handler to write at the first packet after the range;
 //!   `$t` in the value is the packet's timestamp. If the handler is one of this element's and moves the end,
@@ -23,7 +23,8 @@
 //! connected.
 //!
 //! ## Handlers
-//! - `start` (read/write): the beginning of the range; before the first packet what is added to its timestamp.
+//! - `start` (read/write): the beginning of the range; before the first packet what is added to its
+//!   timestamp.
 //! - `end` (read/write): the end; before the first packet likewise. A write allows another `END_CALL`.
 //! - `interval` (read/write): the time from beginning to end; a write moves the end.
 //! - `extend_interval` (write): moves the end by so much. It allows another `END_CALL`.

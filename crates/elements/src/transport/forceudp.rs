@@ -7,8 +7,8 @@
 //! `ForceUDP([DPORT])`
 //!
 //! ## Arguments
-//! - `DPORT` (*UDP port*, number or name, default -1): the destination port; -1 gives each packet a random one
-//!   below 1024.
+//! - `DPORT` (*UDP port*, number or name, default -1): the destination port; -1 gives each packet a random
+//!   one below 1024.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The input takes packets whose IP header is marked; the protocol is not

@@ -5,9 +5,9 @@
 //! `StripTCPHeader()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The IP header must have been marked, by CheckIPHeader or MarkIPHeader: the
-//! TCP header follows it. The protocol is not checked. The mark stays, and UnstripTCPHeader puts the header
-//! back.
+//! One input, one output; agnostic. The IP header must have been marked, by CheckIPHeader or MarkIPHeader:
+//! the TCP header follows it. The protocol is not checked. The mark stays, and UnstripTCPHeader puts the
+//! header back.
 //!
 //! ## Threads
 //! Each worker has its own instance.

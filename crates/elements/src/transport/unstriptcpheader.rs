@@ -5,9 +5,9 @@
 //! `UnstripTCPHeader()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The packet begins with its TCP header afterwards, which follows the marked
-//! IP header; what was between the header and the data comes back with it. Packets that begin with or before
-//! their TCP header pass unchanged.
+//! One input, one output; agnostic. The packet begins with its TCP header afterwards, which follows the
+//! marked IP header; what was between the header and the data comes back with it. Packets that begin with or
+//! before their TCP header pass unchanged.
 //!
 //! ## Threads
 //! Each worker has its own instance.

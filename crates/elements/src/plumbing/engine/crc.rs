@@ -1,5 +1,5 @@
-//! The CRC of SetCRC32 and CheckCRC32: that of Ethernet (IEEE 802.3 §3.2.9), but each byte with its highest bit
-//! first, and not inverted at the end, as Click computes it.
+//! The CRC of SetCRC32 and CheckCRC32: that of Ethernet (IEEE 802.3 §3.2.9), but each byte with its highest
+//! bit first, and not inverted at the end, as Click computes it.
 
 /// The generator polynomial without its highest term.
 const POLYNOMIAL: u32 = 0x04c1_1db7;

@@ -1,5 +1,5 @@
-//! Code that ForceICMP, ForceTCP and ForceUDP share: the payload of a packet that has room for the header, and
-//! what happens to other packets.
+//! Code that ForceICMP, ForceTCP and ForceUDP share: the payload of a packet that has room for the header,
+//! and what happens to other packets.
 
 use super::datagram::{Datagram, payload_mut};
 use crate::prelude::*;
