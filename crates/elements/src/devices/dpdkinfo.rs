@@ -2,16 +2,18 @@
 //! Sizes of DPDK's memory, as FastClick's configurations give them.
 //!
 //! It is only accepted: Valiant computes how many buffers are needed from the ports, their queues, and the
-//! packets that elements may hold, and warns if there are too few. The numbers are checked, and have no effect.
+//! packets that elements may hold, and warns if there are too few. The numbers are checked, and have no
+//! effect.
 //!
 //! ## Synopsis
 //! `DPDKInfo([NB_MBUF, MBUF_SIZE, MBUF_CACHE_SIZE, RX_PTHRESH, ...])`
 //!
 //! ## Arguments
 //! - `NB_MBUF` (*int*): FastClick's number of buffers.
-//! - `NB_SOCKET_MBUF`, `MBUF_SIZE`, `MBUF_CACHE_SIZE`, `RX_PTHRESH`, `RX_HTHRESH`, `RX_WTHRESH`, `TX_PTHRESH`,
-//!   `TX_HTHRESH`, `TX_WTHRESH`, `DEF_RING_NDESC`, `DEF_BURST_SIZE`, `RING_SIZE`, `RING_POOL_CACHE_SIZE`,
-//!   `RING_PRIV_DATA_SIZE` (*int*, keyword), `MEMPOOL_PREFIX` (*string*, keyword): FastClick's.
+//! - `NB_SOCKET_MBUF`, `MBUF_SIZE`, `MBUF_CACHE_SIZE`, `RX_PTHRESH`, `RX_HTHRESH`, `RX_WTHRESH`,
+//!   `TX_PTHRESH`, `TX_HTHRESH`, `TX_WTHRESH`, `DEF_RING_NDESC`, `DEF_BURST_SIZE`, `RING_SIZE`,
+//!   `RING_POOL_CACHE_SIZE`, `RING_PRIV_DATA_SIZE` (*int*, keyword), `MEMPOOL_PREFIX` (*string*, keyword):
+//!   FastClick's.
 //!
 //! ## Ports
 //! None.

@@ -23,6 +23,7 @@
 //! ## See also
 //! ForceTCP, ForceUDP, ForceICMP, SetIPChecksum
 
+use super::engine::header::TINY;
 use crate::prelude::*;
 use wire::Ipv4;
 use wire::ipv4::HEADER_LEN;
@@ -38,7 +39,7 @@ impl Element for ForceIP {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const SETS: Fields = Fields::IP_HEADERS;
-    const DROPS: &'static [DropCase] = &[drops::BAD_PACKET_LENGTH.when("shorter than 20 bytes")];
+    const DROPS: &'static [DropCase] = &[TINY.when("shorter than 20 bytes")];
     const MANUAL: &'static str = manual!("ip/forceip");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -77,7 +78,7 @@ impl ForceIP {
 impl Simple for ForceIP {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(header_len) = self.force(packet.data_mut()) else {
-            cx.drop(packet, drops::BAD_PACKET_LENGTH);
+            cx.drop(packet, TINY);
             return None;
         };
         packet.set_network_header(0, header_len);
@@ -121,6 +122,6 @@ mod tests {
             assert!(header.len() < 20 || wire::checksum::checksum(header) == 0, "{length}");
         }
         assert!(bench.push(0, &[0; 19]).is_empty());
-        assert_eq!(bench.drops(), [("bad packet length".to_owned(), 1)]);
+        assert_eq!(bench.drops(), [("tiny packet".to_owned(), 1)]);
     }
 }

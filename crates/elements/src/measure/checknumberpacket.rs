@@ -10,12 +10,12 @@
 //! - `OFFSET` (*int*, bytes, default 40): where the number is, from the packet's beginning: 8 bytes, as
 //!   NumberPacket writes them.
 //! - `COUNT` (*int*, at most 134217728, default 0): the numbers that there may be are those below it.
-//! - `NET_ORDER` (*bool*, keyword, default false): whether the most significant byte is the first one; else the
-//!   number is in the machine's byte order.
+//! - `NET_ORDER` (*bool*, keyword, default false): whether the most significant byte is the first one; else
+//!   the number is in the machine's byte order.
 //!
 //! ## Ports
-//! One push input, one or two push outputs. Packets with such a number leave by output 0. Others go to output 1
-//! if it is connected, and if they have a number, a line is printed.
+//! One push input, one or two push outputs. Packets with such a number leave by output 0. Others go to output
+//! 1 if it is connected, and if they have a number, a line is printed.
 //!
 //! ## Handlers
 //! - `count` (read/write): the `COUNT` argument. What is known of numbers at and above a smaller one is
@@ -105,7 +105,8 @@ impl Element for CheckNumberPacket {
         let count = args.p_or::<u64>("COUNT", 0)?;
         let net_order = args.k_or("NET_ORDER", false)?;
         let times = cx.shared(|| Times { count: AtomicUsize::new(0), of: Slots::new(MOST) });
-        // Also for the second replica: the count is the same, unless a handler has changed it before a hot swap.
+        // Also for the second replica: the count is the same, unless a handler has changed it before a hot
+        // swap.
         if times.count() == 0 {
             times.resize(count as usize).map_err(|e| args.error(e))?;
         }

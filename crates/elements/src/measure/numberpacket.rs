@@ -8,8 +8,8 @@
 //!
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes, default 40): where the number goes, from the packet's beginning.
-//! - `NET_ORDER` (*bool*, keyword, default false): whether the most significant byte is the first one; else the
-//!   number is in the machine's byte order.
+//! - `NET_ORDER` (*bool*, keyword, default false): whether the most significant byte is the first one; else
+//!   the number is in the machine's byte order.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The number has 8 bytes. Numbers count up by one from 0. A packet that is

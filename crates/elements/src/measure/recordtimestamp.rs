@@ -11,8 +11,8 @@
 //! - `N` (*int*, keyword, at most 134217728, default 65536): how many times are recorded.
 //! - `OFFSET` (*int*, bytes, keyword, default -1): where packets have their number. Negative: packets are
 //!   numbered as they come.
-//! - `DYNAMIC` (*bool*, keyword, default false): whether to record more than `N` times, up to 134217728, taking
-//!   memory when it is needed, for which a packet waits.
+//! - `DYNAMIC` (*bool*, keyword, default false): whether to record more than `N` times, up to 134217728,
+//!   taking memory when it is needed, for which a packet waits.
 //! - `NET_ORDER` (*bool*, keyword, default false): whether the most significant byte of a number is the first
 //!   one; else it is in the machine's byte order.
 //!

@@ -12,7 +12,8 @@
 //! - `count` (read): packets that have passed.
 //! - `time` (read): the sum, in seconds.
 //! - `average_time` (read): `time` / `count`; `nan` if there was no packet.
-//! - `min`, `max` (read): the shortest and the longest time, in seconds; 0 if there was no packet. FastClick's.
+//! - `min`, `max` (read): the shortest and the longest time, in seconds; 0 if there was no packet.
+//!   FastClick's.
 //! - `reset_counts` (write): starts again.
 //!
 //! ## Threads

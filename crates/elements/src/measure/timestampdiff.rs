@@ -8,14 +8,15 @@
 //!
 //! ## Arguments
 //! - `RECORDER` (*element*): the RecordTimestamp that has recorded the packets.
-//! - `OFFSET` (*int*, bytes, keyword, default 40): where packets have the number that NumberPacket has written.
+//! - `OFFSET` (*int*, bytes, keyword, default 40): where packets have the number that NumberPacket has
+//!   written.
 //! - `N` (*int*, keyword, at most 134217728, default 16777216): how many delays are kept; later ones are not.
 //! - `MAXDELAY` (*int*, milliseconds, keyword, default 1000): longer delays are not kept.
 //! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each of these.
 //!
 //! ## Ports
-//! One push input, one or two push outputs. Packets whose time was recorded leave by output 0; others, and those
-//! that come a second time, go to output 1 if it is connected.
+//! One push input, one or two push outputs. Packets whose time was recorded leave by output 0; others, and
+//! those that come a second time, go to output 1 if it is connected.
 //!
 //! ## Handlers
 //! Delays are in microseconds, without fractions. Those that take a parameter look at the delays from that

@@ -1,8 +1,8 @@
 //! # ReplayUnqueue
 //! Pulls packets into memory, and pushes them again and again.
 //!
-//! FastClick's. It loads packets until the input is empty, which takes what time it takes, and then replays them
-//! as fast as it can.
+//! FastClick's. It loads packets until the input is empty, which takes what time it takes, and then replays
+//! them as fast as it can.
 //!
 //! ## Synopsis
 //! `ReplayUnqueue([STOP, BURST, LIMIT, ACTIVE, TIMING, USE_SIGNAL, VERBOSE, QUICK_CLONE, FREEONTERMINATE])`
@@ -14,10 +14,10 @@
 //! - `LIMIT` (*int*, packets, default -1): how many packets are loaded at most; negative means 16777216. The
 //!   input is not asked for more.
 //! - `ACTIVE` (*bool*, default true): whether to load and push packets.
-//! - `TIMING` (*unsigned int*, default 0): whether to keep the time between packets' timestamps, so many times
-//!   as fast: 1 is the original speed; 0 does not wait.
-//! - `USE_SIGNAL` (*bool*, default false): whether to wait while an element upstream says that it may have more
-//!   packets, and not to end at the first pull that returns none.
+//! - `TIMING` (*unsigned int*, default 0): whether to keep the time between packets' timestamps, so many
+//!   times as fast: 1 is the original speed; 0 does not wait.
+//! - `USE_SIGNAL` (*bool*, default false): whether to wait while an element upstream says that it may have
+//!   more packets, and not to end at the first pull that returns none.
 //! - `VERBOSE` (*int* or *bool*, default 0): whether to print a line for each round.
 //! - `QUICK_CLONE`, `FREEONTERMINATE` (*int* or *bool*): how FastClick copies packets; accepted, each packet
 //!   is a copy of its own here.

@@ -1,5 +1,5 @@
-//! Numbers at indices, which all workers read and write without a lock: memory is taken a piece at a time, when
-//! an index in it is used first, up to a limit.
+//! Numbers at indices, which all workers read and write without a lock: memory is taken a piece at a time,
+//! when an index in it is used first, up to a limit.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
