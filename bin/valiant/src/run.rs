@@ -279,7 +279,9 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
         hugepages: !args.no_huge,
         eal: args.eal.clone(),
         simulated_time: args.simtime.is_some(),
-        simulation_start_ns: args.simtime.map(|start| u64::try_from(start.as_nanos()).unwrap_or(u64::MAX / 2)),
+        simulation_start_ns: args
+            .simtime
+            .map(|start| u64::try_from(start.as_nanos()).unwrap_or(u64::MAX / 2)),
         hotswap: args.allow_reconfigure,
         watchdog_s: args.watchdog,
         click: program == "click",

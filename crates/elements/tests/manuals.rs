@@ -178,7 +178,11 @@ ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMP
 SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo \
 AggregateIP AggregateLength AggregatePaint AggregateFirst AggregateLast AggregateFilter AggregateCounter AggregateIPFlows AggregateIPAddrPair AggregatePacketCounter \
 IPRateMonitor TimeRange SetCycleCount CycleCountAccum RoundTripCycleCount EtherSwitch ListenEtherSwitch GetEtherAddress SetEtherAddress \
-EnsureEther ARPFaker DynamicUDPIPEncap TCPFragmenter TruncateIPPayload EraseIPPayload CPUSwitch AnnotationInfo QuitWatcher";
+EnsureEther ARPFaker DynamicUDPIPEncap TCPFragmenter TruncateIPPayload EraseIPPayload CPUSwitch AnnotationInfo QuitWatcher \
+CheckLength CheckARPHeader SetIPECN ICMPIPEncap StripTCPHeader UnstripTCPHeader Unqueue2 CoDel TimeFilter \
+AdjustTimestamp StoreTimestamp ForceIP ForceTCP ForceUDP ForceICMP RandomBitErrors SetAnnoByte StoreAnno CheckCRC32 SetCRC32 \
+ResetIPChecksum NumberPacket CheckNumberPacket RecordTimestamp TimestampDiff TimestampAccum HandlerAggregate CounterMP CounterAtomic \
+AverageCounterMP AverageCounterIMP ReplayUnqueue ClickyInfo DPDKInfo EnsureDPDKBuffer SetPacketType";
 
 #[test]
 fn nothing_is_missing() {

@@ -3,9 +3,11 @@
 mod addressinfo;
 mod annotationinfo;
 mod chattersocket;
+mod clickyinfo;
 mod controlsocket;
 mod drivermanager;
 pub mod engine;
+mod handleraggregate;
 mod ipnameinfo;
 mod portinfo;
 mod quitwatcher;
@@ -20,7 +22,9 @@ pub fn register(r: &mut Registry) {
     r.add(inert::<addressinfo::AddressInfo>());
     r.add(inert::<annotationinfo::AnnotationInfo>());
     r.add(inert::<chattersocket::ChatterSocket>());
+    r.add(inert::<clickyinfo::ClickyInfo>());
     r.add(inert::<controlsocket::ControlSocket>());
+    r.add(inert::<handleraggregate::HandlerAggregate>());
     r.add(inert::<ipnameinfo::IPNameInfo>());
     r.add(inert::<portinfo::PortInfo>());
     r.add(inert::<quitwatcher::QuitWatcher>());

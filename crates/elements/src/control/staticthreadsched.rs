@@ -8,6 +8,9 @@
 //! - `ELEMENT THREAD` (*element, int*): the element's tasks and timers run on this worker only. `ELEMENT` may
 //!   be a compound element, for everything inside it. A number without a worker is taken as 0, with a
 //!   warning; -1 does not bind the element.
+//! - `ELEMENT SOCKET/CORE` (*element, int, int*): FastClick's: the worker whose number is that of the
+//!   `CORE`-th processor, from 0, of the NUMA node `SOCKET`; without such a processor 0, with a warning.
+//!   Workers are on the processors of their numbers if `--cpus` says so.
 //!
 //! If an element is named more than once, the last time counts, over all elements of this class. An element
 //! that is not named runs on every worker if its class allows it, else on worker 0. Packets that a bound
@@ -34,7 +37,8 @@
 //! ScheduleInfo
 
 use crate::prelude::*;
-use lang::args::{Raw, split_words};
+use dpdk::Topology;
+use lang::args::{FromArg, NameDb, Raw, split_words};
 
 /// The `StaticThreadSched` element.
 pub struct StaticThreadSched;
@@ -57,6 +61,35 @@ fn meant(cx: &ConfigCx<'_>, name: &str) -> Vec<String> {
     }
 }
 
+/// A worker: its number, or a NUMA node and the place among its processors.
+enum Preference {
+    Worker(i64),
+    Core(usize, usize),
+}
+
+impl FromArg for Preference {
+    const EXPECTS: &'static str = "an integer, or a NUMA node and a processor as in '0/1'";
+    fn from_arg(text: &str, names: &NameDb) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((node, core)) => {
+                Ok(Self::Core(u32::from_arg(node, names)? as usize, u32::from_arg(core, names)? as usize))
+            }
+            None => i64::from_arg(text, names).map(Self::Worker),
+        }
+    }
+}
+
+/// The number of the `n`-th processor of a NUMA node, of processors with their numbers and nodes. A machine
+/// that knows of no nodes has one.
+fn processor(all: impl IntoIterator<Item = (usize, Option<usize>)>, node: usize, n: usize) -> Option<usize> {
+    all.into_iter().filter(|(_, of)| of.unwrap_or(0) == node).map(|(id, _)| id).nth(n)
+}
+
+/// The processors of this machine, and their NUMA nodes.
+fn processors() -> Vec<(usize, Option<usize>)> {
+    Topology::here().cores().iter().map(|core| (core.id, core.node)).collect()
+}
+
 impl Element for StaticThreadSched {
     const CLASS: &'static str = "StaticThreadSched";
     const PORTS: &'static str = "0/0";
@@ -76,7 +109,7 @@ impl Element for StaticThreadSched {
             let mut words = Args::words(&arg.text, arg.span, &names);
             let read = words
                 .mp::<Raw>("ELEMENT")
-                .and_then(|e| words.mp::<i64>("THREAD").map(|t| (e.0, t)))
+                .and_then(|e| words.mp::<Preference>("THREAD").map(|t| (e.0, t)))
                 .and_then(|r| words.finish().map(|()| r));
             let (name, thread) = match read {
                 Ok(read) => read,
@@ -89,6 +122,16 @@ impl Element for StaticThreadSched {
             if elements.is_empty() {
                 failed = Some(args.error_at(&arg, format!("'{name}' does not name an element")));
             }
+            let thread = match thread {
+                Preference::Worker(thread) => thread,
+                Preference::Core(node, n) => match processor(processors(), node, n) {
+                    Some(id) => i64::try_from(id).unwrap_or(i64::MAX),
+                    None => {
+                        cx.warn_at(arg.span, format!("Socket {node} has no usable core {n}"));
+                        0
+                    }
+                },
+            };
             let worker = match usize::try_from(thread) {
                 Ok(t) if t < cx.workers() => t,
                 _ if thread == -1 => continue,
@@ -110,6 +153,7 @@ impl Element for StaticThreadSched {
 
 #[cfg(test)]
 mod tests {
+    use super::processor;
     use crate::testing::Bench;
 
     fn home(bench: &mut Bench, element: &str) -> usize {
@@ -142,5 +186,23 @@ mod tests {
         assert!(Bench::error("StaticThreadSched(x 0)").contains("'x' does not name an element"));
         assert!(Bench::error("StaticThreadSched(x y)").contains("THREAD"));
         assert!(Bench::error("StaticThreadSched(x)").contains("THREAD: required argument missing"));
+    }
+
+    #[test]
+    fn processors_of_numa_nodes() {
+        let two = [(0, Some(0)), (1, Some(1)), (2, Some(0)), (3, Some(1))];
+        let found = [(0, 0), (0, 1), (1, 1), (1, 2), (2, 0)].map(|(node, n)| processor(two, node, n));
+        assert_eq!(found, [Some(0), Some(2), Some(3), None, None]);
+        assert_eq!([0, 1].map(|node| processor([(5, None)], node, 0)), [Some(5), None]);
+        let mut bench = Bench::workers(
+            "e :: Null; f :: Null; Idle -> f -> Discard; StaticThreadSched(e 0/0, f 4000/1);",
+            1,
+            1,
+            1,
+        );
+        assert_eq!((home(&mut bench, "e"), home(&mut bench, "f")), (0, 0));
+        let diags = bench.router().warnings();
+        assert!(diags.render_plain(diags.sources()).contains("Socket 4000 has no usable core 1"));
+        assert!(Bench::error("StaticThreadSched(e 0/x)").contains("THREAD"));
     }
 }

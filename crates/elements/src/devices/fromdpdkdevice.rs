@@ -24,8 +24,21 @@
 //! - `MTU` (*int*): the largest network packet, in bytes.
 //! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
-//! - `VERBOSE`, `MAXTHREADS`, `NUMA`, `MODE`, `PAUSE`, `RSS_AGGREGATE`, `PAINT_QUEUE`: accepted for
-//!   compatibility with FastClick, without effect.
+//!
+//! FastClick's keywords:
+//! - `MAXTHREADS` (*int*, default -1): how many workers poll a queue; negative: all. Not together with
+//!   `QUEUE`.
+//! - `RSS_AGGREGATE` (*bool*, default false): whether the aggregate annotation becomes the hash that the
+//!   device has computed of the packet's flow; 0 if it computes none.
+//! - `PAINT_QUEUE` (*bool*, default false): whether the paint annotation becomes the number of the receive
+//!   queue.
+//! - `MODE`: `rss` or `none`; other modes of distributing packets over queues are errors.
+//! - `PAUSE`: the device's pause frames stay as they are; there is a warning, unless it is `unset`.
+//! - `MAC`, and `VLAN_FILTER`, `VLAN_STRIP`, `VLAN_EXTEND`, `LRO`, `JUMBO`, `FLOW_ISOLATE` if they are true:
+//!   an error, because the device is not asked for that.
+//! - `SCALE`, `THREADOFFSET`, `NUMA`, `NUMA_NODE`, `MAXQUEUES`, `MINQUEUES`, `RX_INTR`, `CLEAR`, `VERBOSE`:
+//!   without effect.
+//! - `ALLOW_NONEXISTENT`: without effect; a port that does not exist is an error.
 //!
 //! ## Ports
 //! No input, one push output.
@@ -64,6 +77,30 @@ use super::engine::receives::{self, Receives};
 use super::engine::rx::{self, Receiver};
 use crate::prelude::*;
 use dpdk::PortConfig;
+use lang::args::EtherAddr;
+
+/// Keywords of FastClick about threads, buffers and messages.
+const WITHOUT_EFFECT: [&str; 9] = [
+    "VERBOSE",
+    "THREADOFFSET",
+    "NUMA",
+    "NUMA_NODE",
+    "MAXQUEUES",
+    "MINQUEUES",
+    "RX_INTR",
+    "CLEAR",
+    "ALLOW_NONEXISTENT",
+];
+
+/// Keywords of FastClick for what the device does not do here.
+const REFUSED: [(&str, &str); 6] = [
+    ("VLAN_FILTER", "the device does not filter by VLAN tags"),
+    ("VLAN_STRIP", "the device does not remove VLAN tags, an element does"),
+    ("VLAN_EXTEND", "the device does not remove VLAN tags, an element does"),
+    ("LRO", "the device does not gather packets into larger ones"),
+    ("JUMBO", "MTU says how long frames may be"),
+    ("FLOW_ISOLATE", "all packets of the device are received"),
+];
 
 /// The `FromDPDKDevice` element.
 pub struct FromDpdkDevice(Receiver);
@@ -81,7 +118,7 @@ impl Element for FromDpdkDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("PORT")?;
-        let queues = Queues::range(args)?;
+        let queues = Queues::range(args)?.limited(args)?;
         let rss = arguments::rss(args)?;
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
@@ -93,8 +130,15 @@ impl Element for FromDpdkDevice {
         let mtu = args.k::<u32>("MTU")?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(false);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        for name in ["VERBOSE", "MAXTHREADS", "NUMA", "MODE", "PAUSE", "RSS_AGGREGATE", "PAINT_QUEUE"] {
-            args.k::<String>(name)?;
+        let hash_aggregate = args.k_or("RSS_AGGREGATE", false)?;
+        let paint_queue = args.k_or("PAINT_QUEUE", false)?;
+        arguments::mode(args)?;
+        arguments::scale(args)?;
+        arguments::pause_frames(args, cx)?;
+        arguments::refused(args, &REFUSED)?;
+        arguments::without_effect(args, &WITHOUT_EFFECT)?;
+        if args.k::<EtherAddr>("MAC")?.is_some() {
+            return Err(args.error("MAC: the address of the device stays as it is"));
         }
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };
@@ -105,6 +149,7 @@ impl Element for FromDpdkDevice {
         receiver.configure_steering(steer, cx);
         receiver.configure_parking(park, false, cx)?;
         receiver.timestamp = timestamp;
+        (receiver.hash_aggregate, receiver.paint_queue) = (hash_aggregate, paint_queue);
         Ok(Self(receiver))
     }
 
@@ -154,5 +199,21 @@ mod tests {
     #[test]
     fn a_port_is_wanted() {
         assert!(Bench::error("FromDPDKDevice()").contains("PORT"));
+    }
+
+    #[test]
+    fn what_the_device_does_not_do_is_an_error() {
+        for (arguments, message) in [
+            ("VLAN_STRIP true", "VLAN_STRIP: the device does not remove VLAN tags"),
+            ("JUMBO true", "JUMBO: MTU says how long frames may be"),
+            ("MAC 1:2:3:4:5:6", "MAC: the address of the device stays as it is"),
+            ("MODE vmdq", "MODE vmdq: packets come to queues by the hash"),
+            ("SCALE up", "Unknown scaling mode up !"),
+            ("PAUSE often", "bad PAUSE 'often'"),
+            ("ZONK 1", "ZONK"),
+        ] {
+            let error = Bench::error(&format!("FromDPDKDevice(net_null0, {arguments})"));
+            assert!(error.contains(message), "{error}");
+        }
     }
 }

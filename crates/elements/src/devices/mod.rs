@@ -1,6 +1,8 @@
 //! Devices: DPDK ports and Linux interfaces.
 
+mod dpdkinfo;
 pub(crate) mod engine;
+mod ensuredpdkbuffer;
 mod fromdevice;
 mod fromdpdkdevice;
 mod fromhost;
@@ -11,10 +13,12 @@ mod todpdkdevice;
 mod tohost;
 
 pub use engine::hardware::converted as flow_rule;
-use runtime::{Registry, vector};
+use runtime::{Registry, inert, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(inert::<dpdkinfo::DpdkInfo>());
+    r.add(simple::<ensuredpdkbuffer::EnsureDpdkBuffer>());
     r.add(vector::<fromdevice::FromDevice>());
     r.add(vector::<fromdpdkdevice::FromDpdkDevice>());
     r.add(vector::<fromhost::FromHost>());

@@ -20,8 +20,14 @@
 //!   run and brought none, the waiting packets are sent. If fewer than four packets arrive within this time,
 //!   none of them waits. 0 sends at once.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
-//! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for compatibility with FastClick, without
-//!   effect.
+//!
+//! FastClick's keywords:
+//! - `MAXTHREADS` (*int*, default -1): how many workers have a transmit queue; negative: all. Not together
+//!   with `QUEUE`.
+//! - `SET_VLAN`, `TSO`: an error if they are true, because the device is not asked for that.
+//! - `IPCO`, `TCO`, `UCO`: without effect, because the checksums of packets are complete.
+//! - `NUMA`, `MAXQUEUES`, `MINQUEUES`, `VERBOSE`: without effect.
+//! - `ALLOW_NONEXISTENT`: without effect; a port that does not exist is an error.
 //!
 //! ## Ports
 //! One input, agnostic; no output.
@@ -54,6 +60,16 @@ use super::engine::tx::{self, Sender, Sends};
 use crate::prelude::*;
 use dpdk::PortConfig;
 
+/// Keywords of FastClick about threads, messages and checksums, which are complete here.
+const WITHOUT_EFFECT: [&str; 8] =
+    ["VERBOSE", "NUMA", "MAXQUEUES", "MINQUEUES", "ALLOW_NONEXISTENT", "IPCO", "TCO", "UCO"];
+
+/// Keywords of FastClick for what the device does not do here.
+const REFUSED: [(&str, &str); 2] = [
+    ("SET_VLAN", "the device does not add VLAN tags, an element does"),
+    ("TSO", "the device does not cut segments into packets"),
+];
+
 /// The `ToDPDKDevice` element.
 pub struct ToDpdkDevice(Sender);
 
@@ -71,16 +87,15 @@ impl Element for ToDpdkDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("PORT")?;
-        let queues = Queues::range(args)?;
+        let queues = Queues::range(args)?.limited(args)?;
         let room = arguments::waiting_limit(args, cx)?;
         let fair = arguments::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
         let burst = arguments::burst(args, cx)?;
         let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
-        for name in ["VERBOSE", "MAXTHREADS", "NUMA"] {
-            args.k::<String>(name)?;
-        }
+        arguments::refused(args, &REFUSED)?;
+        arguments::without_effect(args, &WITHOUT_EFFECT)?;
         let spec = arguments::port(&device)?;
         let needs = PortConfig { tx_desc, ..PortConfig::default() };
         let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
@@ -134,5 +149,7 @@ mod tests {
     #[test]
     fn a_port_is_wanted() {
         assert!(Bench::error("ToDPDKDevice()").contains("PORT"));
+        let error = Bench::error("ToDPDKDevice(net_null0, SET_VLAN true)");
+        assert!(error.contains("SET_VLAN: the device does not add VLAN tags"), "{error}");
     }
 }

@@ -5,6 +5,7 @@ mod arpprint;
 pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
+mod checkarpheader;
 pub(crate) mod dropbroadcasts;
 mod engine;
 mod ensureether;
@@ -34,6 +35,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<arpquerier::ArpQuerier>());
     r.add(simple::<arpresponder::ArpResponder>());
     r.add(inert::<arptable::ArpTable>());
+    r.add(simple::<checkarpheader::CheckArpHeader>());
     r.add(simple::<dropbroadcasts::DropBroadcasts>());
     r.add(simple::<ensureether::EnsureEther>());
     r.add(simple::<etherencap::EtherEncap>());

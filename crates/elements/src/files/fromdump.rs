@@ -6,7 +6,7 @@
 //! capture truncated them.
 //!
 //! ## Synopsis
-//! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL, FILEPOS, MMAP])`
+//! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL, FILEPOS, MMAP, ...])`
 //!
 //! ## Arguments
 //! - `FILENAME` (*filename*): the file; `-` is standard input. Files compressed with gzip, bzip2 or xz are
@@ -29,6 +29,15 @@
 //! - `FILEPOS` (*int*, bytes, keyword, default 0): the position in the decompressed file at which the first
 //!   packet to be read begins.
 //! - `MMAP` (*bool*, keyword): accepted for compatibility with Click, without effect.
+//!
+//! FastClick's keywords:
+//! - `ACCELERATION` (*int*, percent, default 100): with `TIMING`, the speed: 200 halves the time between
+//!   packets.
+//! - `FORCE_LEN` (*int*, bytes, default -1): makes packets so long, 60 to 9000, or with 0 as long as they
+//!   were when they were captured. What is missing is zero. In an IPv4 packet, total length and header
+//!   checksum become right for it. A raw IP capture has no link header: the length is 14 bytes less.
+//! - `PRELOAD` (*int*, bytes), `BURST` (*int*, packets): how the file is read; without effect.
+//! - `TIMING_FNT`: a speed that is a function of time; an error.
 //!
 //! ## Ports
 //! No input, one or two outputs; agnostic. With `FORCE_IP`, other packets go to output 1 or are dropped.
@@ -69,6 +78,8 @@ use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Timestamp};
 use std::sync::Arc;
+use wire::Ipv4;
+use wire::ethernet::{ETHERTYPE_IPV4, HEADER_LEN as LINK_LEN};
 
 const NOT_IP: DropReason = DropReason::new("not IP");
 
@@ -98,8 +109,14 @@ pub struct FromDump {
     end_ns: Option<i64>,
     /// Whether `start` and `end` have been computed from the first packet.
     begun: bool,
-    /// The router's clock minus the file's.
+    /// The router's clock minus the file's, at the first packet.
     shift_ns: i64,
+    /// The time of the first packet.
+    first_ns: i64,
+    /// The `ACCELERATION` argument, in percent.
+    speed: u32,
+    /// The `FORCE_LEN` argument: `None` leaves packets as they are, 0 is the length when they were captured.
+    force_len: Option<usize>,
     end_call: Option<HandlerCall>,
     /// A packet whose header has been read, but not its data.
     head: Option<Head>,
@@ -154,6 +171,19 @@ impl Element for FromDump {
         let end_call = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));
         let position = args.k_or::<u64>("FILEPOS", 0)?;
         args.k::<bool>("MMAP")?;
+        let speed = args.k_or::<u32>("ACCELERATION", 100)?;
+        if speed == 0 {
+            return Err(args.error("ACCELERATION must be positive"));
+        }
+        let force_len = usize::try_from(args.k_or::<i32>("FORCE_LEN", -1)?).ok();
+        if force_len.is_some_and(|len| len != 0 && !(60..=9000).contains(&len)) {
+            return Err(args.error("FORCE_LEN requires a valid frame size"));
+        }
+        args.k::<i64>("PRELOAD")?;
+        args.k::<u32>("BURST")?;
+        if args.k::<Raw>("TIMING_FNT")?.is_some() {
+            return Err(args.error("TIMING_FNT: a speed that changes is not supported, see ACCELERATION"));
+        }
         if stop && end_call.is_some() {
             return Err(args.error("END_CALL and STOP are mutually exclusive"));
         }
@@ -184,6 +214,9 @@ impl Element for FromDump {
             end_ns: None,
             begun: false,
             shift_ns: 0,
+            first_ns: 0,
+            speed,
+            force_len,
             end_call,
             head: None,
             waiting: None,
@@ -247,7 +280,7 @@ impl Element for FromDump {
             self.head = old.head.take();
             self.waiting = old.waiting.take();
             self.packet_position = old.packet_position;
-            self.shift_ns = old.shift_ns;
+            (self.shift_ns, self.first_ns) = (old.shift_ns, old.first_ns);
             self.count.set(old.count.get());
         }
     }
@@ -279,7 +312,8 @@ impl Reading for FromDump {
                 Err(next) => return next,
             },
         };
-        if let Some(due) = self.common.not_yet(&packet, self.shift_ns, cx) {
+        let shift_ns = self.shift_of(packet.timestamp_ns() as i64);
+        if let Some(due) = self.common.not_yet(&packet, shift_ns, cx) {
             self.waiting = Some((packet, link));
             return Next::NotYet(due);
         }
@@ -318,7 +352,55 @@ impl FromDump {
             end => end.map(from_epoch),
         };
         self.shift_ns = (cx.now_ns() as i64).saturating_sub(first_ns);
+        self.first_ns = first_ns;
         self.begun = true;
+    }
+
+    /// The router's clock minus the file's when a packet of this time is due.
+    fn shift_of(&self, time_ns: i64) -> i64 {
+        if self.speed == 100 {
+            return self.shift_ns;
+        }
+        let after = i128::from(time_ns) - i128::from(self.first_ns);
+        let earlier = after - after * 100 / i128::from(self.speed);
+        self.shift_ns.saturating_sub(i64::try_from(earlier).unwrap_or(0))
+    }
+
+    /// Makes a packet as long as `FORCE_LEN` says. `None` if there is no memory for it.
+    fn force_length(&self, packet: Packet, head_len: usize, link: Link) -> Option<Packet> {
+        let raw = link == Link::RAW;
+        let len = match self.force_len {
+            None => return Some(packet),
+            Some(0) => head_len,
+            Some(len) => {
+                if raw {
+                    len - LINK_LEN
+                } else {
+                    len
+                }
+            }
+        };
+        let had = packet.len();
+        let mut packet = packet.put(len.saturating_sub(had))?;
+        packet.take(packet.len() - len);
+        if let Some(new) = packet.data_mut().get_mut(had..) {
+            new.fill(0);
+        }
+        packet.set_extra_length(u32::try_from(head_len.saturating_sub(len)).unwrap_or(0));
+        packet.set_mac_header(0);
+        let bytes = packet.data_mut();
+        let ip = match bytes.split_at_mut_checked(LINK_LEN) {
+            _ if raw => bytes,
+            Some((ether, ip)) if link == Link::ETHER && ether[12..] == ETHERTYPE_IPV4.to_be_bytes() => ip,
+            _ => return Some(packet),
+        };
+        let total = ip.len();
+        if let (Ok(total), Some(mut h)) = (u16::try_from(total), Ipv4::new_mut(ip))
+            && h.version() == 4
+        {
+            h.update_total_len(total);
+        }
+        Some(packet)
     }
 
     /// The next packet of the file that the arguments select.
@@ -356,7 +438,14 @@ impl FromDump {
                     cx.count_drops(1, drops::OUT_OF_MEMORY);
                     capture.pass(&head).map(|()| Err(Next::PassedOver))
                 }
-                read => read.map(|p| Ok((p, head.link))),
+                read => read.map(|p| {
+                    let forced = self.force_length(p, head.length as usize, head.link);
+                    let Some(p) = forced else {
+                        cx.count_drops(1, drops::OUT_OF_MEMORY);
+                        return Err(Next::PassedOver);
+                    };
+                    Ok((p, head.link))
+                }),
             }
         });
         match found {
@@ -401,6 +490,65 @@ mod tests {
         let out: Vec<u8> = bench.run().iter().map(|(_, bytes)| bytes[0]).collect();
         dpdk::Fault::Heap.clear();
         assert_eq!((&out[..], bench.drops()), (&b"ade"[..], vec![("out of memory".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn lengths_are_forced() {
+        use crate::ip::engine::header::sample::{ip, sound};
+        let bytes = |link: u32, length: u32, data: &[u8]| {
+            let file = Build::pcap(false, 0xa1b2_c3d4, 4, link).u32(10).u32(0);
+            file.u32(data.len() as u32).u32(length).raw(data).bytes
+        };
+        let emitted = |file: &[u8], arguments: &str| {
+            let file = TestFile::new(file);
+            Bench::with_ports(&format!("FromDump({file}{arguments})"), 0, 1).run().remove(0).1
+        };
+        let packet = ip(17, &[7; 40]);
+        let frame = [&[2; 12], &[8, 0][..], &packet].concat();
+        for (link, data, front) in [(1, &frame, 14), (101, &packet, 0)] {
+            let file = bytes(link, 500, data);
+            for (arguments, want) in
+                [("", front + 60), (", FORCE_LEN -1", front + 60), (", FORCE_LEN 0", 500)]
+            {
+                assert_eq!(emitted(&file, arguments).len(), want, "{link} {arguments}");
+            }
+            for length in [60, 74, 75, 1514] {
+                let out = emitted(&file, &format!(", FORCE_LEN {length}"));
+                assert_eq!(out.len(), length - 14 + front, "{link}");
+                assert_eq!(usize::from(out[front + 3]) + usize::from(out[front + 2]) * 256, length - 14);
+                assert!(sound(&out[front..]) && out[data.len().min(out.len())..].iter().all(|b| *b == 0));
+            }
+        }
+        // What is not IP only changes its length.
+        let other = [&[2; 12], &[8, 6][..], &packet].concat();
+        assert_eq!(emitted(&bytes(1, 74, &other), ", FORCE_LEN 60"), other[..60]);
+        for arguments in ["FORCE_LEN 59", "FORCE_LEN 9001"] {
+            assert!(
+                Bench::error(&format!("FromDump(x, {arguments})"))
+                    .contains("FORCE_LEN requires a valid frame size")
+            );
+        }
+    }
+
+    #[test]
+    fn packets_come_as_fast_as_is_wanted() {
+        let file = TestFile::new(&trace());
+        for (speed, want) in [(100, [0, 1000, 2000]), (200, [0, 500, 1000]), (50, [0, 2000, 4000])] {
+            let config = format!(
+                "e :: FromDump({file}, TIMING true, ACCELERATION {speed}) -> c :: Counter -> Discard;"
+            );
+            let mut bench = Bench::simulated(&config, 0, 0);
+            let start = bench.router().now_ns();
+            let mut at = Vec::new();
+            while at.len() < 3 {
+                bench.turn();
+                let count: usize = bench.read("c.count").parse().unwrap();
+                at.resize(count.max(at.len()), (bench.router().now_ns() - start) / 1_000_000);
+            }
+            assert_eq!(at[..3], want, "{speed}");
+        }
+        assert!(Bench::error("FromDump(x, ACCELERATION 0)").contains("ACCELERATION must be positive"));
+        assert!(Bench::error("FromDump(x, TIMING_FNT x)").contains("TIMING_FNT"));
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! ## Synopsis
 //! `SetIPChecksum()`
 //!
+//! `ResetIPChecksum()`, FastClick's, is the same: there the device computes the checksum when the packet is
+//! sent, here it is right from then on.
+//!
 //! ## Ports
 //! One input, one output; agnostic. The header is the marked one, else the packet's beginning. Changing a
 //! header with IPMirror, DecIPTTL, SetIPDSCP or StoreIPAddress keeps its checksum right; this element is for

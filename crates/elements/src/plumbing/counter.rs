@@ -6,6 +6,8 @@
 //! ## Synopsis
 //! `Counter([COUNT_CALL, BYTE_COUNT_CALL])`
 //!
+//! `CounterMP(...)` and `CounterAtomic(...)`, FastClick's, are the same.
+//!
 //! ## Arguments
 //! - `COUNT_CALL` (*int, handler, value*): `COUNT_CALL 10 src.active false` writes `false` to the handler
 //!   when the packet count is 10. By keyword. A handler without an element is a global one:

@@ -2,7 +2,11 @@
 //! Sends packets to its outputs in turn.
 //!
 //! ## Synopsis
-//! `RoundRobinSwitch()`
+//! `RoundRobinSwitch([SPLITBATCH])`
+//!
+//! ## Arguments
+//! - `SPLITBATCH` (*bool*, keyword, default true): whether each packet goes to the next output; else all
+//!   packets of a batch go to one. FastClick's.
 //!
 //! ## Ports
 //! One push input, one or more push outputs.
@@ -25,6 +29,7 @@ use crate::prelude::*;
 /// The `RoundRobinSwitch` element.
 pub struct RoundRobinSwitch {
     next: usize,
+    split: bool,
 }
 
 impl Element for RoundRobinSwitch {
@@ -36,8 +41,8 @@ impl Element for RoundRobinSwitch {
     const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/roundrobinswitch");
 
-    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { next: 0 })
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { next: 0, split: args.k_or("SPLITBATCH", true)? })
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -57,6 +62,10 @@ impl RoundRobinSwitch {
 
 impl Vector for RoundRobinSwitch {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        if !self.split {
+            let output = self.choose(cx);
+            return cx.output_batch(output, batch);
+        }
         for packet in batch.drain(..) {
             let output = self.choose(cx);
             cx.output(output, packet);
@@ -74,5 +83,19 @@ mod tests {
         let mut bench = Bench::with_ports("RoundRobinSwitch()", 1, 3);
         let ports: Vec<usize> = (0..7).map(|_| bench.push(0, b"x")[0].0).collect();
         assert_eq!(ports, [0, 1, 2, 0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn batches_take_turns() {
+        let ports = |config: &str| -> Vec<usize> {
+            let options = runtime::Options { batch_size: 32, ..runtime::Options::default() };
+            let mut bench = Bench::with_ports_and_options(config, 1, 2, options);
+            let packets = || (0..3).map(|_| dpdk::Packet::from_bytes(b"x").unwrap()).collect();
+            let batches = [bench.send_batch(0, packets()), bench.send_batch(0, packets())];
+            batches.iter().flatten().map(|out| out.0).collect()
+        };
+        assert_eq!(ports("RoundRobinSwitch(SPLITBATCH false)"), [0, 0, 0, 1, 1, 1]);
+        // Packets of a batch to one output stay together.
+        assert_eq!(ports("RoundRobinSwitch"), [0, 0, 1, 1, 1, 0]);
     }
 }

@@ -5,6 +5,7 @@ mod bandwidthratedsplitter;
 mod bandwidthratedunqueue;
 mod bandwidthshaper;
 mod burster;
+mod codel;
 mod delayshaper;
 mod delayunqueue;
 mod drrsched;
@@ -20,6 +21,7 @@ mod quicknotequeue;
 mod ratedsplitter;
 mod ratedunqueue;
 mod red;
+mod replayunqueue;
 mod roundrobinsched;
 mod shaper;
 mod simplequeue;
@@ -28,6 +30,7 @@ mod threadsafequeue;
 mod timedunqueue;
 mod timesortedsched;
 mod unqueue;
+mod unqueue2;
 
 use runtime::{Registry, vector};
 
@@ -42,6 +45,8 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<mixedqueue::MixedQueue>());
     r.add(vector::<frontdropqueue::FrontDropQueue>());
     r.add(vector::<unqueue::Unqueue>());
+    r.add(vector::<unqueue2::Unqueue2>());
+    r.add(vector::<replayunqueue::ReplayUnqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue>());
     r.add(vector::<ratedunqueue::RatedUnqueue<bandwidthratedunqueue::ByBytes>>());
     r.add(vector::<timedunqueue::TimedUnqueue>());
@@ -55,6 +60,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<ratedsplitter::RatedSplitter<bandwidthratedsplitter::ByBytes>>());
     r.add(vector::<bandwidthmeter::BandwidthMeter>());
     r.add(vector::<bandwidthmeter::BandwidthMeter<meter::ByPackets>>());
+    r.add(vector::<codel::CoDel>());
     r.add(vector::<red::Red>());
     r.add(vector::<roundrobinsched::RoundRobinSched>());
     r.alias("SimpleRoundRobinSched", "RoundRobinSched");

@@ -48,6 +48,57 @@ pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError
     }
 }
 
+/// Reads keywords of FastClick that say how its threads find processors and buffers, and what it prints: none
+/// has an effect here.
+pub(in crate::devices) fn without_effect(args: &mut Args<'_>, names: &[&str]) -> Result<(), ArgError> {
+    names.iter().try_for_each(|name| args.k::<String>(name).map(drop))
+}
+
+/// Reads keywords of FastClick that ask the device for something; `refused` has them, and why they cannot be
+/// true.
+pub(in crate::devices) fn refused(args: &mut Args<'_>, refused: &[(&str, &str)]) -> Result<(), ArgError> {
+    for (name, why) in refused {
+        if args.k_or(name, false)? {
+            return Err(args.error(format!("{name}: {why}")));
+        }
+    }
+    Ok(())
+}
+
+/// Reads FastClick's `MODE`: which queue a packet comes to.
+pub(in crate::devices) fn mode(args: &mut Args<'_>) -> Result<(), ArgError> {
+    let mode = args.k_or("MODE", String::new())?;
+    match mode.to_ascii_lowercase().as_str() {
+        "" | "none" | "rss" => Ok(()),
+        _ => {
+            Err(args
+                .error(format!("MODE {mode}: packets come to queues by the hash of their flow (rss) only")))
+        }
+    }
+}
+
+/// Reads FastClick's `SCALE`, which has no effect: each worker has its queue in any case.
+pub(in crate::devices) fn scale(args: &mut Args<'_>) -> Result<(), ArgError> {
+    let scale = args.k_or("SCALE", String::new())?;
+    match scale.to_ascii_lowercase().as_str() {
+        "" | "parallel" | "share" => Ok(()),
+        _ => Err(args.error(format!("Unknown scaling mode {scale} !"))),
+    }
+}
+
+/// Reads FastClick's `PAUSE`: the device's pause frames, which stay as they are.
+pub(in crate::devices) fn pause_frames(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<(), ArgError> {
+    let pause = args.k_or("PAUSE", String::new())?;
+    match pause.to_ascii_lowercase().as_str() {
+        "" | "unset" => Ok(()),
+        "none" | "off" | "rx" | "tx" | "full" => {
+            cx.warn(format!("PAUSE {pause} has no effect: the device's pause frames stay as they are set"));
+            Ok(())
+        }
+        _ => Err(args.error(format!("bad PAUSE '{pause}', expected unset, none, rx, tx or full"))),
+    }
+}
+
 /// Reads the `RSS` argument.
 pub(in crate::devices) fn rss(args: &mut Args<'_>) -> Result<Rss, ArgError> {
     let word = args.k::<String>("RSS")?.unwrap_or_default();

@@ -26,6 +26,16 @@ impl Queues {
         })
     }
 
+    /// Reads FastClick's `MAXTHREADS`: queues without specific numbers are at most so many, as each is used
+    /// by another worker.
+    pub(in crate::devices) fn limited(self, args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let most = args.k::<i32>("MAXTHREADS")?.and_then(|n| u16::try_from(n).ok()).unwrap_or(u16::MAX);
+        Ok(match self {
+            Self::Any(n) => Self::Any(n.min(most)),
+            numbered => numbered,
+        })
+    }
+
     /// The number of queues without specific numbers that a router with this many workers requests, and the
     /// specific numbers.
     pub(super) fn requested(&self, workers: usize) -> (u16, Vec<u16>) {

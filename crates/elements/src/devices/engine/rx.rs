@@ -76,6 +76,10 @@ pub(crate) struct Receiver {
     /// The `ACTIVE` argument.
     configured: bool,
     pub(crate) timestamp: bool,
+    /// Whether the aggregate annotation becomes the hash that the device has computed.
+    pub(crate) hash_aggregate: bool,
+    /// Whether packets are painted with the number of the queue that they come from.
+    pub(crate) paint_queue: bool,
     /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
     annotate: bool,
     /// Whether it is a link between nodes of a cluster.
@@ -142,6 +146,8 @@ impl Receiver {
             active: true,
             configured: true,
             timestamp: false,
+            hash_aggregate: false,
+            paint_queue: false,
             annotate,
             internal,
             mac: [0; 6],
@@ -464,8 +470,11 @@ impl Receiver {
                 *rx = self.port.get().and_then(|port| port.rx_queue(*number).ok());
             }
             let Some(rx) = rx else { continue };
-            let (lost, segments) = (rx.lost(), rx.segments());
-            rx.rx_burst(most - batch.len(), &mut batch);
+            let (lost, segments, before) = (rx.lost(), rx.segments(), batch.len());
+            rx.rx_burst(most - before, &mut batch);
+            if self.paint_queue {
+                batch.iter_mut().skip(before).for_each(|packet| packet.set_paint(*number as u8));
+            }
             if rx.segments() != segments {
                 cx.expect_segments();
             }
@@ -534,6 +543,9 @@ impl Receiver {
                     packet.set_timestamp_ns(now);
                 }
             }
+        }
+        if self.hash_aggregate {
+            batch.iter_mut().for_each(|packet| packet.set_aggregate(packet.rss_hash().unwrap_or(0)));
         }
         if let Some((table, place)) = &self.seat {
             table.seat(*place).count(batch.len());

@@ -226,7 +226,7 @@ mod tests {
     use dpdk::Packet;
 
     /// Every element of the section that accepts packets.
-    const ALL: [&str; 24] = [
+    const ALL: [&str; 26] = [
         "CheckIPHeader()",
         "CheckIPHeader2(3, INTERFACES 10.0.0.1/8)",
         "MarkIPHeader(1)",
@@ -247,6 +247,8 @@ mod tests {
         "IPEncap(4, 1.1.1.1, DST_ANNO)",
         "SetIPChecksum()",
         "SetIPDSCP(3)",
+        "SetIPECN(ce)",
+        "ForceIP()",
         "MarkIPCE(true)",
         "IPPrint(CONTENTS hex, ETHER true, ACTIVE true, OUTFILE /dev/null)",
         "IPInputCombo(1)",

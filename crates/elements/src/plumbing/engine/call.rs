@@ -45,6 +45,34 @@ impl HandlerCall {
         }
     }
 
+    /// The same call with the variable `name` in its value substituted: `$t`, or `${t}`.
+    pub(crate) fn with_variable(&self, name: char, value: &str) -> Self {
+        let braced = self.value.replace(&format!("${{{name}}}"), value);
+        let plain = format!("${name}");
+        let mut parts = braced.split(&plain);
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            // `$time` is another variable.
+            let other = part.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            if other {
+                text.extend(['$', name]);
+            } else {
+                text.push_str(value);
+            }
+            text.push_str(part);
+        }
+        Self { value: text, ..self.clone() }
+    }
+
+    /// The handler and the value, if the handler is one of the calling element.
+    pub(crate) fn to_itself(&self, cx: &Cx<'_>) -> Option<(&str, &str)> {
+        let own = match &self.element {
+            Some(element) => cx.find(element) == Some(cx.id()),
+            None => self.handler != "stop",
+        };
+        own.then_some((&*self.handler, &*self.value))
+    }
+
     /// Makes the call. What goes wrong is printed.
     #[cold]
     pub(crate) fn fire(&self, cx: &mut Cx<'_>) {
@@ -81,5 +109,11 @@ mod tests {
         assert_eq!(stop.to_string(), "stop");
         assert_eq!((stop.element, &*stop.handler, &*stop.value), (None, "stop", ""));
         assert_eq!(HandlerCall::parse("  "), None);
+    }
+
+    #[test]
+    fn variables_are_substituted() {
+        let call = HandlerCall::parse("a.b $t ${t}s $time $tx $t").unwrap();
+        assert_eq!(call.with_variable('t', "1.5").value, "1.5 1.5s $time $tx 1.5");
     }
 }

@@ -3,6 +3,7 @@
 //! Read first: `text.rs`, how handlers write and read numbers and times.
 
 pub(crate) mod call;
+pub(super) mod crc;
 pub(super) mod payload;
 pub(super) mod rate;
 pub(crate) mod text;

@@ -21,6 +21,8 @@ pub(crate) const PATIENCE: u8 = 9;
 pub(crate) struct Depth {
     /// The workers use one store.
     common: bool,
+    /// How many packets a store holds; `usize::MAX` if there is no limit.
+    capacity: AtomicUsize,
     cells: Box<[Cell]>,
 }
 
@@ -43,7 +45,8 @@ fn bump(cell: &AtomicU64, n: usize) {
 
 impl Depth {
     pub(crate) fn new(workers: usize, common: bool) -> Self {
-        Self { common, cells: (0..workers).map(|_| Cell::default()).collect() }
+        let cells = (0..workers).map(|_| Cell::default()).collect();
+        Self { common, capacity: AtomicUsize::new(usize::MAX), cells }
     }
     /// Packets in the store that `worker` uses.
     pub(in crate::queues) fn length(&self, worker: usize) -> usize {
@@ -51,6 +54,10 @@ impl Depth {
             return self.total();
         }
         self.cells.get(worker).map_or(0, |c| Self::difference(std::slice::from_ref(c)))
+    }
+    /// How many more packets the store that `worker` uses takes.
+    pub(in crate::queues) fn room(&self, worker: usize) -> usize {
+        self.capacity.load(Ordering::Relaxed).saturating_sub(self.length(worker))
     }
     /// Packets in all workers' stores.
     pub(crate) fn total(&self) -> usize {
@@ -272,6 +279,7 @@ impl Store {
                 Place::Ring { common, ring, generation, scratch: Vec::new() }
             }
         };
+        depth.capacity.store(capacity, Ordering::Relaxed);
         Ok(Self { place, capacity, depth, worker: cx.worker().0, empty_pulls: 0 })
     }
 
@@ -296,6 +304,7 @@ impl Store {
             let present = common.present();
             let old = std::mem::replace(ring, Arc::clone(&present.ring));
             (*generation, self.capacity) = (present.generation, present.capacity);
+            self.depth.capacity.store(present.capacity, Ordering::Relaxed);
             if !Arc::ptr_eq(&old, &present.ring) {
                 self.refill(std::iter::from_fn(|| old.pop()), cx);
             }
@@ -473,6 +482,7 @@ impl Store {
         }
         if !matches!(self.place, Place::Ring { .. }) {
             self.capacity = capacity;
+            self.depth.capacity.store(capacity, Ordering::Relaxed);
         }
         for packet in surplus {
             self.depth.left(self.worker, 1);

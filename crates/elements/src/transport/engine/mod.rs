@@ -5,4 +5,5 @@
 
 pub(super) mod check;
 pub(crate) mod datagram;
+pub(super) mod force;
 pub(super) mod replies;

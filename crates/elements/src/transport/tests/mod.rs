@@ -18,6 +18,12 @@ fn any_bytes_are_survived() {
         "CheckUDPHeader",
         "SetTCPChecksum(true)",
         "SetUDPChecksum",
+        "ICMPIPEncap(1.0.0.1, 2.0.0.2, timestamp)",
+        "ForceTCP(0, true)",
+        "ForceUDP",
+        "ForceICMP(echo, 0)",
+        "StripTCPHeader",
+        "UnstripTCPHeader",
     ];
     let mut x = 1u32;
     let mut any = move || {
