@@ -89,18 +89,21 @@
 //! ## See also
 //! IPRewriterPatterns, RoundRobinIPMapper, MaglevIPMapper, CheckIPHeader
 
+use super::engine::finds::Finds;
 use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
-use super::engine::input::{Input, Known, SharedMapper, named};
+use super::engine::input::{Input, Known, Names, SharedMapper, named};
+use super::engine::rewriter::SharedRewriter;
 use super::engine::translator::{
     Admitted, DONE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
 };
 use crate::prelude::*;
 use crate::splitter::Splitter;
-use runtime::MAX_BATCH;
+use lang::args::Anno;
+use runtime::{Dynamic, HandlerError, MAX_BATCH};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Tuple, Wanted};
+use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Wanted};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
@@ -118,28 +121,31 @@ const MOST_PORTS: usize = 256;
 pub trait Variant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
+    /// The manual.
+    const MANUAL: &'static str = manual!("nat/iprewriter");
+    /// By what it finds flows.
+    const FINDS: Finds;
     /// By what the flow of a packet is found; the kind is 0 if it is not translated.
     fn key(packet: &Packet) -> Key;
-    /// Gives a packet other addresses and ports.
+    /// By what else.
     #[inline(always)]
-    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
-        translate(packet, key, to)
+    fn other_key(_packet: &Packet) -> Option<Key> {
+        None
     }
-    /// The names of its keywords: for TCP, and for UDP.
-    const KEYWORDS: Keywords;
+    /// Gives a packet what an entry that was found by `key` says.
+    #[inline(always)]
+    fn translate(packet: &mut Packet, key: &Key, found: &Found) -> Segment {
+        translate(packet, key, &found.to)
+    }
+    /// Whether the packets of an entry get another destination.
+    #[inline(always)]
+    fn redirects(_found: &Found) -> bool {
+        true
+    }
     /// Its handlers.
     fn handlers(h: &mut Handlers<Rewriter<Self>>)
     where
         Self: Sized;
-}
-
-/// Which keywords a class has.
-pub struct Keywords {
-    tcp: bool,
-    /// The timeouts of UDP, and the guarantee.
-    udp: Option<[&'static str; 3]>,
-    /// Whether `TIMEOUT` is `TCP_TIMEOUT`.
-    short: bool,
 }
 
 /// `IPRewriter`.
@@ -151,23 +157,27 @@ pub struct Udp;
 /// `ICMPPingRewriter`.
 pub struct Ping;
 
-const WITHOUT_CONNECTIONS: Keywords =
-    Keywords { tcp: false, udp: Some(["TIMEOUT", "STREAMING_TIMEOUT", "GUARANTEE"]), short: false };
+/// The handlers that show all flows.
+pub(super) fn tables<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
+    for name in ["table", "mappings"] {
+        h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|_| true)));
+    }
+}
 
 impl Variant for Both {
     const CLASS: &'static str = "IPRewriter";
+    const FINDS: Finds = Finds::Both;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         key(packet)
     }
-    const KEYWORDS: Keywords = Keywords {
-        tcp: true,
-        udp: Some(["UDP_TIMEOUT", "UDP_STREAMING_TIMEOUT", "UDP_GUARANTEE"]),
-        short: false,
-    };
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("tcp_table", |s, _| Ok(s.made()?.table(|kind| kind == TCP)));
-        h.shared_read::<Shared>("udp_table", |s, _| Ok(s.made()?.table(|kind| kind == UDP)));
+        for name in ["tcp_table", "tcp_mappings"] {
+            h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|kind| kind == TCP)));
+        }
+        for name in ["udp_table", "udp_mappings"] {
+            h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|kind| kind == UDP)));
+        }
         h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
         h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
     }
@@ -175,46 +185,46 @@ impl Variant for Both {
 
 impl Variant for Tcp {
     const CLASS: &'static str = "TCPRewriter";
+    const FINDS: Finds = Finds::Tcp;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         let key = key(packet);
         Key { kind: if key.kind == TCP { TCP } else { 0 }, ..key }
     }
-    const KEYWORDS: Keywords = Keywords { tcp: true, udp: None, short: true };
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, TCP));
     }
 }
 
 impl Variant for Udp {
     const CLASS: &'static str = "UDPRewriter";
+    const FINDS: Finds = Finds::Udp;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         let key = key(packet);
         Key { kind: if key.kind == 0 { 0 } else { UDP }, ..key }
     }
-    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
     }
 }
 
 impl Variant for Ping {
     const CLASS: &'static str = "ICMPPingRewriter";
+    const FINDS: Finds = Finds::Ping;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         ping_key(packet)
     }
     #[inline(always)]
-    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
-        translate_ping(packet, key, to);
+    fn translate(packet: &mut Packet, key: &Key, found: &Found) -> Segment {
+        translate_ping(packet, key, &found.to);
         Segment::default()
     }
-    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, PING));
     }
 }
@@ -236,8 +246,13 @@ const AHEAD: usize = 16;
 /// Every rewriter.
 pub struct Rewriter<V> {
     shared: Arc<Translator>,
+    /// The flows and the inputs as they were in this version.
+    version: u32,
     flows: Arc<Flows>,
+    inputs: Arc<[Input]>,
     annotate: bool,
+    /// The annotation of a flow's first packet that its replies get.
+    reply_anno: Option<usize>,
     splitter: Splitter,
     /// Where removing old flows has got to, and which of how many workers this is.
     cursor: Cursor,
@@ -253,28 +268,48 @@ pub struct Rewriter<V> {
 }
 
 /// The durations of a class's keywords.
-fn timeouts(args: &mut Args<'_>, words: &Keywords) -> Result<Timeouts, ArgError> {
+fn timeouts(args: &mut Args<'_>, finds: Finds) -> Result<Timeouts, ArgError> {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let guarantee = Duration::from_secs(5);
-    let mut of = |name: &str, default: Duration| args.k::<Duration>(name).map(|d| d.unwrap_or(default));
     let mut tcp = [minutes(24 * 60), minutes(4), minutes(5), guarantee];
-    if words.tcp {
-        if words.short {
-            tcp[0] = of("TIMEOUT", tcp[0])?;
-        }
-        let names = ["TCP_TIMEOUT", "TCP_DONE_TIMEOUT", "TCP_NODATA_TIMEOUT", "TCP_GUARANTEE"];
-        for (value, name) in tcp.iter_mut().zip(names) {
-            *value = of(name, *value)?;
-        }
-    }
-    let [tcp, tcp_done, tcp_no_data, tcp_guarantee] = tcp.map(units);
     let mut udp = [minutes(5), minutes(5), guarantee];
-    if let Some([timeout, streaming, guaranteed]) = words.udp {
-        udp[0] = of(timeout, udp[0])?;
-        udp = [udp[0], of(streaming, udp[0])?, of(guaranteed, udp[2])?];
+    // Of several names of the same, the last one counts.
+    let mut set = |value: &mut Duration, names: &[&str]| {
+        for name in names {
+            *value = args.k::<Duration>(name)?.unwrap_or(*value);
+        }
+        Ok::<(), ArgError>(())
+    };
+    if matches!(finds, Finds::Both | Finds::Tcp) {
+        let [timeout, done, no_data, guaranteed] = &mut tcp;
+        set(timeout, &["TIMEOUT", "TCP_TIMEOUT"])?;
+        set(done, &["TCP_DONE_TIMEOUT"])?;
+        set(no_data, &["TCP_NODATA_TIMEOUT"])?;
+        set(guaranteed, &["GUARANTEE", "TCP_GUARANTEE"])?;
     }
+    let (timeout, streaming, guaranteed): (&[&str], &[&str], &[&str]) = match finds {
+        Finds::Both => (&["UDP_TIMEOUT"], &["UDP_STREAMING_TIMEOUT"], &["UDP_GUARANTEE"]),
+        Finds::Udp => (
+            &["TIMEOUT", "UDP_TIMEOUT"],
+            &["STREAMING_TIMEOUT", "UDP_STREAMING_TIMEOUT"],
+            &["GUARANTEE", "UDP_GUARANTEE"],
+        ),
+        Finds::Ping => (&["TIMEOUT"], &["STREAMING_TIMEOUT"], &["GUARANTEE"]),
+        Finds::Address | Finds::Pair => (&["TIMEOUT"], &[], &["GUARANTEE"]),
+        Finds::Tcp => (&[], &[], &[]),
+    };
+    if matches!(finds, Finds::Address | Finds::Pair) {
+        udp[0] = minutes(120);
+    }
+    set(&mut udp[0], timeout)?;
+    udp[1] = udp[0];
+    set(&mut udp[1], streaming)?;
+    set(&mut udp[2], guaranteed)?;
+    let mut reap = minutes(15);
+    set(&mut reap, &["REAP_TIME", "REAP_INTERVAL"])?;
+    let [tcp, tcp_done, tcp_no_data, tcp_guarantee] = tcp.map(units);
     let [udp, udp_streaming, udp_guarantee] = udp.map(units);
-    let reap = units(of("REAP_INTERVAL", minutes(15))?);
+    let reap = units(reap);
     Ok(Timeouts { tcp, tcp_done, tcp_no_data, tcp_guarantee, udp, udp_streaming, udp_guarantee, reap })
 }
 
@@ -289,8 +324,8 @@ fn capacity(text: &str) -> Result<u32, String> {
 fn make(
     args: &mut Args<'_>,
     cx: &mut ConfigCx<'_>,
-    timeouts: Timeouts,
-    limit: u32,
+    finds: Finds,
+    (timeouts, limit): (Timeouts, u32),
 ) -> Result<Translator, ArgError> {
     let known = Known { names: &args.names().clone(), patterns: named(cx), outputs: cx.n_outputs() };
     let specs = args.rest_args();
@@ -316,7 +351,11 @@ fn make(
     }
     match first {
         Some(error) => Err(error),
-        None => Translator::new(inputs, timeouts, limit as usize).map_err(|e| args.error(e)),
+        None => {
+            let names = Names::of(&known, cx);
+            let made = Translator::new(finds, (inputs, names), timeouts, limit as usize);
+            made.map_err(|e| args.error(e))
+        }
     }
 }
 
@@ -325,8 +364,8 @@ impl<V: Variant> Element for Rewriter<V> {
     const PORTS: &'static str = "1-/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
-    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::USER);
+    const WRITES: Fields = Fields::DATA.with(Fields::USER);
     const DROPS: &'static [DropCase] = &[
         NO_MAPPING.when("it belongs to no flow, and its input makes none"),
         NO_PORT.when("flows have all replies that a new one could have by the pattern of its input"),
@@ -334,7 +373,7 @@ impl<V: Variant> Element for Rewriter<V> {
         NOT_TRANSLATED
             .when("its input does not pass it, and it is of another protocol, or not the first fragment"),
     ];
-    const MANUAL: &'static str = manual!("nat/iprewriter");
+    const MANUAL: &'static str = V::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         if cx.n_inputs().max(cx.n_outputs()) > MOST_PORTS {
@@ -344,8 +383,9 @@ impl<V: Variant> Element for Rewriter<V> {
         if let Some(mapping) = args.with("MAPPING_CAPACITY", false, false, |text, _| capacity(text))? {
             limit = Some(mapping);
         }
-        let timeouts = timeouts(args, &V::KEYWORDS)?;
+        let timeouts = timeouts(args, V::FINDS)?;
         let annotate = args.k_or("DST_ANNO", true)?;
+        let reply_anno = args.k::<Anno<1>>("REPLY_ANNO")?.map(|anno| usize::from(anno.0));
         // A hot swap to the same text may come with other mappers and patterns. `take_state` keeps the flows.
         let shared = cx.shared_if(|_| false, Shared::default);
         let shared = match shared.get() {
@@ -355,14 +395,19 @@ impl<V: Variant> Element for Rewriter<V> {
                 Arc::clone(made)
             }
             None => {
-                let made = make(args, cx, timeouts, limit.unwrap_or(DEFAULT_CAPACITY))?;
+                let made = make(args, cx, V::FINDS, (timeouts, limit.unwrap_or(DEFAULT_CAPACITY)))?;
                 shared.fill(made)
             }
         };
+        let (inputs, outputs) = (cx.n_inputs(), cx.n_outputs());
+        cx.publish(Arc::new(SharedRewriter { translator: Arc::clone(&shared), inputs, outputs }));
         Ok(Self {
+            version: shared.version(),
             flows: shared.flows(),
+            inputs: shared.inputs(),
             shared,
             annotate,
+            reply_anno,
             splitter: Splitter::new(cx.n_outputs()),
             cursor: Cursor::default(),
             share: (cx.worker().0, cx.workers().max(1)),
@@ -385,8 +430,23 @@ impl<V: Variant> Element for Rewriter<V> {
         h.shared_read::<Shared>("memory", |s, _| Ok(s.made()?.flows().bytes().to_string()));
         h.shared_read::<Shared>("capacity", |s, _| Ok(s.made()?.flows().limit().to_string()));
         h.shared_write::<Shared>("capacity", |s, text| {
-            s.made()?.flows().set_limit(capacity(text)? as usize);
+            s.made()?.set_limit(capacity(text)?);
             Ok(())
+        });
+        let numbered = |s: &Shared| Dynamic {
+            readable: (0..s.made().map_or(0, Translator::n_inputs)).map(|n| format!("pattern{n}")).collect(),
+            writable: true,
+            any: false,
+        };
+        h.called_any::<Shared>(numbered, |s, _, args| {
+            let number = args.name.strip_prefix("pattern").and_then(|number| number.parse().ok());
+            let input = number.ok_or_else(|| HandlerError::NoHandler(args.name.to_owned()))?;
+            let made = s.made().map_err(HandlerError::Failed)?;
+            if !args.write {
+                return Ok(made.pattern(input));
+            }
+            made.set_input(input, args.value).map_err(HandlerError::Failed)?;
+            Ok(String::new())
         });
         h.shared_write::<Shared>("clear", |s, _| {
             s.made()?.clear();
@@ -408,13 +468,22 @@ impl<V: Variant> Element for Rewriter<V> {
         if !Arc::ptr_eq(&self.shared, &old.shared) && !Arc::ptr_eq(&self.shared.flows(), &old.flows) {
             self.shared.adopt(&old.shared);
         }
-        self.flows = Arc::clone(&old.flows);
+        self.refresh();
     }
 }
 
 impl<V: Variant> Rewriter<V> {
+    #[cold]
+    fn refresh(&mut self) {
+        self.version = self.shared.version();
+        (self.flows, self.inputs) = (self.shared.flows(), self.shared.inputs());
+    }
+
     /// Rewrites the packets of a batch that have come in at an input, and finds their outputs.
     fn rewrite(&mut self, input: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
+        if self.version != self.shared.version() {
+            self.refresh();
+        }
         let flows = &*self.flows;
         let now = time(cx.now_ns());
         self.shared.note_time(now);
@@ -439,7 +508,8 @@ impl<V: Variant> Rewriter<V> {
                 if places.is_empty() && key.kind != 0 {
                     flows.prefetch_room(*wanted);
                     let random = cx.random();
-                    let reply = self.shared.expected_reply(input, key, random);
+                    let reply =
+                        self.inputs.get(input).and_then(|i| self.shared.expected_reply(i, key, random));
                     self.new.push(Expected { at, reply: reply.map(|key| flows.begin(&key)), random });
                 }
             }
@@ -450,29 +520,45 @@ impl<V: Variant> Rewriter<V> {
                 rooms += 1;
             }
             let Some(places) = self.places.get(n) else { break };
-            let found = match flows.find(key, *places) {
-                Some(found) if key.kind != 0 => found,
+            let (found, key) = match flows.find(key, *places) {
+                Some(found) if key.kind != 0 => (found, *key),
                 _ => {
                     let random = self.new.get(admitted).filter(|new| new.at == n).map(|new| new.random);
                     admitted += usize::from(random.is_some());
-                    let random = random.unwrap_or_else(|| cx.random());
-                    match admit(&self.shared, flows, input, key, now, random) {
-                        Ok(found) => found,
-                        Err(output) => {
-                            self.outputs.push(output);
-                            continue;
+                    let other = V::other_key(packet).filter(|_| key.kind != 0);
+                    match other.and_then(|other| flows.get(&other).map(|found| (found, other))) {
+                        Some(entry) => entry,
+                        None => {
+                            let random = random.unwrap_or_else(|| cx.random());
+                            let mark = self.reply_anno.and_then(|at| packet.load_user::<1>(at));
+                            let new = (now, random, mark.map_or(0, |[mark]| mark));
+                            match admit(&self.shared, flows, &self.inputs, (input, key), new) {
+                                Ok(found) => (found, *key),
+                                Err(output) => {
+                                    self.outputs.push(output);
+                                    continue;
+                                }
+                            }
                         }
                     }
                 }
             };
-            let segment = V::translate(packet, key, &found.to);
-            if self.annotate {
+            let segment = V::translate(packet, &key, &found);
+            if self.annotate && V::redirects(&found) {
                 packet.set_dst_ip(found.to.dst.to_ne_bytes());
+            }
+            if let Some(at) = self.reply_anno
+                && found.is_reply()
+            {
+                packet.store_user(at, [found.mark()]);
+            }
+            if found.is_noted() {
+                self.shared.renumber(packet, &key, &found);
             }
             let flags =
                 if key.kind == TCP { tcp_flags(found.flags(), segment) } else { counted(found.flags()) };
             if segment.flags & wire::tcp::RST != 0 {
-                both_done(flows, key, &found, now);
+                both_done(flows, &key, &found, now);
             }
             flows.touch(&found, now, flags, self.coarse);
             self.outputs.push(found.output().into());
@@ -493,15 +579,17 @@ fn both_done(flows: &Flows, key: &Key, found: &Found, now: u32) {
 fn admit(
     shared: &Translator,
     flows: &Flows,
-    input: usize,
-    key: &Key,
-    now: u32,
-    random: u64,
+    inputs: &[Input],
+    (input, key): (usize, &Key),
+    new: (u32, u64, u8),
 ) -> Result<Found, usize> {
     if key.kind == 0 {
-        return Err(shared.passes(input).map_or(DROP + 3, usize::from));
+        return match inputs.get(input) {
+            Some(Input::Pass(output)) => Err(usize::from(*output)),
+            _ => Err(DROP + 3),
+        };
     }
-    match shared.admit(flows, input, key, now, random) {
+    match shared.admit(flows, inputs, input, key, new) {
         Admitted::Flow(found) => Ok(found),
         Admitted::Output(output) => Err(output.into()),
         Admitted::Dropped(why) => Err(match why {
