@@ -5,32 +5,34 @@
 //! `FTPPortMapper(CONTROL_REWRITER, DATA_REWRITER, DATA_REWRITER_INPUT)`
 //!
 //! ## Arguments
-//! - `CONTROL_REWRITER` (*element*): the TCPRewriter or IPRewriter through which the control connections go. It
-//!   must be downstream of this element.
-//! - `DATA_REWRITER` (*element*): the rewriter through which the data connections go: the same or another one.
-//! - `DATA_REWRITER_INPUT` (*int*): the input of that whose specification makes the flows of data connections: one
-//!   for packets from the client.
+//! - `CONTROL_REWRITER` (*element*): the TCPRewriter or IPRewriter through which the control connections go.
+//!   It must be downstream of this element.
+//! - `DATA_REWRITER` (*element*): the rewriter through which the data connections go: the same or another
+//!   one.
+//! - `DATA_REWRITER_INPUT` (*int*): the input of that whose specification makes the flows of data
+//!   connections: one for packets from the client.
 //!
-//! In active mode an FTP client sends the server an address and a port, `PORT h1,h2,h3,h4,p1,p2` (RFC 959 §4.1.2),
-//! and the server connects from the port below its control port to that. This element takes packets from clients
-//! to servers. For a `PORT` command on a connection that `CONTROL_REWRITER` knows, it makes the flow of the data
-//! connection in `DATA_REWRITER`, or finds it there, and puts the address and port that the client has outside into
-//! the command. Packets that become longer or shorter by that shift the sequence numbers of the connection:
-//! `CONTROL_REWRITER` adjusts the numbers of all later packets in both directions, and selective acknowledgments
-//! (RFC 2018).
+//! In active mode an FTP client sends the server an address and a port, `PORT h1,h2,h3,h4,p1,p2` (RFC 959
+//! §4.1.2), and the server connects from the port below its control port to that. This element takes packets
+//! from clients to servers. For a `PORT` command on a connection that `CONTROL_REWRITER` knows, it makes the
+//! flow of the data connection in `DATA_REWRITER`, or finds it there, and puts the address and port that the
+//! client has outside into the command. Packets that become longer or shorter by that shift the sequence
+//! numbers of the connection: `CONTROL_REWRITER` adjusts the numbers of all later packets in both directions,
+//! and selective acknowledgments (RFC 2018).
 //!
-//! All other packets pass as they are. A command is only seen if it is the first in its packet, and whole. A packet
-//! whose TCP checksum is wrong, and a fragment, pass as they are. Commands in encrypted connections are not seen,
-//! nor is `EPRT` (RFC 2428). A client that names the address of another host gets a flow for that, as in Click;
-//! where clients are not trusted, let `DATA_REWRITER_INPUT` be one whose pattern suits their addresses alone.
+//! All other packets pass as they are. A command is only seen if it is the first in its packet, and whole. A
+//! packet whose TCP checksum is wrong, and a fragment, pass as they are. Commands in encrypted connections
+//! are not seen, nor is `EPRT` (RFC 2428). A client that names the address of another host gets a flow for
+//! that, as in Click; where clients are not trusted, let `DATA_REWRITER_INPUT` be one whose pattern suits
+//! their addresses alone.
 //!
 //! ## Ports
 //! One input, one output, agnostic. The IP header must have been marked.
 //!
 //! ## Threads
 //! Each worker does this for its packets. Of one connection up to 16 changes are remembered, of all 65,536
-//! connections; a command beyond that passes as it is if its length would change. Later packets of a connection
-//! whose numbers are adjusted take a lock.
+//! connections; a command beyond that passes as it is if its length would change. Later packets of a
+//! connection whose numbers are adjusted take a lock.
 //!
 //! ## Example
 //! ```click

@@ -6,25 +6,26 @@
 //!
 //! ## Arguments
 //! - `MAPS` (*text*): the names of rewriters, separated by spaces: IPRewriter, TCPRewriter, UDPRewriter,
-//!   ICMPPingRewriter, IPAddrRewriter, IPAddrPairRewriter. After a colon may stand a number: an error about a packet
-//!   of this rewriter leaves by that output plus the one that its reply has there.
-//! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new destination.
-//! - `REPLY_ANNO` (*annotation*, keyword): an annotation of one byte that an error about a flow gets from the flow's
-//!   first packet, as replies do; the rewriter has the same keyword.
-//! - `SOURCE` (*bool*, keyword, default true; false under the name `click`): whether an error from the translated
-//!   side gets the address that the flow has on the other one as its source (RFC 5508 REQ-4), so that no inside
-//!   address is seen outside.
+//!   ICMPPingRewriter, IPAddrRewriter, IPAddrPairRewriter. After a colon may stand a number: an error about a
+//!   packet of this rewriter leaves by that output plus the one that its reply has there.
+//! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new
+//!   destination.
+//! - `REPLY_ANNO` (*annotation*, keyword): an annotation of one byte that an error about a flow gets from the
+//!   flow's first packet, as replies do; the rewriter has the same keyword.
+//! - `SOURCE` (*bool*, keyword, default true; false under the name `click`): whether an error from the
+//!   translated side gets the address that the flow has on the other one as its source (RFC 5508 REQ-5), so
+//!   that no inside address is seen outside.
 //!
-//! An ICMP error has the IP header of the packet that it is about, and 8 bytes or more after that. If these are
-//! what a rewriter has made of a packet, its sender would not know them: addresses, ports or identifier, and
-//! checksums of the packet in the error become what the sender has sent, and the error goes to the sender. The
-//! flow is not kept alive by that, nor ended (RFC 5508 REQ-5). Errors are the types destination unreachable, source
-//! quench, redirect, time exceeded and parameter problem.
+//! An ICMP error has the IP header of the packet that it is about, and 8 bytes or more after that. If these
+//! are what a rewriter has made of a packet, its sender would not know them: addresses, ports or identifier,
+//! and checksums of the packet in the error become what the sender has sent, and the error goes to the
+//! sender. The flow is not kept alive by that, nor ended (RFC 5508 REQ-6). Errors are the types destination
+//! unreachable, source quench, redirect, time exceeded and parameter problem.
 //!
 //! ## Ports
-//! One push input; push outputs. Translated errors leave by output 0, or by those that colons in `MAPS` say. Other
-//! errors and other ICMP messages leave by output 1, if there is one and `MAPS` has no colons. The IP header must
-//! have been marked.
+//! One push input; push outputs. Translated errors leave by output 0, or by those that colons in `MAPS` say.
+//! Other errors and other ICMP messages leave by output 1, if there is one and `MAPS` has no colons. The IP
+//! header must have been marked.
 //!
 //! ## Threads
 //! Each worker looks into the tables of the rewriters, which all share, without a lock.

@@ -6,28 +6,28 @@
 //! DST_ANNO, REPLY_ANNO])`
 //!
 //! ## Arguments
-//! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as in
-//!   IPRewriter, but that a pattern is `pattern SADDR DADDR FOUTPUT ROUTPUT`, without ports. `SADDR` and `DADDR` may
-//!   be `-`; `SADDR` may be a range `A-B` or a network `A/LEN`, from which an address is taken that no other pair
-//!   of the same destination has: at random, or with `#` at its end in turn. A pattern that changes ports makes no
-//!   mapping.
+//! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as
+//!   in IPRewriter, but that a pattern is `pattern SADDR DADDR FOUTPUT ROUTPUT`, without ports. `SADDR` and
+//!   `DADDR` may be `-`; `SADDR` may be a range `A-B` or a network `A/LEN`, from which an address is taken
+//!   that no other pair of the same destination has: at random, or with `#` at its end in turn. A pattern
+//!   that changes ports makes no mapping.
 //! - `TIMEOUT` (*time*, keyword, default 2 h): how long a mapping is kept after its last packet.
-//! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`, `REPLY_ANNO`: as
-//!   in IPRewriter.
+//! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`,
+//!   `REPLY_ANNO`: as in IPRewriter.
 //!
-//! A mapping is found by source and destination address together. So several hosts may share an address as long
-//! as they talk to different hosts. Later fragments and packets of any protocol are rewritten; the checksums of
-//! TCP and UDP are adjusted. Addresses in the data of packets are not.
+//! A mapping is found by source and destination address together. So several hosts may share an address as
+//! long as they talk to different hosts. Later fragments and packets of any protocol are rewritten; the
+//! checksums of TCP and UDP are adjusted. Addresses in the data of packets are not.
 //!
 //! ## Ports
-//! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header must
-//! have been marked.
+//! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
+//! must have been marked.
 //!
 //! ## Handlers
-//! - `table`, `mappings` (read): for each direction of each mapping a line: `(SA, DA) => (SA', DA') [*F R] iINPUT
-//!   expSECONDS`, as in IPRewriter.
-//! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`, `patternN`: as
-//!   those of IPRewriter.
+//! - `table`, `mappings` (read): for each direction of each mapping a line:
+//!   `(SA, DA) => (SA', DA') [*F R] iINPUT expSECONDS`, as in IPRewriter.
+//! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
+//!   `patternN`: as those of IPRewriter.
 //!
 //! ## Threads
 //! All workers share one table, as those of IPRewriter do.

@@ -2,33 +2,33 @@
 //! Rewrites the source addresses of packets of any protocol: Basic NAT, a host inside for each address outside.
 //!
 //! ## Synopsis
-//! `IPAddrRewriter(INPUTSPEC1, ..., INPUTSPECn [, TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO,
-//! REPLY_ANNO])`
+//! `IPAddrRewriter(INPUTSPEC1, ..., INPUTSPECn [, TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO])`
 //!
 //! ## Arguments
-//! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as in
-//!   IPRewriter, but that a pattern is `pattern SADDR - FOUTPUT ROUTPUT`. `SADDR` is an address, `-`, a range
-//!   `A-B` or a network `A/LEN`, without its own address and the broadcast, from which one is taken that no other
-//!   host has: at random, or with `#` at its end in turn. A pattern that changes the destination or ports makes
-//!   no mapping.
+//! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as
+//!   in IPRewriter, but that a pattern is `pattern SADDR - FOUTPUT ROUTPUT`. `SADDR` is an address, `-`, a
+//!   range `A-B` or a network `A/LEN`, without its own address and the broadcast, from which one is taken
+//!   that no other host has: at random, or with `#` at its end in turn. A pattern that changes the
+//!   destination or ports makes no mapping.
 //! - `TIMEOUT` (*time*, keyword, default 2 h): how long a mapping is kept after its last packet.
-//! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`, `REPLY_ANNO`: as
-//!   in IPRewriter.
+//! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`,
+//!   `REPLY_ANNO`: as in IPRewriter.
 //!
-//! A mapping is found by the source address of a packet, which is replaced, or else by the destination address,
-//! which then gets back what it was. So whoever knows the address outside reaches the host inside. Later
-//! fragments and packets of any protocol are rewritten; the checksums of TCP and UDP are adjusted. Addresses in
-//! the data of packets are not.
+//! A mapping is found by the source address of a packet, which is replaced, or else by the destination
+//! address, which then gets back what it was. So whoever knows the address outside reaches the host inside.
+//! Later fragments and packets of any protocol are rewritten; the checksums of TCP and UDP are adjusted.
+//! Addresses in the data of packets are not.
 //!
 //! ## Ports
-//! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header must
-//! have been marked.
+//! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
+//! must have been marked.
 //!
 //! ## Handlers
-//! - `table`, `mappings` (read): for each direction of each mapping a line: `SA => SA' [*F R] iINPUT expSECONDS`, as
-//!   in IPRewriter. Replies are shown with the address 0.0.0.0, as by Click.
-//! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`, `patternN`: as
-//!   those of IPRewriter.
+//! - `table`, `mappings` (read): for each direction of each mapping a line:
+//!   `SA => SA' [*F R] iINPUT expSECONDS`, as in IPRewriter. Replies are shown with the address 0.0.0.0, as
+//!   by Click.
+//! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
+//!   `patternN`: as those of IPRewriter.
 //!
 //! ## Threads
 //! All workers share one table, as those of IPRewriter do.

@@ -4,13 +4,13 @@
 //! ## Synopsis
 //! `IPRewriter(INPUTSPEC1, ..., INPUTSPECn [, MAPPING_CAPACITY, TCP_TIMEOUT, TCP_DONE_TIMEOUT,
 //! TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL,
-//! DST_ANNO])`
+//! DST_ANNO, REPLY_ANNO])`
 //!
-//! `TCPRewriter` is the same for TCP alone, where the keyword `TIMEOUT` is another name of `TCP_TIMEOUT`.
-//! `UDPRewriter` has the keywords `TIMEOUT`, `STREAMING_TIMEOUT` and `GUARANTEE` instead of those for TCP and
-//! UDP; it treats packets of both protocols alike, as UDP. `ICMPPingRewriter` has these keywords too, and
-//! does the same for ICMP echo requests and replies, whose identifiers take the place of the source port in a
-//! request and of the destination port in a reply.
+//! `TCPRewriter` is the same for TCP alone. `UDPRewriter` treats packets of both protocols alike, as UDP.
+//! `ICMPPingRewriter` does the same for ICMP echo requests and replies, whose identifiers take the place of
+//! the source port in a request and of the destination port in a reply; a reply never makes a flow. In
+//! UDPRewriter and ICMPPingRewriter the keywords of UDP may be `TIMEOUT`, `STREAMING_TIMEOUT` and
+//! `GUARANTEE`; in the other two `TIMEOUT` and `GUARANTEE` are those of TCP.
 //!
 //! ## Arguments
 //! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no flow yet:
@@ -23,12 +23,13 @@
 //!     that no two flows have the same replies: the packet's own port if it is free, else one at random. With
 //!     `L-H#` the ports are taken in turn, with `L-H?` always at random. `SADDR` may be a range `A-B` or a
 //!     network `A/LEN` in the same way, instead of `SPORT`. Replies get the addresses and ports that the flow
-//!     had.
+//!     had. Of three words the last one is `SPORT`, and of two there are no ports. `xpattern` is the same.
 //!   - `pattern NAME FOUTPUT ROUTPUT`: the pattern has this name in an IPRewriterPatterns element.
 //!   - `ELEMENT`: this element, such as a RoundRobinIPMapper, chooses a pattern for each flow.
 //! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many
 //!   flows there may be. For a new flow beyond that, one that is not guaranteed any more is removed: of about
-//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped.
+//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped. The
+//!   name of another rewriter: both have its limit together.
 //! - `TCP_TIMEOUT` (*time*, keyword, default 24 h): how long a TCP flow is kept after its last packet, if
 //!   there has been data in both directions.
 //! - `TCP_DONE_TIMEOUT` (*time*, keyword, default 4 min): the same after FIN in both directions, or RST.
@@ -38,10 +39,13 @@
 //!   more packets, one of them a reply.
 //! - `TCP_GUARANTEE`, `UDP_GUARANTEE` (*time*, keyword, default 5 s): how long after its last packet a flow
 //!   is not removed for a new one.
-//! - `REAP_INTERVAL` (*time*, keyword, default 15 min): how often all flows are looked over, at least; they
-//!   are looked over four times within the shortest of the times above, at least once a minute.
+//! - `REAP_INTERVAL` (*time*, keyword, also `REAP_TIME`; default 15 min): how often all flows are looked
+//!   over, at least; they are looked over four times within the shortest of the times above, at least once a
+//!   minute.
 //! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new
 //!   destination.
+//! - `REPLY_ANNO` (*annotation*, keyword): an annotation of one byte, such as PAINT, that replies get from
+//!   the packet that made the flow.
 //!
 //! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47
 //! days, and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a
@@ -49,32 +53,70 @@
 //! other protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a
 //! flow; if none is free, packets of new flows to the same address and port are dropped for a quarter of a
 //! second. A pattern without a range gives the replies of an older flow to a newer one that would have the
-//! same; the older one ends. Mappings depend on the address and port of the other side as well (RFC 4787:
-//! address and port-dependent mapping and filtering), as in Click.
+//! same; the older one ends. TCPRewriter and IPRewriter adjust sequence numbers, acknowledgments and
+//! selective acknowledgments of connections whose data an element upstream has made longer or shorter
+//! (FTPPortMapper).
+//!
+//! ## What the RFCs ask of a NAT
+//! With `pattern ADDRESS LOW-HIGH - -` at the input from the inside and `drop` at that from the outside, as
+//! in conf/nat-gateway.click, and default times:
+//!
+//! | requirement | here |
+//! |---|---|
+//! | RFC 4787 REQ-1, RFC 5382 REQ-1: endpoint-independent mapping | no: a mapping depends on the other side's address and port too, as in Click. A host's own port is kept where it is free, so that a port is usually mapped to the same one whoever the other side is; with `#` or `?` it is not |
+//! | RFC 4787 REQ-2: all mappings of a host have one address | yes with one address in the pattern, and in IPAddrRewriter; no with a range of addresses in IPRewriter |
+//! | RFC 4787 REQ-3, RFC 5382 REQ-7: no port overloading | no: hosts share a port toward different addresses or ports, so that there are as many flows as there are ports toward each of these |
+//! | RFC 4787 REQ-4: parity of ports | kept with the host's own port; not if another one is taken |
+//! | RFC 4787 REQ-5: UDP mappings last two minutes, better five | yes: five; `UDP_TIMEOUT` |
+//! | RFC 4787 REQ-6: packets from the inside keep a mapping alive | yes; those from the outside too |
+//! | RFC 4787 REQ-8, RFC 5382 REQ-3: filtering | address and port-dependent: only the address and port that a host has talked to reach it. IPAddrRewriter: endpoint-independent |
+//! | RFC 4787 REQ-9, RFC 5382 REQ-8: hairpinning | no: a host inside does not reach another one by its mapping outside |
+//! | RFC 4787 REQ-10: application gateways can be off | yes: there are none but FTPPortMapper, where the configuration has it |
+//! | RFC 4787 REQ-11: behavior never changes | yes: mapping and filtering stay the same also when ports conflict |
+//! | RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6: an ICMP error ends no mapping, and keeps none alive | yes |
+//! | RFC 4787 REQ-13: packets that are too long for the link are answered | by the configuration: IPFragmenter and ICMPError |
+//! | RFC 4787 REQ-14: fragments | by the configuration: IPReassembler in front of this element. Without it later fragments are dropped |
+//! | RFC 5382 REQ-2: all valid sequences of TCP packets, simultaneous open | yes: any packet from the inside makes a flow, and any packet passes whose flow is there |
+//! | RFC 5382 REQ-4: no answer to an unexpected SYN for six seconds | yes: there never is one |
+//! | RFC 5382 REQ-5: idle connections last 2 h 4 min, others 4 min | 24 hours after data in both directions; without that, 5 minutes even if the connection is established (`TCP_NODATA_TIMEOUT`); 4 minutes after its end |
+//! | RFC 5382 REQ-6: FTP | active mode with FTPPortMapper; passive mode needs nothing |
+//! | RFC 5382 REQ-9, RFC 5508 REQ-4, REQ-5: ICMP errors about flows are translated, in both directions | yes, by ICMPRewriter |
+//! | RFC 5508 REQ-1: ICMP queries | pings, by ICMPPingRewriter, mapped for each other side; no other queries |
+//! | RFC 5508 REQ-2: pings last a minute | yes: five |
+//! | RFC 5508 REQ-3: ICMP errors with a wrong checksum are dropped | by the configuration: CheckICMPHeader in front of ICMPRewriter. The IP checksum of the packet in the error is not checked |
+//! | RFC 5508 REQ-7: hairpinning of pings and errors | no |
+//! | RFC 5508 REQ-8: who gets no mapping is told | no: packets are dropped and counted |
 //!
 //! ## Ports
 //! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
 //! must have been marked.
 //!
 //! ## Handlers
-//! - `tcp_table`, `udp_table` (read; of the other two classes `table`): for each direction of each flow a
-//!   line: `(SA, SP, DA, DP) => (SA', SP', DA', DP') [*F R] iINPUT expSECONDS`, where the star is at the
-//!   output of this direction, and the flow is removed after so many seconds.
-//! - `tcp_lookup`, `udp_lookup` (read, *SADDR SPORT DADDR DPORT*; of the other two classes `lookup`): what
-//!   takes the place of these.
-//! - `size` (read): how many flows there are.
-//! - `nmappings`, `table_size` (read): the same.
+//! - `tcp_table`, `udp_table` (read; of the other classes `table`): for each direction of each flow a line:
+//!   `(SA, SP, DA, DP) => (SA', SP', DA', DP') [*F R] iINPUT expSECONDS`, where the star is at the output of
+//!   this direction, and the flow is removed after so many seconds. `seq +N` before the outputs: sequence
+//!   numbers grow by so much. ICMPPingRewriter shows `(SA, DA, ID) => (SA', DA', ID')`; of replies, the
+//!   identifiers are 256 more, as Click shows them.
+//! - `tcp_mappings`, `udp_mappings`, `mappings` (read): the same, under their old names.
+//! - `tcp_lookup`, `udp_lookup` (read, *SADDR SPORT DADDR DPORT*; of the other classes `lookup`): what takes
+//!   the place of these.
+//! - `size` (read): how many flows there are, of all rewriters that share the capacity.
+//! - `nmappings`, `table_size` (read): how many this rewriter has.
 //! - `mapping_failures` (read): flows that could not be made, as all ports were in use or the table was full.
 //! - `patterns` (read): for each input a line with its pattern, and how many flows it has.
-//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument. Flows that are too many end when they would.
+//! - `patternN` (read/write): the line of input N. Writing an INPUTSPEC changes what the input does, and ends
+//!   the flows that it has made.
+//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument. Of flows that are too many, those with the
+//!   least time left end.
 //! - `memory` (read): bytes of memory that the flows take.
 //! - `clear` (write): removes all flows.
 //!
 //! ## Threads
-//! All workers share one table: packets of a flow may arrive on any worker, replies on another one. Packets
-//! of known flows take no lock. A packet of no flow takes the lock of a sixteenth of the table, or of two,
-//! also if it is dropped or passed on, so that inputs with `pass` suit what is seldom. The table takes about
-//! 150 bytes for a flow and grows as flows come. A hot swap keeps the flows, also with another configuration
+//! All workers share one table, also with ICMPRewriter and FTPPortMapper. Packets of a flow may arrive on any
+//! worker, replies on another one. Packets of known flows take no lock, but for connections whose sequence
+//! numbers are adjusted. A packet of no flow takes the lock of a sixteenth of the table, or of two, also if
+//! it is dropped or passed on, so that inputs with `pass` suit what is seldom. The table takes about 150
+//! bytes for a flow and grows as flows come. A hot swap keeps the flows, also with another configuration
 //! string.
 //!
 //! ## Example
@@ -87,7 +129,8 @@
 //! ```
 //!
 //! ## See also
-//! IPRewriterPatterns, RoundRobinIPMapper, MaglevIPMapper, CheckIPHeader
+//! IPAddrRewriter, IPAddrPairRewriter, ICMPRewriter, FTPPortMapper, IPRewriterPatterns, RoundRobinIPMapper,
+//! SourceIPHashMapper, MaglevIPMapper, CheckIPHeader
 
 use super::engine::finds::Finds;
 use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
@@ -379,9 +422,15 @@ impl<V: Variant> Element for Rewriter<V> {
         if cx.n_inputs().max(cx.n_outputs()) > MOST_PORTS {
             return Err(args.error(format!("more than {MOST_PORTS} inputs or outputs")));
         }
-        let mut limit = args.with("CAPACITY", false, false, |text, _| capacity(text))?;
-        if let Some(mapping) = args.with("MAPPING_CAPACITY", false, false, |text, _| capacity(text))? {
-            limit = Some(mapping);
+        let (mut limit, mut shares) = (None, None);
+        for name in ["CAPACITY", "MAPPING_CAPACITY"] {
+            let read = |text: &str, _: &_| match cx.find(text) {
+                Some(id) => Ok((None, Some(id))),
+                None => capacity(text).map(|limit| (Some(limit), None)),
+            };
+            if let Some(read) = args.with(name, false, false, read)? {
+                (limit, shares) = read;
+            }
         }
         let timeouts = timeouts(args, V::FINDS)?;
         let annotate = args.k_or("DST_ANNO", true)?;
@@ -399,6 +448,14 @@ impl<V: Variant> Element for Rewriter<V> {
                 shared.fill(made)
             }
         };
+        if let Some(id) = shares {
+            let (own, other) = (Arc::clone(&shared), cx.shared_later::<Shared>(id));
+            cx.before_start(move || {
+                let other = other().ok_or("bad MAPPING_CAPACITY")?;
+                own.join(other.get().ok_or("bad MAPPING_CAPACITY")?);
+                Ok(())
+            });
+        }
         let (inputs, outputs) = (cx.n_inputs(), cx.n_outputs());
         cx.publish(Arc::new(SharedRewriter { translator: Arc::clone(&shared), inputs, outputs }));
         Ok(Self {
@@ -422,13 +479,13 @@ impl<V: Variant> Element for Rewriter<V> {
 
     fn handlers(h: &mut Handlers<Self>) {
         V::handlers(h);
-        h.shared_read::<Shared>("size", |s, _| Ok(s.made()?.flows().len().to_string()));
+        h.shared_read::<Shared>("size", |s, _| Ok(s.made()?.size().to_string()));
         h.shared_read::<Shared>("nmappings", |s, _| Ok(s.made()?.made().to_string()));
         h.shared_read::<Shared>("table_size", |s, _| Ok(s.made()?.made().to_string()));
         h.shared_read::<Shared>("mapping_failures", |s, _| Ok(s.made()?.failures().to_string()));
         h.shared_read::<Shared>("patterns", |s, _| Ok(s.made()?.patterns()));
         h.shared_read::<Shared>("memory", |s, _| Ok(s.made()?.flows().bytes().to_string()));
-        h.shared_read::<Shared>("capacity", |s, _| Ok(s.made()?.flows().limit().to_string()));
+        h.shared_read::<Shared>("capacity", |s, _| Ok(s.made()?.limit().to_string()));
         h.shared_write::<Shared>("capacity", |s, text| {
             s.made()?.set_limit(capacity(text)?);
             Ok(())

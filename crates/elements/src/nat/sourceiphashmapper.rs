@@ -5,16 +5,17 @@
 //! `SourceIPHashMapper(NNODES SEED, PATTERN1 FOUTPUT1 ROUTPUT1 ID1, ...)`
 //!
 //! ## Arguments
-//! - `NNODES SEED` (*two ints in one argument*): how many points each server has on the circle of hashes, and what
-//!   the points are made from. More points distribute hosts more evenly.
-//! - `PATTERN FOUTPUT ROUTPUT ID` (*text*, any number): a pattern, or the name of one in an IPRewriterPatterns
-//!   element, the outputs of the IPRewriter for packets and for replies, and the number of the server (0 to
-//!   65,535). Patterns belong to the numbers in ascending order: write them in that order.
+//! - `NNODES SEED` (*two ints in one argument*): how many points each server has on the circle of hashes, and
+//!   what the points are made from. More points distribute hosts more evenly.
+//! - `PATTERN FOUTPUT ROUTPUT ID` (*text*, any number): a pattern, or the name of one in an
+//!   IPRewriterPatterns element, the outputs of the IPRewriter for packets and for replies, and the number of
+//!   the server (0 to 65,535). Patterns belong to the numbers in ascending order: write them in that order.
 //!
-//! An IPRewriter that has this element's name in the place of an INPUTSPEC uses the pattern whose point is the
-//! next one after the hash of the source address. The points of a server depend on the seed and its number alone.
-//! So all connections of a host go to one server, and when a server comes or goes, the hosts of the others stay
-//! where they are. Points and hashes are those of Click on Linux: the same seed gives the same servers.
+//! An IPRewriter that has this element's name in the place of an INPUTSPEC uses the pattern whose point is
+//! the next one after the hash of the source address. The points of a server depend on the seed and its
+//! number alone. So all connections of a host go to one server, and when a server comes or goes, the hosts of
+//! the others stay where they are. Points and hashes are those of Click on Linux: the same seed gives the
+//! same servers.
 //!
 //! ## Ports
 //! None.
@@ -49,8 +50,8 @@ const MOST_POINTS: u64 = 1 << 22;
 /// The `SourceIPHashMapper` element.
 pub struct SourceIPHashMapper;
 
-/// The numbers that `random` of the GNU C library returns after `srandom(seed)`: each is the sum of those 3 and 31
-/// places before it, without its lowest bit.
+/// The numbers that `random` of the GNU C library returns after `srandom(seed)`: each is the sum of those 3
+/// and 31 places before it, without its lowest bit.
 struct Random(VecDeque<u32>);
 
 impl Random {
@@ -112,8 +113,8 @@ impl Circle {
         Self(points)
     }
 
-    /// The pattern of the first point that is not before a hash. After the last one comes that in the root of the
-    /// search tree that Click makes of the points, not the first one.
+    /// The pattern of the first point that is not before a hash. After the last one comes that in the root of
+    /// the search tree that Click makes of the points, not the first one.
     fn find(&self, hash: u32) -> Option<usize> {
         let at = self.0.partition_point(|(point, _)| *point < hash);
         let beyond = left_of_root(self.0.len());

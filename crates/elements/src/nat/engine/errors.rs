@@ -74,7 +74,7 @@ impl About {
 
     /// Translates the error so that it is about the packet as its sender knows it: to that, replies have
     /// `to`. With `source`, an error that a host or router on the translated side has sent gets the address
-    /// that the flow has there (RFC 5508 REQ-4). Returns the new destination, if there is one.
+    /// that the flow has there (RFC 5508 REQ-5). Returns the new destination, if there is one.
     pub(crate) fn translate(&self, packet: &mut Packet, to: Tuple, source: bool) -> Option<[u8; 4]> {
         let bytes = packet.network_header_mut()?;
         let outer_src = if source && to.src != self.reply.src { to.src } else { word(bytes, 12)? };

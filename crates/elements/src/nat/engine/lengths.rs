@@ -65,8 +65,8 @@ impl Direction {
         }
         until(number.wrapping_sub(self.before), next)
     }
-    /// From a number on, `more` bytes have been added. The newest data sent again replaces what was said of it.
-    /// Whether that is remembered now: changes come in the order of the data.
+    /// From a number on, `more` bytes have been added. The newest data sent again replaces what was said of
+    /// it. Whether that is remembered now: changes come in the order of the data.
     fn add(&mut self, from: u32, more: u32) -> bool {
         if let Some(last) = self.changes.last() {
             if last.from == from {

@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
-use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, New, Refused, Tuple};
+use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, MOST_FLOWS, New, Refused, Tuple};
 use wire::tcp;
 
 /// Units of the flows' time in a second.
@@ -133,6 +133,22 @@ pub(crate) enum Why {
     Full,
 }
 
+/// Translators that have one limit together.
+struct Group {
+    limit: AtomicUsize,
+    members: Mutex<Vec<Weak<Translator>>>,
+}
+
+impl Group {
+    fn members(&self) -> Vec<Arc<Translator>> {
+        self.members.lock().ignore_poison().iter().filter_map(Weak::upgrade).collect()
+    }
+    /// How many flows all have.
+    fn len(&self) -> usize {
+        self.members().iter().map(|member| member.flows().len()).sum()
+    }
+}
+
 /// What all workers share.
 pub(crate) struct Translator {
     flows: Mutex<Arc<Flows>>,
@@ -143,6 +159,7 @@ pub(crate) struct Translator {
     names: Names,
     finds: Finds,
     lengths: Lengths,
+    group: OnceLock<Arc<Group>>,
     /// For each input, how many of its flows there are, and how many could not be made.
     counts: Vec<(AtomicUsize, AtomicU64)>,
     timeouts: Timeouts,
@@ -221,6 +238,7 @@ impl Translator {
             names,
             finds,
             lengths: Lengths::default(),
+            group: OnceLock::new(),
             timeouts,
             now: AtomicU32::new(0),
             eviction: Mutex::default(),
@@ -374,6 +392,9 @@ impl Translator {
         choice: bool,
     ) -> Result<Option<Found>, Refused> {
         let new = New { key: *key, to, outputs, owner, mark };
+        if !self.has_room(flows, now) {
+            return Err(Refused::Full);
+        }
         loop {
             match flows.add(&new, now) {
                 Ok(found) => {
@@ -505,11 +526,45 @@ impl Translator {
         }
     }
 
-    /// Changes how many flows there may be. Of those that are too many, the ones with the least time left end.
+    /// Shares the limit of another translator, before there are packets.
+    pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
+        let group = other.group.get_or_init(|| {
+            let limit = AtomicUsize::new(other.flows().limit());
+            Arc::new(Group { limit, members: Mutex::new(vec![Arc::downgrade(other)]) })
+        });
+        if !Arc::ptr_eq(self, other) && self.group.set(Arc::clone(group)).is_ok() {
+            group.members.lock().ignore_poison().push(Arc::downgrade(self));
+        }
+        for member in [self, other] {
+            member.flows().set_limit(MOST_FLOWS);
+        }
+    }
+
+    /// How many flows there are, and may be, of all that share the limit.
+    pub(crate) fn size(&self) -> usize {
+        self.group.get().map_or_else(|| self.flows().len(), |group| group.len())
+    }
+    pub(crate) fn limit(&self) -> usize {
+        self.group.get().map_or_else(|| self.flows().limit(), |group| group.limit.load(Relaxed))
+    }
+
+    /// Whether there is room for a flow in what is shared, after removing one if needed.
+    fn has_room(&self, flows: &Flows, now: u32) -> bool {
+        let Some(group) = self.group.get() else { return true };
+        group.len() < group.limit.load(Relaxed)
+            || self.make_room(flows, now)
+            || group.members().iter().any(|member| member.make_room(&member.flows(), now))
+    }
+
+    /// Changes how many flows there may be. Of those that are too many, the ones with the least time left
+    /// end.
     pub(crate) fn set_limit(&self, limit: u32) {
         let (flows, now) = (self.flows(), self.now.load(Relaxed));
-        flows.set_limit(limit as usize);
-        let too_many = flows.len().saturating_sub(limit as usize);
+        match self.group.get() {
+            Some(group) => group.limit.store(limit as usize, Relaxed),
+            None => flows.set_limit(limit as usize),
+        }
+        let too_many = self.size().saturating_sub(limit as usize);
         if too_many == 0 {
             return;
         }

@@ -173,6 +173,34 @@ fn a_smaller_capacity_ends_flows() {
 }
 
 #[test]
+fn rewriters_may_share_a_capacity() {
+    let config = "a :: IPRewriter(keep 0 0, MAPPING_CAPACITY b); b :: IPRewriter(keep 0 0, MAPPING_CAPACITY 5, UDP_GUARANTEE 0); \
+                  e [0] -> a -> BenchOut(0); e [1] -> b -> BenchOut(1); e [2] -> Discard;";
+    let mut bench = Bench::with_config(&format!("{THROUGH} {config}"), 3, 0);
+    for host in 0..3 {
+        assert!(sent(&mut bench, 1, &udp(inside(host), OUTSIDE)).is_some());
+    }
+    // Flows of the first are guaranteed, so that those of the second make room, as long as there are some.
+    for host in 0..5 {
+        assert!(sent(&mut bench, 0, &udp(inside(host), OUTSIDE)).is_some());
+    }
+    let read = |bench: &mut Bench, name: &str| {
+        bench.read(&format!("a.{name}")) + " " + &bench.read(&format!("b.{name}"))
+    };
+    assert_eq!(
+        (read(&mut bench, "size"), read(&mut bench, "capacity")),
+        ("5 5".to_owned(), "5 5".to_owned())
+    );
+    assert_eq!(read(&mut bench, "nmappings"), "5 0");
+    assert_eq!(sent(&mut bench, 0, &udp(inside(7), OUTSIDE)), None);
+    assert_eq!(sent(&mut bench, 1, &udp(inside(7), OUTSIDE)), None);
+    bench.write("b.capacity", "6");
+    assert_eq!(read(&mut bench, "capacity"), "6 6");
+    let error = Bench::error("IPRewriter(keep 0 0, MAPPING_CAPACITY d); d :: Discard; Idle -> d");
+    assert!(error.contains("bad MAPPING_CAPACITY"), "{error}");
+}
+
+#[test]
 fn replies_get_the_annotation_of_the_first_packet() {
     let config = "nat :: IPRewriter(pattern 192.0.2.1 1024-65535# - - 0 1, drop, REPLY_ANNO PAINT); \
                   e [0] -> Paint(7) -> nat; e [1] -> Paint(1) -> [1] nat; e [2] -> Discard; \

@@ -8,8 +8,8 @@ mod rewriting;
 use crate::ip::engine::header::sample::marked;
 use crate::testing::Bench;
 
-/// The beginning of a configuration with several elements, to which packets go through `e`: input N of the bench is
-/// its output N.
+/// The beginning of a configuration with several elements, to which packets go through `e`: input N of the
+/// bench is its output N.
 const THROUGH: &str = "e :: IPRewriter(pass 0, pass 1, pass 2);";
 
 /// Packets of random bytes, with headers that are nearly correct and are cut anywhere. What comes out has the
