@@ -22,6 +22,8 @@
 //! sender. The flow is not kept alive by that, nor ended (RFC 5508 REQ-6). Errors are the types destination
 //! unreachable, source quench, redirect, time exceeded and parameter problem.
 //!
+//! Sequence numbers of the TCP packet in an error stay as they are, also where a rewriter adjusts them.
+//!
 //! ## Ports
 //! One push input; push outputs. Translated errors leave by output 0, or by those that colons in `MAPS` say.
 //! Other errors and other ICMP messages leave by output 1, if there is one and `MAPS` has no colons. The IP

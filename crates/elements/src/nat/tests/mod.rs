@@ -3,6 +3,7 @@
 mod addresses;
 mod errors;
 mod ftp;
+mod requirements;
 mod rewriting;
 
 use crate::ip::engine::header::sample::marked;

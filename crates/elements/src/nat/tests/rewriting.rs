@@ -54,10 +54,10 @@ fn sent(bench: &mut Bench, input: usize, bytes: &[u8]) -> Option<(usize, Ends)> 
 }
 
 /// A bench in simulated time, which passes in steps of a tenth of a second.
-fn simulated(declaration: &str, inputs: usize, outputs: usize) -> Bench {
+pub(super) fn simulated(declaration: &str, inputs: usize, outputs: usize) -> Bench {
     Bench::simulated(&format!("e :: {declaration}; TimedSource(0.1) -> Discard;"), inputs, outputs)
 }
-fn wait(bench: &mut Bench, seconds: u64) {
+pub(super) fn wait(bench: &mut Bench, seconds: u64) {
     let until = bench.router().now_ns() + seconds * 1_000_000_000;
     let mut turns = 0;
     while bench.router().now_ns() < until {
