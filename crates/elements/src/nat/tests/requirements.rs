@@ -1,4 +1,5 @@
-//! What IPRewriter's manual says of the requirements of RFC 4787, RFC 5382 and RFC 5508, where a few packets show it.
+//! What IPRewriter's manual says of the requirements of RFC 4787, RFC 5382 and RFC 5508, where a few packets
+//! show it.
 
 use super::errors::error;
 use super::rewriting::{ends, packet, simulated, udp, wait};
