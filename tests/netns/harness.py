@@ -21,7 +21,7 @@ from lab import ROOT, Lab, LabError, Namespace, Router, wait_for
 logging.getLogger("scapy").setLevel(logging.ERROR)
 # Cases take these names from here.
 from scapy.compat import raw
-from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror  # noqa: F401
+from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror, TCPerror  # noqa: F401
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw  # noqa: F401
 

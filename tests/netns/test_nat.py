@@ -1,11 +1,14 @@
 """Translation of addresses and load balancing, with real hosts on both sides."""
 
 import contextlib
+import ftplib
+import io
+import re
 import socket
 import subprocess
 import time
 
-from harness import IP, UDP, Ether, Plain, Raw, Router, Wire, case, check, equal, ping
+from harness import ICMP, IP, TCP, UDP, Ether, IPerror, Plain, Raw, Router, TCPerror, Wire, case, check, equal, ping
 from lab import ROOT, Lab, Namespace, the_binary, wait_for
 
 INSIDE, OUTSIDE = "10.0.1.2", "192.0.2.9"
@@ -21,6 +24,49 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
 Server(("", int(sys.argv[2])), Handler).serve_forever()
+"""
+# An FTP server in active mode, as RFC 959 wants it: it connects from the port below its control port. What is stored is what
+# can be retrieved.
+FTP = """
+import socket, socketserver
+stored = {}
+class Handler(socketserver.StreamRequestHandler):
+    def say(self, text):
+        self.wfile.write(text.encode() + b"\\r\\n")
+    def data(self):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.settimeout(5)
+        s.bind(("", 20))
+        s.connect(self.place)
+        return s
+    def handle(self):
+        self.say("220 ready")
+        for line in self.rfile:
+            verb, _, argument = line.decode().strip().partition(" ")
+            if verb == "PORT":
+                *host, high, low = argument.split(",")
+                self.place = (".".join(host), int(high) * 256 + int(low))
+                self.say("200 " + self.place[0])
+            elif verb == "STOR":
+                self.say("150 go")
+                with self.data() as s:
+                    stored[argument] = b"".join(iter(lambda: s.recv(65536), b""))
+                self.say("226 stored")
+            elif verb == "RETR":
+                self.say("150 here")
+                with self.data() as s:
+                    s.sendall(stored[argument])
+                self.say("226 sent")
+            elif verb == "QUIT":
+                self.say("221 bye")
+                return
+            else:
+                self.say("230 " + verb)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+Server(("", 21), Handler).serve_forever()
 """
 
 
@@ -88,6 +134,76 @@ def hosts_inside_share_an_address(lab: Lab) -> None:
             wire.send(ether / IP(src=OUTSIDE, dst="192.0.2.1") / UDP(sport=9, dport=port) / Raw(b"in"))
         check(not any(UDP in frame and frame[UDP].sport == 9 for frame in seen.frames(0.5)), "a packet of no flow got in")
     check("\tno mapping" in router.read("drops"), router.read("drops"))
+
+
+@case(Plain, seconds=60)
+def errors_find_the_host_that_sent_the_packet(lab: Lab) -> None:
+    router, inside, outside = gateway(lab)
+    # The host outside is a router to another one.
+    beyond = lab.namespace("h3")
+    lab.veth(outside, "eth1", beyond, "eth0")
+    outside.ip("addr", "add", "203.0.113.1/24", "dev", "eth1")
+    outside.sh("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.icmp_ratelimit=0")
+    beyond.ip("addr", "add", "203.0.113.9/24", "dev", "eth0")
+    beyond.ip("route", "add", "default", "via", "203.0.113.1")
+    beyond.sh("sysctl", "-qw", "net.ipv4.icmp_ratelimit=0")
+    wait_for("a ping through the gateway and the router", lambda: ping(inside, "203.0.113.9"), 5)
+    # By UDP, by pings, and by TCP, each hop answers.
+    for how in ((), ("-I",), ("-T", "-p", "9")):
+        text = inside.sh("traceroute", "-n", "-q", "2", "-w", "2", *how, "203.0.113.9")
+        hops = re.findall(r"^ *\d+  ([\d.]+|\*)", text, re.MULTILINE)
+        equal(hops, ["10.0.1.1", "192.0.2.9", "203.0.113.9"], f"traceroute {' '.join(how)}: {text}")
+    # A socket is told that its port is closed there, and that a router has no way.
+    for address, error in (("203.0.113.9", ConnectionRefusedError), ("203.0.114.1", OSError)):
+        with inside.inside():
+            udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with udp:
+            udp.settimeout(5)
+            udp.connect((address, 9))
+            udp.send(b"anybody")
+            try:
+                udp.recv(100)
+                check(False, "an answer from nobody")
+            except TimeoutError:
+                check(False, f"no error from {address}")
+            except error:
+                pass
+    # An error from the inside shows the outside no inside address.
+    echo(inside, "inside", 80)
+    with contextlib.closing(Connection(outside, "192.0.2.1", 8080)) as back, Wire(outside) as wire, Wire(inside) as seen:
+        equal(back.ask("hello"), ["inside", OUTSIDE, "hello"], "the port of the server inside")
+        seen.drain()
+        back.ask("again")
+        about = seen.expect("a packet to the server", lambda f: TCP in f and f[TCP].dport == 80)
+        ether = Ether(dst="02:00:00:00:01:01", src=seen.mac)
+        seen.send(ether / IP(src=INSIDE, dst=OUTSIDE) / ICMP(type=3, code=13) / about[IP])
+        told = wire.expect("the error", lambda f: ICMP in f and f[ICMP].type == 3)
+        equal((told[IP].src, told[IPerror].dst, told[TCPerror].dport), ("192.0.2.1", "192.0.2.1", 8080), "what the outside sees")
+    check("about no translated flow" not in router.read("drops"), router.read("drops"))
+
+
+@case(Plain, seconds=60)
+def files_go_by_ftp_in_active_mode(lab: Lab) -> None:
+    router, inside, outside = gateway(lab)
+    wait_for("a ping through the gateway", lambda: ping(inside, OUTSIDE), 5)
+    outside.popen("/usr/bin/python3", "-c", FTP, log="ftp.log")
+    wait_for("the FTP server", lambda: ":21 " in outside.sh("ss", "-Hltn"), 5)
+    with inside.inside():
+        ftp = ftplib.FTP()
+        ftp.set_pasv(False)
+        ftp.connect(OUTSIDE, 21, timeout=10)
+        ftp.login()
+        # Each command shifts the sequence numbers of the connection further.
+        for number in range(20):
+            content = bytes([number]) * 100_000 + b"end"
+            ftp.storbinary(f"STOR {number}", io.BytesIO(content))
+            got = io.BytesIO()
+            ftp.retrbinary(f"RETR {number}", got.write)
+            equal(got.getvalue(), content, f"file {number}")
+        table = router.read("nat.tcp_table")
+        shifted = [line for line in table.splitlines() if "198.51.100" not in line and " seq +" in line]
+        check(shifted and "(192.0.2.9, 20, 192.0.2.1, " in table, table)
+        ftp.quit()
 
 
 @case(Plain, seconds=60)

@@ -81,7 +81,11 @@ fn reasons(section: &str) -> Vec<&str> {
 }
 
 /// Whether a numbered handler (`pattern3`) is documented by another of its numbers (`pattern0`, `patternN`).
+/// The handler `*` stands for those of which the configuration decides how many there are.
 fn numbered(documented: &[&str], name: &str) -> bool {
+    if name == "*" {
+        return documented.iter().any(|d| d.ends_with('N'));
+    }
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     let kind = |d: &&str| d.strip_prefix(stem).is_some_and(|n| n == "N" || n == "0" || n == "1");
     stem != name && documented.iter().any(kind)
@@ -174,6 +178,8 @@ ARPPrint VLANEncap VLANDecap EtherVLANEncap StripEtherVLANHeader SetVLANAnno \
 CheckIPHeader MarkIPHeader StripIPHeader UnstripIPHeader StripToNetworkHeader DecIPTTL GetIPAddress SetIPAddress StoreIPAddress \
 IPGWOptions FixIPSrc IPFragmenter IPReassembler IPMirror IPEncap SetIPChecksum SetIPDSCP MarkIPCE IPPrint IPInputCombo IPOutputCombo \
 StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedIPLookup LookupIPRoute \
+IPRewriter TCPRewriter UDPRewriter ICMPPingRewriter ICMPRewriter IPAddrRewriter IPAddrPairRewriter IPRewriterPatterns \
+RoundRobinIPMapper SourceIPHashMapper FTPPortMapper \
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
 SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo \
 AggregateIP AggregateLength AggregatePaint AggregateFirst AggregateLast AggregateFilter AggregateCounter AggregateIPFlows AggregateIPAddrPair AggregatePacketCounter \

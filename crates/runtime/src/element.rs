@@ -66,6 +66,8 @@ pub enum Phase {
     Table,
     /// Everything else.
     Normal,
+    /// Elements that refer to any others by name.
+    Last,
 }
 
 /// The part that all elements have: identity, configuration, handlers, tasks, timers.

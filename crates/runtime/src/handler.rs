@@ -69,6 +69,8 @@ pub struct CallArgs<'a> {
 pub struct Dynamic {
     /// Handlers that can be read.
     pub readable: Vec<String>,
+    /// Whether these can be written, too.
+    pub writable: bool,
     /// Whether every name is a handler that can be read and written.
     pub any: bool,
 }

@@ -21,7 +21,7 @@ fn flow(n: u64) -> New {
     let tuple = Tuple { src: 10 | n as u32, dst: x as u32, ports: (x >> 32) as u32 };
     let key = Key { tuple, kind: 1 };
     let to = Tuple { src: 0x6364_6566, ports: tuple.ports ^ (n as u32) << 16, ..tuple };
-    New { key, to, outputs: [0, 1], owner: 0 }
+    New { key, to, outputs: [0, 1], owner: 0, mark: 0 }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -36,7 +36,7 @@ use crate::mem::{ALIGN, Zeroed};
 use crate::search::equal16;
 use crate::seed::seeds;
 pub use entry::{Both, Found, Key, LONGEST, New, Refused, Tuple};
-use entry::{FLAGS, GENERATION, KIND, OUTPUT, OWNER, REPLY, WITHOUT_GENERATION, since};
+use entry::{FLAGS, GENERATION, KIND, MARK, NOTED, OUTPUT, OWNER, REPLY, WITHOUT_GENERATION, since};
 
 /// Parts of the table that have locks of their own.
 const PARTS: usize = 16;
@@ -427,7 +427,8 @@ impl Flows {
             return Err(Refused::Full);
         }
         let control = |output: u8| {
-            u32::from(new.key.kind) & KIND | u32::from(output) << OUTPUT | u32::from(new.owner) << OWNER
+            let (owner, mark) = (u32::from(new.owner) << OWNER, u32::from(new.mark) << MARK);
+            u32::from(new.key.kind) & KIND | u32::from(output) << OUTPUT | owner | mark
         };
         let state = now << FLAGS;
         let [forward_output, reply_output] = new.outputs;
@@ -571,6 +572,23 @@ impl Flows {
             self.tags.advise_huge();
         }
         Ok(new)
+    }
+
+    /// Notes for both entries of a flow that the caller keeps more of it elsewhere ([`Found::is_noted`]). Who
+    /// has found an entry before does not see that. Returns whether there is such a flow.
+    pub fn note(&self, key: &Key) -> bool {
+        let hash = self.hash(key);
+        let Some(found) = self.find_hashed(key, hash) else { return false };
+        let other = found.other_key(key);
+        let other_hash = self.hash(&other);
+        let _locked = self.lock(part_of(hash), part_of(other_hash));
+        // It may be another flow by now.
+        let to = found.to;
+        let Some(found) = self.find_hashed(key, hash).filter(|found| found.to == to) else { return false };
+        for found in self.find_hashed(&other, other_hash).iter().chain([&found]) {
+            self.entry(found.at as usize)[3].store(found.control | NOTED, Release);
+        }
+        true
     }
 
     /// Removes the flow whose packets, of either direction, have this key. Returns the entry that was found

@@ -217,7 +217,11 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         h.called_write("set", variable);
         h.called_read("shift", variable);
         h.called_any(
-            |p: &Program| Dynamic { readable: p.exported(), any: p.kind == ScriptType::Proxy },
+            |p: &Program| Dynamic {
+                readable: p.exported(),
+                writable: false,
+                any: p.kind == ScriptType::Proxy,
+            },
             |p, caller, args| {
                 p.prepare(caller);
                 if !args.write && p.exported().iter().any(|v| v == args.name) {

@@ -4,13 +4,13 @@
 //! ## Synopsis
 //! `IPRewriter(INPUTSPEC1, ..., INPUTSPECn [, MAPPING_CAPACITY, TCP_TIMEOUT, TCP_DONE_TIMEOUT,
 //! TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL,
-//! DST_ANNO])`
+//! DST_ANNO, REPLY_ANNO])`
 //!
-//! `TCPRewriter` is the same for TCP alone, where the keyword `TIMEOUT` is another name of `TCP_TIMEOUT`.
-//! `UDPRewriter` has the keywords `TIMEOUT`, `STREAMING_TIMEOUT` and `GUARANTEE` instead of those for TCP and
-//! UDP; it treats packets of both protocols alike, as UDP. `ICMPPingRewriter` has these keywords too, and
-//! does the same for ICMP echo requests and replies, whose identifiers take the place of the source port in a
-//! request and of the destination port in a reply.
+//! `TCPRewriter` is the same for TCP alone. `UDPRewriter` treats packets of both protocols alike, as UDP.
+//! `ICMPPingRewriter` does the same for ICMP echo requests and replies, whose identifiers take the place of
+//! the source port in a request and of the destination port in a reply; a reply never makes a flow. In
+//! UDPRewriter and ICMPPingRewriter the keywords of UDP may be `TIMEOUT`, `STREAMING_TIMEOUT` and
+//! `GUARANTEE`; in the other two `TIMEOUT` and `GUARANTEE` are those of TCP.
 //!
 //! ## Arguments
 //! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no flow yet:
@@ -23,12 +23,13 @@
 //!     that no two flows have the same replies: the packet's own port if it is free, else one at random. With
 //!     `L-H#` the ports are taken in turn, with `L-H?` always at random. `SADDR` may be a range `A-B` or a
 //!     network `A/LEN` in the same way, instead of `SPORT`. Replies get the addresses and ports that the flow
-//!     had.
+//!     had. Of three words the last one is `SPORT`, and of two there are no ports. `xpattern` is the same.
 //!   - `pattern NAME FOUTPUT ROUTPUT`: the pattern has this name in an IPRewriterPatterns element.
 //!   - `ELEMENT`: this element, such as a RoundRobinIPMapper, chooses a pattern for each flow.
 //! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many
 //!   flows there may be. For a new flow beyond that, one that is not guaranteed any more is removed: of about
-//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped.
+//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped. The
+//!   name of another rewriter: both have its limit together.
 //! - `TCP_TIMEOUT` (*time*, keyword, default 24 h): how long a TCP flow is kept after its last packet, if
 //!   there has been data in both directions.
 //! - `TCP_DONE_TIMEOUT` (*time*, keyword, default 4 min): the same after FIN in both directions, or RST.
@@ -38,10 +39,13 @@
 //!   more packets, one of them a reply.
 //! - `TCP_GUARANTEE`, `UDP_GUARANTEE` (*time*, keyword, default 5 s): how long after its last packet a flow
 //!   is not removed for a new one.
-//! - `REAP_INTERVAL` (*time*, keyword, default 15 min): how often all flows are looked over, at least; they
-//!   are looked over four times within the shortest of the times above, at least once a minute.
+//! - `REAP_INTERVAL` (*time*, keyword, also `REAP_TIME`; default 15 min): how often all flows are looked
+//!   over, at least; they are looked over four times within the shortest of the times above, at least once a
+//!   minute.
 //! - `DST_ANNO` (*bool*, keyword, default true): whether the destination annotation becomes the new
 //!   destination.
+//! - `REPLY_ANNO` (*annotation*, keyword): an annotation of one byte, such as PAINT, that replies get from
+//!   the packet that made the flow.
 //!
 //! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47
 //! days, and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a
@@ -49,32 +53,70 @@
 //! other protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a
 //! flow; if none is free, packets of new flows to the same address and port are dropped for a quarter of a
 //! second. A pattern without a range gives the replies of an older flow to a newer one that would have the
-//! same; the older one ends. Mappings depend on the address and port of the other side as well (RFC 4787:
-//! address and port-dependent mapping and filtering), as in Click.
+//! same; the older one ends. TCPRewriter and IPRewriter adjust sequence numbers, acknowledgments and
+//! selective acknowledgments of connections whose data an element upstream has made longer or shorter
+//! (FTPPortMapper).
+//!
+//! ## What the RFCs ask of a NAT
+//! With `pattern ADDRESS LOW-HIGH - -` at the input from the inside and `drop` at that from the outside, as
+//! in conf/nat-gateway.click, and default times:
+//!
+//! | requirement | here |
+//! |---|---|
+//! | RFC 4787 REQ-1, RFC 5382 REQ-1: endpoint-independent mapping | no: a mapping depends on the other side's address and port too, as in Click. A host's own port is kept where it is free, so that a port is usually mapped to the same one whoever the other side is; with `#` or `?` it is not |
+//! | RFC 4787 REQ-2: all mappings of a host have one address | yes with one address in the pattern, and in IPAddrRewriter; no with a range of addresses in IPRewriter |
+//! | RFC 4787 REQ-3, RFC 5382 REQ-7: no port overloading | no: hosts share a port toward different addresses or ports, so that there are as many flows as there are ports toward each of these |
+//! | RFC 4787 REQ-4: parity of ports | kept with the host's own port; not if another one is taken |
+//! | RFC 4787 REQ-5: UDP mappings last two minutes, better five | yes: five; `UDP_TIMEOUT` |
+//! | RFC 4787 REQ-6: packets from the inside keep a mapping alive | yes; those from the outside too |
+//! | RFC 4787 REQ-8, RFC 5382 REQ-3: filtering | address and port-dependent: only the address and port that a host has talked to reach it. IPAddrRewriter: endpoint-independent |
+//! | RFC 4787 REQ-9, RFC 5382 REQ-8: hairpinning | no: a host inside does not reach another one by its mapping outside |
+//! | RFC 4787 REQ-10: application gateways can be off | yes: there are none but FTPPortMapper, where the configuration has it |
+//! | RFC 4787 REQ-11: behavior never changes | yes: mapping and filtering stay the same also when ports conflict |
+//! | RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6: an ICMP error ends no mapping, and keeps none alive | yes |
+//! | RFC 4787 REQ-13: packets that are too long for the link are answered | by the configuration: IPFragmenter and ICMPError |
+//! | RFC 4787 REQ-14: fragments | by the configuration: IPReassembler in front of this element. Without it later fragments are dropped |
+//! | RFC 5382 REQ-2: all valid sequences of TCP packets, simultaneous open | yes: any packet from the inside makes a flow, and any packet passes whose flow is there |
+//! | RFC 5382 REQ-4: no answer to an unexpected SYN for six seconds | yes: there never is one |
+//! | RFC 5382 REQ-5: idle connections last 2 h 4 min, others 4 min | 24 hours after data in both directions; without that, 5 minutes even if the connection is established (`TCP_NODATA_TIMEOUT`); 4 minutes after its end |
+//! | RFC 5382 REQ-6: FTP | active mode with FTPPortMapper; passive mode needs nothing |
+//! | RFC 5382 REQ-9, RFC 5508 REQ-4, REQ-5: ICMP errors about flows are translated, in both directions | yes, by ICMPRewriter |
+//! | RFC 5508 REQ-1: ICMP queries | pings, by ICMPPingRewriter, mapped for each other side; no other queries |
+//! | RFC 5508 REQ-2: pings last a minute | yes: five |
+//! | RFC 5508 REQ-3: ICMP errors with a wrong checksum are dropped | by the configuration: CheckICMPHeader in front of ICMPRewriter. The IP checksum of the packet in the error is not checked |
+//! | RFC 5508 REQ-7: hairpinning of pings and errors | no |
+//! | RFC 5508 REQ-8: who gets no mapping is told | no: packets are dropped and counted |
 //!
 //! ## Ports
 //! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
 //! must have been marked.
 //!
 //! ## Handlers
-//! - `tcp_table`, `udp_table` (read; of the other two classes `table`): for each direction of each flow a
-//!   line: `(SA, SP, DA, DP) => (SA', SP', DA', DP') [*F R] iINPUT expSECONDS`, where the star is at the
-//!   output of this direction, and the flow is removed after so many seconds.
-//! - `tcp_lookup`, `udp_lookup` (read, *SADDR SPORT DADDR DPORT*; of the other two classes `lookup`): what
-//!   takes the place of these.
-//! - `size` (read): how many flows there are.
-//! - `nmappings`, `table_size` (read): the same.
+//! - `tcp_table`, `udp_table` (read; of the other classes `table`): for each direction of each flow a line:
+//!   `(SA, SP, DA, DP) => (SA', SP', DA', DP') [*F R] iINPUT expSECONDS`, where the star is at the output of
+//!   this direction, and the flow is removed after so many seconds. `seq +N` before the outputs: sequence
+//!   numbers grow by so much. ICMPPingRewriter shows `(SA, DA, ID) => (SA', DA', ID')`; of replies, the
+//!   identifiers are 256 more, as Click shows them.
+//! - `tcp_mappings`, `udp_mappings`, `mappings` (read): the same, under their old names.
+//! - `tcp_lookup`, `udp_lookup` (read, *SADDR SPORT DADDR DPORT*; of the other classes `lookup`): what takes
+//!   the place of these.
+//! - `size` (read): how many flows there are, of all rewriters that share the capacity.
+//! - `nmappings`, `table_size` (read): how many this rewriter has.
 //! - `mapping_failures` (read): flows that could not be made, as all ports were in use or the table was full.
 //! - `patterns` (read): for each input a line with its pattern, and how many flows it has.
-//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument. Flows that are too many end when they would.
+//! - `patternN` (read/write): the line of input N. Writing an INPUTSPEC changes what the input does, and ends
+//!   the flows that it has made.
+//! - `capacity` (read/write): the `MAPPING_CAPACITY` argument. Of flows that are too many, those with the
+//!   least time left end.
 //! - `memory` (read): bytes of memory that the flows take.
 //! - `clear` (write): removes all flows.
 //!
 //! ## Threads
-//! All workers share one table: packets of a flow may arrive on any worker, replies on another one. Packets
-//! of known flows take no lock. A packet of no flow takes the lock of a sixteenth of the table, or of two,
-//! also if it is dropped or passed on, so that inputs with `pass` suit what is seldom. The table takes about
-//! 150 bytes for a flow and grows as flows come. A hot swap keeps the flows, also with another configuration
+//! All workers share one table, also with ICMPRewriter and FTPPortMapper. Packets of a flow may arrive on any
+//! worker, replies on another one. Packets of known flows take no lock, but for connections whose sequence
+//! numbers are adjusted. A packet of no flow takes the lock of a sixteenth of the table, or of two, also if
+//! it is dropped or passed on, so that inputs with `pass` suit what is seldom. The table takes about 150
+//! bytes for a flow and grows as flows come. A hot swap keeps the flows, also with another configuration
 //! string.
 //!
 //! ## Example
@@ -87,20 +129,24 @@
 //! ```
 //!
 //! ## See also
-//! IPRewriterPatterns, RoundRobinIPMapper, MaglevIPMapper, CheckIPHeader
+//! IPAddrRewriter, IPAddrPairRewriter, ICMPRewriter, FTPPortMapper, IPRewriterPatterns, RoundRobinIPMapper,
+//! SourceIPHashMapper, MaglevIPMapper, CheckIPHeader
 
+use super::engine::finds::Finds;
 use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
-use super::engine::input::{Input, Known, SharedMapper, named};
+use super::engine::input::{Input, Known, Names, SharedMapper, named};
+use super::engine::rewriter::SharedRewriter;
 use super::engine::translator::{
     Admitted, DONE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
 };
 use crate::prelude::*;
 use crate::splitter::Splitter;
-use runtime::MAX_BATCH;
+use lang::args::Anno;
+use runtime::{Dynamic, HandlerError, MAX_BATCH};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Tuple, Wanted};
+use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Wanted};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
@@ -118,28 +164,31 @@ const MOST_PORTS: usize = 256;
 pub trait Variant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
+    /// The manual.
+    const MANUAL: &'static str = manual!("nat/iprewriter");
+    /// By what it finds flows.
+    const FINDS: Finds;
     /// By what the flow of a packet is found; the kind is 0 if it is not translated.
     fn key(packet: &Packet) -> Key;
-    /// Gives a packet other addresses and ports.
+    /// By what else.
     #[inline(always)]
-    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
-        translate(packet, key, to)
+    fn other_key(_packet: &Packet) -> Option<Key> {
+        None
     }
-    /// The names of its keywords: for TCP, and for UDP.
-    const KEYWORDS: Keywords;
+    /// Gives a packet what an entry that was found by `key` says.
+    #[inline(always)]
+    fn translate(packet: &mut Packet, key: &Key, found: &Found) -> Segment {
+        translate(packet, key, &found.to)
+    }
+    /// Whether the packets of an entry get another destination.
+    #[inline(always)]
+    fn redirects(_found: &Found) -> bool {
+        true
+    }
     /// Its handlers.
     fn handlers(h: &mut Handlers<Rewriter<Self>>)
     where
         Self: Sized;
-}
-
-/// Which keywords a class has.
-pub struct Keywords {
-    tcp: bool,
-    /// The timeouts of UDP, and the guarantee.
-    udp: Option<[&'static str; 3]>,
-    /// Whether `TIMEOUT` is `TCP_TIMEOUT`.
-    short: bool,
 }
 
 /// `IPRewriter`.
@@ -151,23 +200,27 @@ pub struct Udp;
 /// `ICMPPingRewriter`.
 pub struct Ping;
 
-const WITHOUT_CONNECTIONS: Keywords =
-    Keywords { tcp: false, udp: Some(["TIMEOUT", "STREAMING_TIMEOUT", "GUARANTEE"]), short: false };
+/// The handlers that show all flows.
+pub(super) fn tables<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
+    for name in ["table", "mappings"] {
+        h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|_| true)));
+    }
+}
 
 impl Variant for Both {
     const CLASS: &'static str = "IPRewriter";
+    const FINDS: Finds = Finds::Both;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         key(packet)
     }
-    const KEYWORDS: Keywords = Keywords {
-        tcp: true,
-        udp: Some(["UDP_TIMEOUT", "UDP_STREAMING_TIMEOUT", "UDP_GUARANTEE"]),
-        short: false,
-    };
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("tcp_table", |s, _| Ok(s.made()?.table(|kind| kind == TCP)));
-        h.shared_read::<Shared>("udp_table", |s, _| Ok(s.made()?.table(|kind| kind == UDP)));
+        for name in ["tcp_table", "tcp_mappings"] {
+            h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|kind| kind == TCP)));
+        }
+        for name in ["udp_table", "udp_mappings"] {
+            h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|kind| kind == UDP)));
+        }
         h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
         h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
     }
@@ -175,46 +228,46 @@ impl Variant for Both {
 
 impl Variant for Tcp {
     const CLASS: &'static str = "TCPRewriter";
+    const FINDS: Finds = Finds::Tcp;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         let key = key(packet);
         Key { kind: if key.kind == TCP { TCP } else { 0 }, ..key }
     }
-    const KEYWORDS: Keywords = Keywords { tcp: true, udp: None, short: true };
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, TCP));
     }
 }
 
 impl Variant for Udp {
     const CLASS: &'static str = "UDPRewriter";
+    const FINDS: Finds = Finds::Udp;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         let key = key(packet);
         Key { kind: if key.kind == 0 { 0 } else { UDP }, ..key }
     }
-    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
     }
 }
 
 impl Variant for Ping {
     const CLASS: &'static str = "ICMPPingRewriter";
+    const FINDS: Finds = Finds::Ping;
     #[inline(always)]
     fn key(packet: &Packet) -> Key {
         ping_key(packet)
     }
     #[inline(always)]
-    fn translate(packet: &mut Packet, key: &Key, to: &Tuple) -> Segment {
-        translate_ping(packet, key, to);
+    fn translate(packet: &mut Packet, key: &Key, found: &Found) -> Segment {
+        translate_ping(packet, key, &found.to);
         Segment::default()
     }
-    const KEYWORDS: Keywords = WITHOUT_CONNECTIONS;
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read::<Shared>("table", |s, _| Ok(s.made()?.table(|_| true)));
+        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, PING));
     }
 }
@@ -236,8 +289,13 @@ const AHEAD: usize = 16;
 /// Every rewriter.
 pub struct Rewriter<V> {
     shared: Arc<Translator>,
+    /// The flows and the inputs as they were in this version.
+    version: u32,
     flows: Arc<Flows>,
+    inputs: Arc<[Input]>,
     annotate: bool,
+    /// The annotation of a flow's first packet that its replies get.
+    reply_anno: Option<usize>,
     splitter: Splitter,
     /// Where removing old flows has got to, and which of how many workers this is.
     cursor: Cursor,
@@ -253,28 +311,48 @@ pub struct Rewriter<V> {
 }
 
 /// The durations of a class's keywords.
-fn timeouts(args: &mut Args<'_>, words: &Keywords) -> Result<Timeouts, ArgError> {
+fn timeouts(args: &mut Args<'_>, finds: Finds) -> Result<Timeouts, ArgError> {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let guarantee = Duration::from_secs(5);
-    let mut of = |name: &str, default: Duration| args.k::<Duration>(name).map(|d| d.unwrap_or(default));
     let mut tcp = [minutes(24 * 60), minutes(4), minutes(5), guarantee];
-    if words.tcp {
-        if words.short {
-            tcp[0] = of("TIMEOUT", tcp[0])?;
-        }
-        let names = ["TCP_TIMEOUT", "TCP_DONE_TIMEOUT", "TCP_NODATA_TIMEOUT", "TCP_GUARANTEE"];
-        for (value, name) in tcp.iter_mut().zip(names) {
-            *value = of(name, *value)?;
-        }
-    }
-    let [tcp, tcp_done, tcp_no_data, tcp_guarantee] = tcp.map(units);
     let mut udp = [minutes(5), minutes(5), guarantee];
-    if let Some([timeout, streaming, guaranteed]) = words.udp {
-        udp[0] = of(timeout, udp[0])?;
-        udp = [udp[0], of(streaming, udp[0])?, of(guaranteed, udp[2])?];
+    // Of several names of the same, the last one counts.
+    let mut set = |value: &mut Duration, names: &[&str]| {
+        for name in names {
+            *value = args.k::<Duration>(name)?.unwrap_or(*value);
+        }
+        Ok::<(), ArgError>(())
+    };
+    if matches!(finds, Finds::Both | Finds::Tcp) {
+        let [timeout, done, no_data, guaranteed] = &mut tcp;
+        set(timeout, &["TIMEOUT", "TCP_TIMEOUT"])?;
+        set(done, &["TCP_DONE_TIMEOUT"])?;
+        set(no_data, &["TCP_NODATA_TIMEOUT"])?;
+        set(guaranteed, &["GUARANTEE", "TCP_GUARANTEE"])?;
     }
+    let (timeout, streaming, guaranteed): (&[&str], &[&str], &[&str]) = match finds {
+        Finds::Both => (&["UDP_TIMEOUT"], &["UDP_STREAMING_TIMEOUT"], &["UDP_GUARANTEE"]),
+        Finds::Udp => (
+            &["TIMEOUT", "UDP_TIMEOUT"],
+            &["STREAMING_TIMEOUT", "UDP_STREAMING_TIMEOUT"],
+            &["GUARANTEE", "UDP_GUARANTEE"],
+        ),
+        Finds::Ping => (&["TIMEOUT"], &["STREAMING_TIMEOUT"], &["GUARANTEE"]),
+        Finds::Address | Finds::Pair => (&["TIMEOUT"], &[], &["GUARANTEE"]),
+        Finds::Tcp => (&[], &[], &[]),
+    };
+    if matches!(finds, Finds::Address | Finds::Pair) {
+        udp[0] = minutes(120);
+    }
+    set(&mut udp[0], timeout)?;
+    udp[1] = udp[0];
+    set(&mut udp[1], streaming)?;
+    set(&mut udp[2], guaranteed)?;
+    let mut reap = minutes(15);
+    set(&mut reap, &["REAP_TIME", "REAP_INTERVAL"])?;
+    let [tcp, tcp_done, tcp_no_data, tcp_guarantee] = tcp.map(units);
     let [udp, udp_streaming, udp_guarantee] = udp.map(units);
-    let reap = units(of("REAP_INTERVAL", minutes(15))?);
+    let reap = units(reap);
     Ok(Timeouts { tcp, tcp_done, tcp_no_data, tcp_guarantee, udp, udp_streaming, udp_guarantee, reap })
 }
 
@@ -289,8 +367,8 @@ fn capacity(text: &str) -> Result<u32, String> {
 fn make(
     args: &mut Args<'_>,
     cx: &mut ConfigCx<'_>,
-    timeouts: Timeouts,
-    limit: u32,
+    finds: Finds,
+    (timeouts, limit): (Timeouts, u32),
 ) -> Result<Translator, ArgError> {
     let known = Known { names: &args.names().clone(), patterns: named(cx), outputs: cx.n_outputs() };
     let specs = args.rest_args();
@@ -316,7 +394,11 @@ fn make(
     }
     match first {
         Some(error) => Err(error),
-        None => Translator::new(inputs, timeouts, limit as usize).map_err(|e| args.error(e)),
+        None => {
+            let names = Names::of(&known, cx);
+            let made = Translator::new(finds, (inputs, names), timeouts, limit as usize);
+            made.map_err(|e| args.error(e))
+        }
     }
 }
 
@@ -325,8 +407,8 @@ impl<V: Variant> Element for Rewriter<V> {
     const PORTS: &'static str = "1-/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
-    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::USER);
+    const WRITES: Fields = Fields::DATA.with(Fields::USER);
     const DROPS: &'static [DropCase] = &[
         NO_MAPPING.when("it belongs to no flow, and its input makes none"),
         NO_PORT.when("flows have all replies that a new one could have by the pattern of its input"),
@@ -334,18 +416,25 @@ impl<V: Variant> Element for Rewriter<V> {
         NOT_TRANSLATED
             .when("its input does not pass it, and it is of another protocol, or not the first fragment"),
     ];
-    const MANUAL: &'static str = manual!("nat/iprewriter");
+    const MANUAL: &'static str = V::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         if cx.n_inputs().max(cx.n_outputs()) > MOST_PORTS {
             return Err(args.error(format!("more than {MOST_PORTS} inputs or outputs")));
         }
-        let mut limit = args.with("CAPACITY", false, false, |text, _| capacity(text))?;
-        if let Some(mapping) = args.with("MAPPING_CAPACITY", false, false, |text, _| capacity(text))? {
-            limit = Some(mapping);
+        let (mut limit, mut shares) = (None, None);
+        for name in ["CAPACITY", "MAPPING_CAPACITY"] {
+            let read = |text: &str, _: &_| match cx.find(text) {
+                Some(id) => Ok((None, Some(id))),
+                None => capacity(text).map(|limit| (Some(limit), None)),
+            };
+            if let Some(read) = args.with(name, false, false, read)? {
+                (limit, shares) = read;
+            }
         }
-        let timeouts = timeouts(args, &V::KEYWORDS)?;
+        let timeouts = timeouts(args, V::FINDS)?;
         let annotate = args.k_or("DST_ANNO", true)?;
+        let reply_anno = args.k::<Anno<1>>("REPLY_ANNO")?.map(|anno| usize::from(anno.0));
         // A hot swap to the same text may come with other mappers and patterns. `take_state` keeps the flows.
         let shared = cx.shared_if(|_| false, Shared::default);
         let shared = match shared.get() {
@@ -355,14 +444,27 @@ impl<V: Variant> Element for Rewriter<V> {
                 Arc::clone(made)
             }
             None => {
-                let made = make(args, cx, timeouts, limit.unwrap_or(DEFAULT_CAPACITY))?;
+                let made = make(args, cx, V::FINDS, (timeouts, limit.unwrap_or(DEFAULT_CAPACITY)))?;
                 shared.fill(made)
             }
         };
+        if let Some(id) = shares {
+            let (own, other) = (Arc::clone(&shared), cx.shared_later::<Shared>(id));
+            cx.before_start(move || {
+                let other = other().ok_or("bad MAPPING_CAPACITY")?;
+                own.join(other.get().ok_or("bad MAPPING_CAPACITY")?);
+                Ok(())
+            });
+        }
+        let (inputs, outputs) = (cx.n_inputs(), cx.n_outputs());
+        cx.publish(Arc::new(SharedRewriter { translator: Arc::clone(&shared), inputs, outputs }));
         Ok(Self {
+            version: shared.version(),
             flows: shared.flows(),
+            inputs: shared.inputs(),
             shared,
             annotate,
+            reply_anno,
             splitter: Splitter::new(cx.n_outputs()),
             cursor: Cursor::default(),
             share: (cx.worker().0, cx.workers().max(1)),
@@ -377,16 +479,31 @@ impl<V: Variant> Element for Rewriter<V> {
 
     fn handlers(h: &mut Handlers<Self>) {
         V::handlers(h);
-        h.shared_read::<Shared>("size", |s, _| Ok(s.made()?.flows().len().to_string()));
+        h.shared_read::<Shared>("size", |s, _| Ok(s.made()?.size().to_string()));
         h.shared_read::<Shared>("nmappings", |s, _| Ok(s.made()?.made().to_string()));
         h.shared_read::<Shared>("table_size", |s, _| Ok(s.made()?.made().to_string()));
         h.shared_read::<Shared>("mapping_failures", |s, _| Ok(s.made()?.failures().to_string()));
         h.shared_read::<Shared>("patterns", |s, _| Ok(s.made()?.patterns()));
         h.shared_read::<Shared>("memory", |s, _| Ok(s.made()?.flows().bytes().to_string()));
-        h.shared_read::<Shared>("capacity", |s, _| Ok(s.made()?.flows().limit().to_string()));
+        h.shared_read::<Shared>("capacity", |s, _| Ok(s.made()?.limit().to_string()));
         h.shared_write::<Shared>("capacity", |s, text| {
-            s.made()?.flows().set_limit(capacity(text)? as usize);
+            s.made()?.set_limit(capacity(text)?);
             Ok(())
+        });
+        let numbered = |s: &Shared| Dynamic {
+            readable: (0..s.made().map_or(0, Translator::n_inputs)).map(|n| format!("pattern{n}")).collect(),
+            writable: true,
+            any: false,
+        };
+        h.called_any::<Shared>(numbered, |s, _, args| {
+            let number = args.name.strip_prefix("pattern").and_then(|number| number.parse().ok());
+            let input = number.ok_or_else(|| HandlerError::NoHandler(args.name.to_owned()))?;
+            let made = s.made().map_err(HandlerError::Failed)?;
+            if !args.write {
+                return Ok(made.pattern(input));
+            }
+            made.set_input(input, args.value).map_err(HandlerError::Failed)?;
+            Ok(String::new())
         });
         h.shared_write::<Shared>("clear", |s, _| {
             s.made()?.clear();
@@ -408,13 +525,22 @@ impl<V: Variant> Element for Rewriter<V> {
         if !Arc::ptr_eq(&self.shared, &old.shared) && !Arc::ptr_eq(&self.shared.flows(), &old.flows) {
             self.shared.adopt(&old.shared);
         }
-        self.flows = Arc::clone(&old.flows);
+        self.refresh();
     }
 }
 
 impl<V: Variant> Rewriter<V> {
+    #[cold]
+    fn refresh(&mut self) {
+        self.version = self.shared.version();
+        (self.flows, self.inputs) = (self.shared.flows(), self.shared.inputs());
+    }
+
     /// Rewrites the packets of a batch that have come in at an input, and finds their outputs.
     fn rewrite(&mut self, input: usize, batch: &mut Batch, cx: &mut Cx<'_>) {
+        if self.version != self.shared.version() {
+            self.refresh();
+        }
         let flows = &*self.flows;
         let now = time(cx.now_ns());
         self.shared.note_time(now);
@@ -439,7 +565,8 @@ impl<V: Variant> Rewriter<V> {
                 if places.is_empty() && key.kind != 0 {
                     flows.prefetch_room(*wanted);
                     let random = cx.random();
-                    let reply = self.shared.expected_reply(input, key, random);
+                    let reply =
+                        self.inputs.get(input).and_then(|i| self.shared.expected_reply(i, key, random));
                     self.new.push(Expected { at, reply: reply.map(|key| flows.begin(&key)), random });
                 }
             }
@@ -450,29 +577,45 @@ impl<V: Variant> Rewriter<V> {
                 rooms += 1;
             }
             let Some(places) = self.places.get(n) else { break };
-            let found = match flows.find(key, *places) {
-                Some(found) if key.kind != 0 => found,
+            let (found, key) = match flows.find(key, *places) {
+                Some(found) if key.kind != 0 => (found, *key),
                 _ => {
                     let random = self.new.get(admitted).filter(|new| new.at == n).map(|new| new.random);
                     admitted += usize::from(random.is_some());
-                    let random = random.unwrap_or_else(|| cx.random());
-                    match admit(&self.shared, flows, input, key, now, random) {
-                        Ok(found) => found,
-                        Err(output) => {
-                            self.outputs.push(output);
-                            continue;
+                    let other = V::other_key(packet).filter(|_| key.kind != 0);
+                    match other.and_then(|other| flows.get(&other).map(|found| (found, other))) {
+                        Some(entry) => entry,
+                        None => {
+                            let random = random.unwrap_or_else(|| cx.random());
+                            let mark = self.reply_anno.and_then(|at| packet.load_user::<1>(at));
+                            let new = (now, random, mark.map_or(0, |[mark]| mark));
+                            match admit(&self.shared, flows, &self.inputs, (input, key), new) {
+                                Ok(found) => (found, *key),
+                                Err(output) => {
+                                    self.outputs.push(output);
+                                    continue;
+                                }
+                            }
                         }
                     }
                 }
             };
-            let segment = V::translate(packet, key, &found.to);
-            if self.annotate {
+            let segment = V::translate(packet, &key, &found);
+            if self.annotate && V::redirects(&found) {
                 packet.set_dst_ip(found.to.dst.to_ne_bytes());
+            }
+            if let Some(at) = self.reply_anno
+                && found.is_reply()
+            {
+                packet.store_user(at, [found.mark()]);
+            }
+            if found.is_noted() {
+                self.shared.renumber(packet, &key, &found);
             }
             let flags =
                 if key.kind == TCP { tcp_flags(found.flags(), segment) } else { counted(found.flags()) };
             if segment.flags & wire::tcp::RST != 0 {
-                both_done(flows, key, &found, now);
+                both_done(flows, &key, &found, now);
             }
             flows.touch(&found, now, flags, self.coarse);
             self.outputs.push(found.output().into());
@@ -493,15 +636,17 @@ fn both_done(flows: &Flows, key: &Key, found: &Found, now: u32) {
 fn admit(
     shared: &Translator,
     flows: &Flows,
-    input: usize,
-    key: &Key,
-    now: u32,
-    random: u64,
+    inputs: &[Input],
+    (input, key): (usize, &Key),
+    new: (u32, u64, u8),
 ) -> Result<Found, usize> {
     if key.kind == 0 {
-        return Err(shared.passes(input).map_or(DROP + 3, usize::from));
+        return match inputs.get(input) {
+            Some(Input::Pass(output)) => Err(usize::from(*output)),
+            _ => Err(DROP + 3),
+        };
     }
-    match shared.admit(flows, input, key, now, random) {
+    match shared.admit(flows, inputs, input, key, new) {
         Admitted::Flow(found) => Ok(found),
         Admitted::Output(output) => Err(output.into()),
         Admitted::Dropped(why) => Err(match why {

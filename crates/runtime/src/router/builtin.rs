@@ -27,7 +27,8 @@ pub(super) fn read_element(
             let mut lines: Vec<String> = general.map(|h| format!("{h}\tr")).collect();
             for h in element.handlers.iter() {
                 if let Some(others) = h.others(router.store(), &element.name) {
-                    lines.extend(others.readable.iter().map(|n| format!("{n}\tr")));
+                    let flags = if others.writable { "rw" } else { "r" };
+                    lines.extend(others.readable.iter().map(|n| format!("{n}\t{flags}")));
                     continue;
                 }
                 let flags = [(h.readable(), 'r'), (h.writable(), 'w'), (h.takes_parameter, '+')];

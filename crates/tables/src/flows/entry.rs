@@ -3,7 +3,7 @@
 /// What the headers of a flow's packets have: addresses, and ports or what takes their place. Whoever fills
 /// these in decides the order of the bytes; but the source port is one half of `ports`, the destination port
 /// the other one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Tuple {
     /// Source address.
     pub src: u32,
@@ -23,7 +23,7 @@ impl Tuple {
 }
 
 /// By what an entry is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Key {
     /// What the packets have.
     pub tuple: Tuple,
@@ -35,7 +35,10 @@ pub(super) const KIND: u32 = 3;
 pub(super) const REPLY: u32 = 1 << 2;
 pub(super) const OUTPUT: u32 = 3;
 pub(super) const OWNER: u32 = 11;
-pub(super) const GENERATION: u32 = 27;
+pub(super) const MARK: u32 = 19;
+/// Whether the caller keeps more of the flow.
+pub(super) const NOTED: u32 = 1 << 27;
+pub(super) const GENERATION: u32 = 28;
 pub(super) const WITHOUT_GENERATION: u32 = u32::MAX >> (32 - GENERATION);
 /// Bits of the state that are flags; the rest is the time.
 pub(super) const FLAGS: u32 = 8;
@@ -80,6 +83,18 @@ impl Found {
     pub fn owner(&self) -> u8 {
         (self.control >> OWNER) as u8
     }
+    /// What whoever added the flow wanted to remember.
+    #[inline(always)]
+    #[must_use]
+    pub fn mark(&self) -> u8 {
+        (self.control >> MARK) as u8
+    }
+    /// Whether [`super::Flows::note`] has been called for the flow.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_noted(&self) -> bool {
+        self.control & NOTED != 0
+    }
     /// By what the entry of the other direction is found, of an entry that was found by `key`.
     #[inline(always)]
     #[must_use]
@@ -111,6 +126,8 @@ pub struct New {
     pub outputs: [u8; 2],
     /// Who adds it.
     pub owner: u8,
+    /// A byte to be remembered.
+    pub mark: u8,
 }
 
 impl New {

@@ -12,10 +12,33 @@ fn key(n: u32) -> Key {
 fn new(n: u32) -> New {
     let key = key(n);
     let to = Tuple { src: 99, dst: key.tuple.dst ^ n, ports: key.tuple.ports };
-    New { key, to, outputs: [n as u8, 7], owner: 3 }
+    New { key, to, outputs: [n as u8, 7], owner: 3, mark: n as u8 }
 }
 fn flows(limit: usize) -> Flows {
     Flows::new(limit).unwrap()
+}
+
+#[test]
+fn what_is_noted_of_a_flow_is_seen_in_both_directions_and_stays_when_it_moves() {
+    let table = flows(10_000);
+    assert!(!table.note(&key(5)));
+    table.add(&new(5), 1).unwrap();
+    let before = table.get(&key(5)).unwrap();
+    assert!(table.note(&key(5)) && !before.is_noted());
+    // Who has found it before changes nothing any more.
+    table.touch(&before, 9, 1, 0);
+    assert_eq!(table.get(&key(5)).unwrap().flags(), 0);
+    for n in (0..2000).filter(|n| *n != 5) {
+        table.add(&new(n), 1).unwrap();
+    }
+    for key in [key(5), new(5).reply_key()] {
+        let found = table.get(&key).unwrap();
+        assert_eq!((found.is_noted(), found.mark(), found.owner()), (true, 5, 3));
+    }
+    assert!(!table.get(&key(6)).unwrap().is_noted());
+    table.remove(&key(5)).unwrap();
+    table.add(&new(5), 1).unwrap();
+    assert!(!table.get(&key(5)).unwrap().is_noted());
 }
 
 #[test]

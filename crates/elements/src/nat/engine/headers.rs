@@ -17,6 +17,8 @@ const PLAIN: u8 = 0x45;
 pub(crate) const TCP: u8 = 1;
 pub(crate) const UDP: u8 = 2;
 pub(crate) const PING: u8 = 3;
+/// The same where addresses alone are looked at: as for UDP, nothing is known of connections.
+pub(crate) const ADDRESSES: u8 = UDP;
 /// The least transport header whose packet is translated.
 const LEAST_TRANSPORT: usize = 8;
 /// How much of a TCP header must be there for its checksum to be changed.
@@ -157,31 +159,82 @@ pub(crate) fn translate_ping(packet: &mut Packet, key: &Key, to: &Tuple) -> Opti
     let bytes = packet.network_header_mut()?;
     let h = bytes.first_chunk_mut::<IP>()?;
     rewrite(h, to, change(from.src, to.src) + change(from.dst, to.dst));
-    let header = usize::from(h[0] & 15) * 4;
+    let (header, total) = (usize::from(h[0] & 15) * 4, usize::from(u16::from_be_bytes([h[2], h[3]])));
     let icmp = bytes.get_mut(header..)?.first_chunk_mut::<LEAST_TRANSPORT>()?;
     // Of both ports one is 0, before and after, so that only the identifier counts.
     [icmp[2], icmp[3]] = adjusted([icmp[2], icmp[3]], change(from.ports, to.ports));
     let [a, b, c, d] = to.ports.to_ne_bytes();
     [icmp[4], icmp[5]] = if icmp[0] == icmpv4::ECHO { [a, b] } else { [c, d] };
+    if [icmp[2], icmp[3]] == [0, 0] {
+        // The sum of a message that is all zero is +0, the only one that is (RFC 1624 §3).
+        let end = total.min(bytes.len());
+        let message = bytes.get_mut(header..end)?;
+        if message.iter().all(|byte| *byte == 0) {
+            message.get_mut(2..4)?.fill(255);
+        }
+    }
+    Some(())
+}
+
+/// The protocol of a packet that is no later fragment, and the length of its IP header.
+pub(super) fn header_of(packet: &Packet) -> Option<(u8, usize)> {
+    let h = packet.network_header_chunk::<IP>()?;
+    let header = usize::from(h[0] & 15) * 4;
+    let first = u16::from_be_bytes([h[6], h[7]]) & 0x1fff == 0;
+    (header >= IP && first).then_some((h[9], header))
+}
+
+/// The addresses of a packet of any protocol; the kind is 0 for what is no packet.
+#[inline]
+pub(crate) fn address_key(packet: &Packet) -> Key {
+    match packet.network_header_chunk::<IP>() {
+        Some(h) if h[0] & 15 >= 5 => {
+            let tuple = Tuple { src: word::<12, _>(h), dst: word::<16, _>(h), ports: 0 };
+            Key { tuple, kind: ADDRESSES }
+        }
+        _ => Key::default(),
+    }
+}
+
+/// Gives a packet other addresses, also a later fragment. `None` if it has no transport header to change.
+pub(crate) fn translate_addresses(packet: &mut Packet, to: &Tuple) -> Option<()> {
+    let transport = header_of(packet);
+    let bytes = packet.network_header_mut()?;
+    let h = bytes.first_chunk_mut::<IP>()?;
+    let addresses = change(word::<12, _>(h), to.src) + change(word::<16, _>(h), to.dst);
+    rewrite(h, to, addresses);
+    let (number, header) = transport?;
+    let rest = bytes.get_mut(header..)?;
+    match number {
+        protocol::TCP => {
+            let h = rest.first_chunk_mut::<TO_CHECKSUM>()?;
+            [h[16], h[17]] = adjusted([h[16], h[17]], addresses);
+        }
+        protocol::UDP => {
+            let h = rest.first_chunk_mut::<LEAST_TRANSPORT>()?;
+            [h[6], h[7]] = adjusted_udp([h[6], h[7]], addresses);
+        }
+        _ => {}
+    }
     Some(())
 }
 
 /// What must be added to the complement of a checksum when one word takes the place of another (RFC 1624
 /// equation 3).
 #[inline(always)]
-fn change(from: u32, to: u32) -> u64 {
+pub(super) fn change(from: u32, to: u32) -> u64 {
     u64::from(!from) + u64::from(to)
 }
 
 #[inline(always)]
-fn adjusted(check: [u8; 2], sum: u64) -> [u8; 2] {
+pub(super) fn adjusted(check: [u8; 2], sum: u64) -> [u8; 2] {
     let old = u16::from_ne_bytes(check);
     (!fold64(u64::from(!old) + sum)).to_ne_bytes()
 }
 
 /// The same for UDP, where 0 is no checksum (RFC 768): it stays 0, and one that becomes 0 is written as -0.
 #[inline(always)]
-fn adjusted_udp(check: [u8; 2], sum: u64) -> [u8; 2] {
+pub(super) fn adjusted_udp(check: [u8; 2], sum: u64) -> [u8; 2] {
     match adjusted(check, sum) {
         _ if check == [0, 0] => check,
         [0, 0] => [255, 255],

@@ -33,6 +33,7 @@ pub(crate) struct Mapped {
 pub(crate) struct Named(pub(crate) HashMap<String, Arc<Pattern>>);
 
 /// What is done with a packet of no flow.
+#[derive(Clone)]
 pub(crate) enum Input {
     Drop,
     Pass(u8),
@@ -46,6 +47,39 @@ pub(crate) struct Known<'a> {
     pub(crate) names: &'a NameDb,
     pub(crate) patterns: HashMap<String, Arc<Pattern>>,
     pub(crate) outputs: usize,
+}
+
+/// The same, kept for specifications that come while the router runs.
+pub(crate) struct Names {
+    names: NameDb,
+    patterns: HashMap<String, Arc<Pattern>>,
+    outputs: usize,
+    /// Mappers by the names that they have for the element: those of its own scope first.
+    mappers: HashMap<String, Arc<dyn Mapper>>,
+}
+
+impl Names {
+    pub(crate) fn of(known: &Known<'_>, cx: &ConfigCx<'_>) -> Self {
+        let mut mappers = HashMap::new();
+        for id in (0..cx.config().elements.len()).map(|n| ElementId(n as u32)) {
+            let Some(mapper) = cx.shared_by::<SharedMapper>(id) else { continue };
+            let name = cx.name_of(id);
+            let ends = name.match_indices('/').map(|(at, _)| name.get(at + 1..).unwrap_or_default());
+            for short in ends.chain([name]).filter(|short| cx.find(short) == Some(id)) {
+                mappers.insert(short.to_owned(), Arc::clone(&mapper.0));
+            }
+        }
+        Self { names: known.names.clone(), patterns: known.patterns.clone(), outputs: known.outputs, mappers }
+    }
+
+    /// Reads a specification.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub(crate) fn parse(&self, text: &str) -> Result<Input, String> {
+        let known = Known { names: &self.names, patterns: self.patterns.clone(), outputs: self.outputs };
+        Input::parse(text, &known, |name| self.mappers.get(name).cloned().map(Ok))
+    }
 }
 
 /// All patterns that have names.

@@ -102,10 +102,10 @@ impl Pattern {
                 .unzip();
         let dst = dash_or(dst, one, "bad destination address")?;
         let dport = dash_or(dport, port, "bad destination port")?;
-        let range = match (addresses.flatten(), ports.flatten()) {
-            (Some(_), Some(_)) => return Err("ranges of both source address and source port".into()),
-            (addresses, ports) => ports.or(addresses),
-        };
+        // Of ranges of both, only the ports vary, as in Click.
+        let range = ports.flatten().or(addresses.flatten());
+        // As there, a source port 0 alone is that of the packet.
+        let sport = sport.filter(|port| *port > 0 || range.is_some());
         Ok(Self { src, sport, dst, dport, ports: words.len() > 2, range })
     }
 
@@ -193,6 +193,8 @@ impl fmt::Display for Pattern {
         }
         match self.sport {
             _ if !self.ports => {}
+            // Click shows a range that begins with 0 so.
+            Some(0) => f.write_str(" -")?,
             Some(sport) if top > 0 => write!(f, " {sport}-{}", u32::from(sport) + top)?,
             Some(sport) => write!(f, " {sport}")?,
             None => f.write_str(" -")?,
@@ -241,6 +243,10 @@ mod tests {
             ("1.0.0.0/24 - - -", "1.0.0.1-1.0.0.254 - - -"),
             ("1.0.0.0/31 -", "1.0.0.0-1.0.0.1 -"),
             ("1.0.0.5/32 -", "1.0.0.5 -"),
+            ("1.0.0.1-1.0.0.2 1-2 - -", "1.0.0.1 1-2 - -"),
+            ("1.0.0.1 0-65535 - -", "1.0.0.1 - - -"),
+            ("1.0.0.1 0-0 - -", "1.0.0.1 - - -"),
+            ("1.0.0.1 - 5-9?", "1.0.0.1 5-9 - -"),
         ] {
             assert_eq!(pattern(text).unwrap().to_string(), written);
         }
@@ -251,7 +257,6 @@ mod tests {
             ("- 1-70000 - -", "bad source port"),
             ("- - 1.0.0.0/24 -", "bad destination address"),
             ("- - - 1-2", "bad destination port"),
-            ("1.0.0.1-1.0.0.2 1-2 - -", "ranges of both source address and source port"),
             ("-", "syntax error"),
             ("- - - - -", "syntax error"),
         ] {

@@ -1,14 +1,18 @@
 //! The flows that all workers of a translator share, and how a new one is made.
 
-use super::headers::{FlowId, PING, Segment, TCP};
-use super::input::{Input, Mapped};
+use super::finds::Finds;
+use super::headers::{FlowId, Segment, TCP};
+use super::input::{Input, Mapped, Names};
+use super::lengths::Lengths;
+use crate::prelude::Packet;
 use locks::IgnorePoison;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
-use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, New, Refused, Tuple};
+use tables::flows::{Both, Cursor, Flows, Found, Key, LONGEST, MOST_FLOWS, New, Refused, Tuple};
 use wire::tcp;
 
 /// Units of the flows' time in a second.
@@ -105,6 +109,12 @@ pub(crate) fn counted(flags: u8) -> u8 {
     if flags & PACKETS == PACKETS { flags } else { flags + PACKET }
 }
 
+/// Whether a key is that of a reply to a ping: its identifier is the destination port.
+pub(crate) fn is_ping_reply(key: &Key) -> bool {
+    let [_, _, reply @ ..] = key.tuple.ports.to_ne_bytes();
+    reply != [0, 0]
+}
+
 /// What becomes of a packet of no flow.
 pub(crate) enum Admitted {
     Flow(Found),
@@ -123,10 +133,33 @@ pub(crate) enum Why {
     Full,
 }
 
+/// Translators that have one limit together.
+struct Group {
+    limit: AtomicUsize,
+    members: Mutex<Vec<Weak<Translator>>>,
+}
+
+impl Group {
+    fn members(&self) -> Vec<Arc<Translator>> {
+        self.members.lock().ignore_poison().iter().filter_map(Weak::upgrade).collect()
+    }
+    /// How many flows all have.
+    fn len(&self) -> usize {
+        self.members().iter().map(|member| member.flows().len()).sum()
+    }
+}
+
 /// What all workers share.
 pub(crate) struct Translator {
     flows: Mutex<Arc<Flows>>,
-    inputs: Vec<Input>,
+    inputs: Mutex<Arc<[Input]>>,
+    /// Changes whenever one of these two does.
+    version: AtomicU32,
+    /// What a new specification of an input may name.
+    names: Names,
+    finds: Finds,
+    lengths: Lengths,
+    group: OnceLock<Arc<Group>>,
     /// For each input, how many of its flows there are, and how many could not be made.
     counts: Vec<(AtomicUsize, AtomicU64)>,
     timeouts: Timeouts,
@@ -190,12 +223,22 @@ impl Exhausted {
 }
 
 impl Translator {
-    pub(crate) fn new(inputs: Vec<Input>, timeouts: Timeouts, limit: usize) -> Result<Self, String> {
+    pub(crate) fn new(
+        finds: Finds,
+        (inputs, names): (Vec<Input>, Names),
+        timeouts: Timeouts,
+        limit: usize,
+    ) -> Result<Self, String> {
         let flows = Flows::new(limit).ok_or("no memory for the table of flows")?;
         Ok(Self {
             flows: Mutex::new(Arc::new(flows)),
             counts: inputs.iter().map(|_| Default::default()).collect(),
-            inputs,
+            inputs: Mutex::new(inputs.into()),
+            version: AtomicU32::new(0),
+            names,
+            finds,
+            lengths: Lengths::default(),
+            group: OnceLock::new(),
             timeouts,
             now: AtomicU32::new(0),
             eviction: Mutex::default(),
@@ -208,11 +251,24 @@ impl Translator {
         Arc::clone(&self.flows.lock().ignore_poison())
     }
 
+    pub(crate) fn inputs(&self) -> Arc<[Input]> {
+        Arc::clone(&self.inputs.lock().ignore_poison())
+    }
+    #[inline(always)]
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Acquire)
+    }
+    pub(crate) fn finds(&self) -> Finds {
+        self.finds
+    }
+
     /// Continues with the flows of another one.
     pub(crate) fn adopt(&self, old: &Self) {
         let flows = old.flows();
         flows.set_limit(self.flows().limit());
         *self.flows.lock().ignore_poison() = flows;
+        self.lengths.adopt(&old.lengths);
+        self.version.fetch_add(1, Release);
         for (new, old) in self.counts.iter().zip(&old.counts) {
             new.0.store(old.0.load(Relaxed), Relaxed);
             new.1.store(old.1.load(Relaxed), Relaxed);
@@ -228,11 +284,11 @@ impl Translator {
     }
 
     /// By what replies to the first packet of a flow will probably be found, if its input makes one.
-    pub(crate) fn expected_reply(&self, input: usize, key: &Key, random: u64) -> Option<Key> {
-        let to = match self.inputs.get(input)? {
+    pub(crate) fn expected_reply(&self, input: &Input, key: &Key, random: u64) -> Option<Key> {
+        let to = match input {
             Input::Drop | Input::Pass(_) => return None,
             Input::Pattern(mapped) => {
-                self.fitting(key, mapped.pattern.first(FlowId::of(key.tuple), random).to_tuple())
+                self.finds.fitting(key, mapped.pattern.first(FlowId::of(key.tuple), random).to_tuple())?
             }
             Input::Keep(_) | Input::Mapper(_) => key.tuple,
         };
@@ -241,12 +297,20 @@ impl Translator {
 
     /// Decides about a packet of no flow that has come in at an input.
     #[cold]
-    pub(crate) fn admit(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
+    pub(crate) fn admit(
+        &self,
+        flows: &Flows,
+        inputs: &[Input],
+        input: usize,
+        key: &Key,
+        (now, random, mark): (u32, u64, u8),
+    ) -> Admitted {
         // Another packet of the batch, or another worker, may have made it.
         if let Some(found) = flows.get(key) {
             return Admitted::Flow(found);
         }
-        match self.begin_flow(flows, input, key, now, random) {
+        let Some(what) = inputs.get(input) else { return Admitted::Dropped(Why::NoMapping) };
+        match self.begin_flow(flows, (what, input), key, (now, random, mark)) {
             Admitted::Flow(found) => Admitted::Flow(found),
             // It may be there, and was just being moved.
             other => flows.find_surely(key).map_or(other, Admitted::Flow),
@@ -254,32 +318,46 @@ impl Translator {
     }
 
     /// Makes a flow that does not seem to be there, if the input makes one.
-    fn begin_flow(&self, flows: &Flows, input: usize, key: &Key, now: u32, random: u64) -> Admitted {
-        let keep = |outputs: [u8; 2]| self.add(flows, input, key, (key.tuple, outputs), now, false);
+    fn begin_flow(
+        &self,
+        flows: &Flows,
+        (what, input): (&Input, usize),
+        key: &Key,
+        (now, random, mark): (u32, u64, u8),
+    ) -> Admitted {
+        // A reply to no request makes no flow.
+        if self.finds == Finds::Ping && is_ping_reply(key) {
+            return match what {
+                Input::Pass(output) => Admitted::Output(*output),
+                _ => Admitted::Dropped(Why::NoMapping),
+            };
+        }
+        let owner = (input as u8, mark);
+        let keep = |outputs: [u8; 2]| self.add(flows, owner, key, (key.tuple, outputs), now, false);
         let pattern = |mapped: &Mapped| {
             if self.exhausted.is(mapped, key, now) {
                 return Ok(None);
             }
             let found = mapped.pattern.offer(FlowId::of(key.tuple), random, |id| {
-                let to = self.fitting(key, id.to_tuple());
+                let Some(to) = self.finds.fitting(key, id.to_tuple()) else { return Ok(None) };
                 // Most of what is taken is seen without a lock.
                 let reply = Key { tuple: to.reversed(), kind: key.kind };
                 if mapped.pattern.chooses() && flows.get(&reply).is_some() {
                     return Ok(None);
                 }
-                self.add(flows, input, key, (to, mapped.outputs), now, mapped.pattern.chooses())
+                self.add(flows, owner, key, (to, mapped.outputs), now, mapped.pattern.chooses())
             });
             if matches!(found, Ok(None)) {
                 self.exhausted.note(mapped, key, now);
             }
             found
         };
-        let found = match self.inputs.get(input) {
-            None | Some(Input::Drop) => return Admitted::Dropped(Why::NoMapping),
-            Some(Input::Pass(output)) => return Admitted::Output(*output),
-            Some(Input::Keep(outputs)) => keep(*outputs),
-            Some(Input::Pattern(mapped)) => pattern(mapped),
-            Some(Input::Mapper(mapper)) => {
+        let found = match what {
+            Input::Drop => return Admitted::Dropped(Why::NoMapping),
+            Input::Pass(output) => return Admitted::Output(*output),
+            Input::Keep(outputs) => keep(*outputs),
+            Input::Pattern(mapped) => pattern(mapped),
+            Input::Mapper(mapper) => {
                 let mut result = Ok(None);
                 mapper.offer(FlowId::of(key.tuple), &mut |mapped| {
                     result = pattern(mapped);
@@ -303,40 +381,24 @@ impl Translator {
         Admitted::Dropped(why)
     }
 
-    /// What a pattern gives, less what the packets have no place for: a ping has one identifier.
-    fn fitting(&self, key: &Key, to: Tuple) -> Tuple {
-        if key.kind != PING {
-            return to;
-        }
-        let [a, b, c, d] = to.ports.to_ne_bytes();
-        let [_, _, reply @ ..] = key.tuple.ports.to_ne_bytes();
-        let ports = if reply == [0, 0] { [a, b, 0, 0] } else { [0, 0, c, d] };
-        Tuple { ports: u32::from_ne_bytes(ports), ..to }
-    }
-
-    /// The output of packets that are no flow's and never will be, if their input has one.
-    pub(crate) fn passes(&self, input: usize) -> Option<u8> {
-        match self.inputs.get(input) {
-            Some(Input::Pass(output)) => Some(*output),
-            _ => None,
-        }
-    }
-
     /// Adds a flow. `None` if its replies would be another one's, and there is a `choice` of others.
     fn add(
         &self,
         flows: &Flows,
-        input: usize,
+        (owner, mark): (u8, u8),
         key: &Key,
         (to, outputs): (Tuple, [u8; 2]),
         now: u32,
         choice: bool,
     ) -> Result<Option<Found>, Refused> {
-        let new = New { key: *key, to, outputs, owner: input as u8 };
+        let new = New { key: *key, to, outputs, owner, mark };
+        if !self.has_room(flows, now) {
+            return Err(Refused::Full);
+        }
         loop {
             match flows.add(&new, now) {
                 Ok(found) => {
-                    if let Some((flows, _)) = self.counts.get(input) {
+                    if let Some((flows, _)) = self.counts.get(usize::from(owner)) {
                         flows.fetch_add(1, Relaxed);
                     }
                     return Ok(Some(found));
@@ -358,7 +420,7 @@ impl Translator {
     /// Removes a flow; whether there was one.
     fn remove(&self, flows: &Flows, key: &Key) -> bool {
         let removed = flows.remove(key);
-        removed.iter().for_each(|removed| self.uncount(removed));
+        removed.iter().for_each(|removed| self.uncount(key, removed));
         removed.is_some()
     }
 
@@ -366,12 +428,15 @@ impl Translator {
     fn remove_idle(&self, flows: &Flows, both: &Both, now: u32, idle: u32) -> bool {
         let removed = flows.remove_seen(both, |both| both.idle(now) >= idle);
         if removed {
-            self.uncount(&both.forward);
+            self.uncount(&both.key, &both.forward);
         }
         removed
     }
 
-    fn uncount(&self, removed: &Found) {
+    fn uncount(&self, key: &Key, removed: &Found) {
+        if removed.is_noted() {
+            self.lengths.forget(key, removed);
+        }
         if let Some((flows, _)) = self.counts.get(usize::from(removed.owner())) {
             // A hot swap may have changed which inputs there are.
             let _ = flows.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
@@ -446,11 +511,115 @@ impl Translator {
 
     /// Removes all flows.
     pub(crate) fn clear(&self) {
+        self.remove_all(|_| true);
+    }
+
+    fn remove_all(&self, which: impl Fn(&Found) -> bool) {
         let (flows, mut all) = (self.flows(), Vec::new());
-        flows.for_each(|key, _| all.push(*key));
+        flows.for_each(|key, found| {
+            if which(found) {
+                all.push(*key);
+            }
+        });
         for key in &all {
             self.remove(&flows, key);
         }
+    }
+
+    /// Shares the limit of another translator, before there are packets.
+    pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
+        let group = other.group.get_or_init(|| {
+            let limit = AtomicUsize::new(other.flows().limit());
+            Arc::new(Group { limit, members: Mutex::new(vec![Arc::downgrade(other)]) })
+        });
+        if !Arc::ptr_eq(self, other) && self.group.set(Arc::clone(group)).is_ok() {
+            group.members.lock().ignore_poison().push(Arc::downgrade(self));
+        }
+        for member in [self, other] {
+            member.flows().set_limit(MOST_FLOWS);
+        }
+    }
+
+    /// How many flows there are, and may be, of all that share the limit.
+    pub(crate) fn size(&self) -> usize {
+        self.group.get().map_or_else(|| self.flows().len(), |group| group.len())
+    }
+    pub(crate) fn limit(&self) -> usize {
+        self.group.get().map_or_else(|| self.flows().limit(), |group| group.limit.load(Relaxed))
+    }
+
+    /// Whether there is room for a flow in what is shared, after removing one if needed.
+    fn has_room(&self, flows: &Flows, now: u32) -> bool {
+        let Some(group) = self.group.get() else { return true };
+        group.len() < group.limit.load(Relaxed)
+            || self.make_room(flows, now)
+            || group.members().iter().any(|member| member.make_room(&member.flows(), now))
+    }
+
+    /// Changes how many flows there may be. Of those that are too many, the ones with the least time left
+    /// end.
+    pub(crate) fn set_limit(&self, limit: u32) {
+        let (flows, now) = (self.flows(), self.now.load(Relaxed));
+        match self.group.get() {
+            Some(group) => group.limit.store(limit as usize, Relaxed),
+            None => flows.set_limit(limit as usize),
+        }
+        let too_many = self.size().saturating_sub(limit as usize);
+        if too_many == 0 {
+            return;
+        }
+        let mut all = Vec::with_capacity(flows.len());
+        flows.for_each(|key, found| {
+            if !found.is_reply() {
+                let reply = flows.get(&found.other_key(key));
+                let timeout =
+                    self.timeouts.of(key.kind, found.flags(), reply.map_or(0, |reply| reply.flags()));
+                let idle = reply.map_or(u32::MAX, |reply| reply.idle(now)).min(found.idle(now));
+                all.push((timeout.saturating_sub(idle), *key));
+            }
+        });
+        all.sort_unstable_by_key(|one| one.0);
+        for (_, key) in all.iter().take(too_many) {
+            self.remove(&flows, key);
+        }
+    }
+
+    /// Gives an input another specification; the flows that it has made end.
+    ///
+    /// # Errors
+    /// The text is none.
+    pub(crate) fn set_input(&self, input: usize, text: &str) -> Result<(), String> {
+        let new = self.names.parse(text).map_err(|wrong| format!("input spec {input}: {wrong}"))?;
+        {
+            let mut inputs = self.inputs.lock().ignore_poison();
+            let mut changed: Vec<Input> = inputs.to_vec();
+            *changed.get_mut(input).ok_or("no such input")? = new;
+            *inputs = changed.into();
+        }
+        self.version.fetch_add(1, Release);
+        self.remove_all(|found| usize::from(found.owner()) == input);
+        Ok(())
+    }
+
+    /// From a sequence number on, the TCP packets of an entry are longer by `more` bytes. Whether that can be
+    /// remembered.
+    pub(crate) fn lengthen(&self, key: &Key, found: &Found, from: u32, more: u32) -> bool {
+        let flows = self.flows();
+        if !self.lengths.add(key, found, from, more) {
+            return false;
+        }
+        if flows.note(key) {
+            return true;
+        }
+        // It has just ended.
+        self.lengths.forget(key, found);
+        false
+    }
+
+    /// Changes the sequence numbers of a packet whose entry is noted, and was found by a key.
+    #[cold]
+    pub(crate) fn renumber(&self, packet: &mut Packet, key: &Key, found: &Found) {
+        let _ = self.lengths.apply(packet, key, found);
     }
 
     /// Flows made by this element's inputs, and failures to make one.
@@ -461,17 +630,23 @@ impl Translator {
         self.counts.iter().map(|count| count.1.load(Relaxed)).sum()
     }
 
-    /// For each input a line: what it does, and how many of its flows there are.
-    pub(crate) fn patterns(&self) -> String {
-        let mut text = String::new();
-        for (input, (count, _)) in self.inputs.iter().zip(&self.counts) {
-            text.push_str(&input.text());
-            match count.load(Relaxed) {
-                0 => text.push('\n'),
-                n => drop(writeln!(text, " [{n}]")),
-            }
+    /// What an input does, and how many of its flows there are; an empty text if there is no such input.
+    pub(crate) fn pattern(&self, input: usize) -> String {
+        let (inputs, count) =
+            (self.inputs(), self.counts.get(input).map_or(0, |count| count.0.load(Relaxed)));
+        match (inputs.get(input), count) {
+            (None, _) => String::new(),
+            (Some(input), 0) => format!("{}\n", input.text()),
+            (Some(input), n) => format!("{} [{n}]\n", input.text()),
         }
-        text
+    }
+
+    /// The same for all inputs.
+    pub(crate) fn patterns(&self) -> String {
+        (0..self.counts.len()).map(|input| self.pattern(input)).collect()
+    }
+    pub(crate) fn n_inputs(&self) -> usize {
+        self.counts.len()
     }
 
     /// All entries of these kinds, one on a line.
@@ -489,15 +664,13 @@ impl Translator {
             let left =
                 (i64::from(timeout) - i64::from(idle) + PER_SECOND as i64 / 2).div_euclid(PER_SECOND as i64);
             let [f, r] = if found.is_reply() { ["", "*"] } else { ["*", ""] };
-            let _ = writeln!(
-                text,
-                "{} => {} [{f}{} {r}{}] i{} exp{left}",
-                FlowId::of(key.tuple),
-                FlowId::of(found.to),
-                forward.output(),
-                reply.output(),
-                found.owner()
-            );
+            self.finds.show(key, found, &mut text);
+            let more = if found.is_noted() { self.lengths.newest(key, found) } else { 0 };
+            if more != 0 {
+                let _ = write!(text, " seq {more:+}");
+            }
+            let (forward, reply) = (forward.output(), reply.output());
+            let _ = writeln!(text, " [{f}{forward} {r}{reply}] i{} exp{left}", found.owner());
         });
         text
     }

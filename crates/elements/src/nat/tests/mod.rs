@@ -1,9 +1,17 @@
 //! Tests of the section's classes together; here those of any bytes.
 
+mod addresses;
+mod errors;
+mod ftp;
+mod requirements;
 mod rewriting;
 
 use crate::ip::engine::header::sample::marked;
 use crate::testing::Bench;
+
+/// The beginning of a configuration with several elements, to which packets go through `e`: input N of the
+/// bench is its output N.
+const THROUGH: &str = "e :: IPRewriter(pass 0, pass 1, pass 2);";
 
 /// Packets of random bytes, with headers that are nearly correct and are cut anywhere. What comes out has the
 /// length that it had, and each packet either comes out or is counted.
@@ -14,6 +22,11 @@ fn any_bytes_are_survived() {
         "TCPRewriter(pattern 192.0.2.1 - - 80 0 0, MAPPING_CAPACITY 50)",
         "UDPRewriter(pattern 10.0.0.0/8 - - - 0 0, MAPPING_CAPACITY 50)",
         "ICMPPingRewriter(pattern 192.0.2.1 1-9 - 7 0 0, MAPPING_CAPACITY 50)",
+        "IPAddrRewriter(pattern 192.0.2.1-192.0.2.9 - 0 0, MAPPING_CAPACITY 50)",
+        "IPAddrPairRewriter(pattern 192.0.2.1 - 0 0, MAPPING_CAPACITY 50, REPLY_ANNO PAINT)",
+        "ICMPRewriter(n m); n :: IPRewriter(keep 0 0); m :: IPAddrRewriter(keep 0 0); Idle -> n -> m -> Discard",
+        "FTPPortMapper(n, n, 0); n :: IPRewriter(keep 0 0); Idle -> n -> Discard",
+        "IPRewriter(m); m :: SourceIPHashMapper(9 1, - - 10.0.0.1 80 0 0 1, - - 10.0.0.2 - 0 0 2)",
         "IPRewriter(m); m :: MaglevIPMapper(10.0.0.1 80, 10.0.0.2, ROUTPUT 0)",
         "HealthCheck(m, 10.0.0.254, METHOD tcp); m :: MaglevIPMapper(10.0.0.1 80)",
         "HealthCheck(m, 10.0.0.254); m :: MaglevIPMapper(10.0.0.1)",

@@ -7,7 +7,7 @@ use dpdk::Packet;
 use wire::tcp;
 
 /// A packet with these addresses and ports, UDP or TCP with flags and data; its checksums are right.
-fn packet(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: Option<u8>, data: &[u8]) -> Vec<u8> {
+pub(super) fn packet(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: Option<u8>, data: &[u8]) -> Vec<u8> {
     let mut bytes = if flags.is_some() { sample::tcp(&[], data) } else { sample::udp(&[], data) };
     bytes[12..16].copy_from_slice(&from.0);
     bytes[16..20].copy_from_slice(&to.0);
@@ -25,11 +25,11 @@ fn packet(from: ([u8; 4], u16), to: ([u8; 4], u16), flags: Option<u8>, data: &[u
     }
     bytes
 }
-fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
+pub(super) fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
     packet(from, to, None, b"data")
 }
 /// The addresses and ports of a packet whose checksums must be right.
-fn ends(packet: &Packet) -> (([u8; 4], u16), ([u8; 4], u16)) {
+pub(super) fn ends(packet: &Packet) -> (([u8; 4], u16), ([u8; 4], u16)) {
     let bytes = packet.data();
     assert!(sound(bytes));
     let d = Datagram::of(packet).unwrap();
@@ -54,10 +54,10 @@ fn sent(bench: &mut Bench, input: usize, bytes: &[u8]) -> Option<(usize, Ends)> 
 }
 
 /// A bench in simulated time, which passes in steps of a tenth of a second.
-fn simulated(declaration: &str, inputs: usize, outputs: usize) -> Bench {
+pub(super) fn simulated(declaration: &str, inputs: usize, outputs: usize) -> Bench {
     Bench::simulated(&format!("e :: {declaration}; TimedSource(0.1) -> Discard;"), inputs, outputs)
 }
-fn wait(bench: &mut Bench, seconds: u64) {
+pub(super) fn wait(bench: &mut Bench, seconds: u64) {
     let until = bench.router().now_ns() + seconds * 1_000_000_000;
     let mut turns = 0;
     while bench.router().now_ns() < until {
