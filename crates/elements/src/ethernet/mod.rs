@@ -5,7 +5,7 @@ pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
 pub(crate) mod dropbroadcasts;
-mod engine;
+pub(crate) mod engine;
 pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
