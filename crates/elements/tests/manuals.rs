@@ -174,6 +174,8 @@ ARPPrint VLANEncap VLANDecap EtherVLANEncap StripEtherVLANHeader SetVLANAnno \
 CheckIPHeader MarkIPHeader StripIPHeader UnstripIPHeader StripToNetworkHeader DecIPTTL GetIPAddress SetIPAddress StoreIPAddress \
 IPGWOptions FixIPSrc IPFragmenter IPReassembler IPMirror IPEncap SetIPChecksum SetIPDSCP MarkIPCE IPPrint IPInputCombo IPOutputCombo \
 StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedIPLookup LookupIPRoute \
+CheckIP6Header MarkIP6Header GetIP6Address SetIP6Address StoreIP6Address SetIP6DSCP SetIP6ECN SetIP6FlowLabel SetIP6Hlim DecIP6HLIM \
+IP6Mirror IP6Print IP6Encap UDPIP6Encap IP6Fragmenter ICMP6Error LookupIP6Route IP6NDSolicitor IP6NDAdvertiser \
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
 SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo";
 

@@ -49,8 +49,8 @@ view! {
         u8, code / set_code @ 1;
         /// Checksum over the pseudo-header and the whole message.
         u16, checksum / set_checksum @ 2;
-        /// The second word. Packet too big: the MTU of the next hop. Parameter problem: where the bad byte is.
-        /// Neighbor advertisement: flags in the first byte.
+        /// The second word. Packet too big: the MTU of the next hop. Parameter problem: where the bad byte
+        /// is. Neighbor advertisement: flags in the first byte.
         u32, rest / set_rest @ 4;
     }
 }

@@ -5,9 +5,9 @@
 //! `DecIP6HLIM()`
 //!
 //! ## Ports
-//! One input, one or two outputs. Packets whose hop limit is 1 or less go, unchanged, to output 1 (push) if it
-//! is connected, usually to an ICMP6Error; otherwise they are dropped. The IPv6 header must have been marked,
-//! by CheckIP6Header or MarkIP6Header.
+//! One input, one or two outputs. Packets whose hop limit is 1 or less go, unchanged, to output 1 (push) if
+//! it is connected, usually to an ICMP6Error; otherwise they are dropped. The IPv6 header must have been
+//! marked, by CheckIP6Header or MarkIP6Header.
 //!
 //! ## Handlers
 //! - `drops` (read): packets whose hop limit was exceeded.

@@ -14,8 +14,9 @@
 //!   IPv6 carries (RFC 4443 section 2.4). Under the name `click` 616, as in Click.
 //! - `PMTU` (*int*, bytes, keyword, default 1500): the next hop's MTU, which `pkttoobig` contains.
 //! - `RATE` (*int*, messages per second, keyword, default 1000): how many messages are sent at most (RFC 4443
-//!   section 2.4, f). 0 is no limit, which is also the default under the name `click`, because Click has none.
-//!   After a silence as many may follow each other at once as make 50 ms at that rate, and one at least.
+//!   section 2.4, f). 0 is no limit, which is also the default under the name `click`, because Click has
+//!   none. After a silence as many may follow each other at once as make 50 ms at that rate, and one at
+//!   least.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The input takes packets whose IPv6 header is marked. The output emits

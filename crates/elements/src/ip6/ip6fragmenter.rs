@@ -2,7 +2,8 @@
 //! Passes IPv6 packets that are not longer than the MTU.
 //!
 //! Unlike IPv4's, routers of IPv6 never fragment: the source does, when it is told how much fits (RFC 8200
-//! section 5). So a packet that is too long is only rejected, usually to an ICMP6Error which tells the source.
+//! section 5). So a packet that is too long is only rejected, usually to an ICMP6Error which tells the
+//! source.
 //!
 //! ## Synopsis
 //! `IP6Fragmenter(MTU)`

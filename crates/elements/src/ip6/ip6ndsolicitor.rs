@@ -20,13 +20,13 @@
 //!
 //! A network of IPv6 has more addresses than anybody can ask for. What a sender who goes through them all can
 //! use up is bounded (RFC 6583): packets that wait, by `CAPACITY`; addresses without an answer, which are
-//! forgotten when no packet waits for them any more; solicitations, by `RATE`. Neighbors that are known stay in
-//! the table meanwhile, and asking for them again does not count for `RATE`.
+//! forgotten when no packet waits for them any more; solicitations, by `RATE`. Neighbors that are known stay
+//! in the table meanwhile, and asking for them again does not count for `RATE`.
 //!
 //! ## Ports
-//! Push. Input 0: IPv6 packets, whose destination annotation is the next hop. Input 1: neighbor advertisements
-//! with their Ethernet header. Output 0: packets ready to be sent; with a second output, solicitations go
-//! there instead. Packets to a multicast address need no solicitation (RFC 2464 section 7).
+//! Push. Input 0: IPv6 packets, whose destination annotation is the next hop. Input 1: neighbor
+//! advertisements with their Ethernet header. Output 0: packets ready to be sent; with a second output,
+//! solicitations go there instead. Packets to a multicast address need no solicitation (RFC 2464 section 7).
 //!
 //! An advertisement is believed only if this element has asked for the address. One without the override bit
 //! does not change the address of a neighbor that is known (RFC 4861 section 7.2.5).

@@ -5,6 +5,7 @@ mod decip6hlim;
 mod engine;
 mod getip6address;
 mod icmp6error;
+mod icmp6pingresponder;
 mod ip6encap;
 mod ip6fragmenter;
 mod ip6mirror;
@@ -29,6 +30,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<decip6hlim::DecIP6HLIM>());
     r.add(simple::<getip6address::GetIP6Address>());
     r.add(simple::<icmp6error::ICMP6Error>());
+    r.add(simple::<icmp6pingresponder::ICMP6PingResponder>());
     r.add(simple::<ip6encap::IP6Encap>());
     r.add(simple::<ip6fragmenter::IP6Fragmenter>());
     r.add(simple::<ip6mirror::IP6Mirror>());

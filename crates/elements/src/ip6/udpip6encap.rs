@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `SRC` (*IPv6 address*): the source address.
 //! - `SPORT` (*UDP port*, number or name): the source port.
-//! - `DST` (*IPv6 address*, or `DST_ANNO`): the destination address; with `DST_ANNO` each packet's destination
-//!   annotation.
+//! - `DST` (*IPv6 address*, or `DST_ANNO`): the destination address; with `DST_ANNO` each packet's
+//!   destination annotation.
 //! - `DPORT` (*UDP port*, number or name): the destination port.
 //!
 //! ## Ports

@@ -447,7 +447,8 @@ struct Copied<A> {
 }
 
 const CACHE_BITS: u32 = 10;
-/// The number of entries in a worker's copy: 32 KB, of IPv6 addresses 64 KB, less than a processor's second-level cache.
+/// The number of entries in a worker's copy: 32 KB, of IPv6 addresses 64 KB, less than a processor's
+/// second-level cache.
 const CACHE: usize = 1 << CACHE_BITS;
 
 impl<A: Address> Default for Cache<A> {

@@ -76,7 +76,7 @@ mod tests {
     use dpdk::Packet;
 
     /// Every element of the section that takes packets at input 0.
-    const ALL: [&str; 20] = [
+    const ALL: [&str; 22] = [
         "CheckIP6Header()",
         "CheckIP6Header(PROCESS_EH true)",
         "CheckIP6Header(OFFSET 2)",
@@ -95,6 +95,8 @@ mod tests {
         "IP6Encap(41, ::1, DST_ANNO)",
         "UDPIP6Encap(::1, 7, ::2, 9)",
         "ICMP6Error(::1, 3, 0)",
+        "ICMP6PingResponder()",
+        "IP6NDAdvertiser(::/0 2:0:0:0:0:1)",
         "IP6Fragmenter(60)",
         "LookupIP6Route(2000::/3 0)",
     ];

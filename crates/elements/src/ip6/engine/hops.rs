@@ -1,5 +1,5 @@
-//! The next hops of IPv6 routes by number. Workers read a list that is replaced as a whole, which happens only
-//! when a next hop is new: many routes have few.
+//! The next hops of IPv6 routes by number. Workers read a list that is replaced as a whole, which happens
+//! only when a next hop is new: many routes have few.
 
 use locks::IgnorePoison;
 use std::collections::{HashMap, VecDeque};
