@@ -453,7 +453,7 @@ const CACHE: usize = 1 << CACHE_BITS;
 
 impl<A: Address> Default for Cache<A> {
     fn default() -> Self {
-        let nothing = Copied { version: 0, until_ns: 0, ip: A::UNSPECIFIED, address: EtherAddr::ZERO };
+        let nothing = Copied { version: 0, until_ns: 0, ip: A::NONE, address: EtherAddr::ZERO };
         Self { version: 0, places: Box::new([nothing; CACHE]) }
     }
 }

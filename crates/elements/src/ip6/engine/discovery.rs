@@ -32,7 +32,8 @@ pub(in crate::ip6) fn frame(
     let before = ethernet::HEADER_LEN + ipv6::HEADER_LEN;
     let mut q = Packet::alloc(dpdk::DEFAULT_HEADROOM, before + MESSAGE_LEN)?;
     let heads = eth.bytes().iter().chain(ip.bytes()).chain(icmp.bytes());
-    let parts = heads.chain(&target).chain(&[option, 1]).chain(&mac);
+    let option = [option, 1];
+    let parts = heads.chain(&target).chain(&option).chain(&mac);
     q.data_mut().iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
     icmpv6::fill(ip.pseudo_sum(MESSAGE_LEN as u32), q.data_mut().get_mut(before..)?);
     Some(q)
