@@ -3,7 +3,7 @@
 //! The routes are made up: lengths as often as in the Internet's tables (half of them /48, then /32, /44, /40,
 //! /36 and others), a /32 or shorter for every fifth, the others inside these. Addresses are random within
 //! routes. All are looked up in bursts of 64, with a fence and a reading of the processor's cycle counter
-//! before and after each, then again while another thread removes and adds 10,000 routes a second. The result
+//! before and after each (medians over the bursts), then again while another thread removes and adds 10,000 routes a second. The result
 //! is one line of JSON: times in milliseconds, memory in MB, lookups in cycles of the counter.
 
 mod measuring;
@@ -73,18 +73,21 @@ fn routes(count: usize, random: &mut Random) -> Vec<(Prefix6, u32)> {
     all.into_iter().collect()
 }
 
-/// Cycles a lookup.
-fn pass(reader: &Lpm6Reader, addrs: &[u128]) -> f64 {
-    let (mut hops, mut total) = ([0; BURST], 0);
-    for burst in addrs.chunks(BURST) {
+/// Cycles a lookup: the median over the bursts, so that those during which another program ran do not count.
+fn pass(reader: &Lpm6Reader, addrs: &[u128], burst: usize) -> f64 {
+    let mut hops = [0; BURST];
+    let mut costs: Vec<f64> = Vec::with_capacity(addrs.len() / BURST + 1);
+    for addrs in addrs.chunks_exact(BURST) {
         fence(SeqCst);
         let start = cycles();
-        reader.lookup_many(black_box(burst), &mut hops);
+        for (addrs, hops) in addrs.chunks(burst).zip(hops.chunks_mut(burst)) {
+            reader.lookup_many(black_box(addrs), hops);
+        }
         fence(SeqCst);
-        total += cycles() - start;
+        costs.push((cycles() - start) as f64 / BURST as f64);
         black_box(&hops);
     }
-    total as f64 / addrs.len() as f64
+    median(&mut costs)
 }
 
 fn main() -> Result<(), Failure> {
@@ -111,14 +114,8 @@ fn main() -> Result<(), Failure> {
         let want = table.route(*addr).map(|(_, hop)| hop);
         assert_eq!(Some(reader.lookup(*addr)), want, "{addr:x}");
     }
-    let mut costs: Vec<f64> = (0..7).map(|_| pass(&reader, &addrs)).collect();
-    let mut ones: Vec<f64> = (0..3)
-        .map(|_| {
-            let start = cycles();
-            addrs.iter().for_each(|addr| drop(black_box(reader.lookup(black_box(*addr)))));
-            (cycles() - start) as f64 / addrs.len() as f64
-        })
-        .collect();
+    let mut costs: Vec<f64> = (0..7).map(|_| pass(&reader, &addrs, BURST)).collect();
+    let mut ones: Vec<f64> = (0..3).map(|_| pass(&reader, &addrs, 1)).collect();
 
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut busy = Vec::new();
@@ -140,7 +137,7 @@ fn main() -> Result<(), Failure> {
         });
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(seconds as u64) {
-            busy.push(pass(&reader, &addrs));
+            busy.push(pass(&reader, &addrs, BURST));
         }
         stop.store(true, Relaxed);
         spent = writer.join().unwrap_or_default();
