@@ -1,10 +1,11 @@
 //! Measures the IPv6 route table: `lpm6 [ROUTES] [ADDRESSES] [SECONDS]` (200,000, 1,000,000, 2).
 //!
-//! The routes are made up: lengths as often as in the Internet's tables (half of them /48, then /32, /44, /40,
-//! /36 and others), a /32 or shorter for every fifth, the others inside these. Addresses are random within
-//! routes. All are looked up in bursts of 64, with a fence and a reading of the processor's cycle counter
-//! before and after each (medians over the bursts), then again while another thread removes and adds 10,000 routes a second. The result
-//! is one line of JSON: times in milliseconds, memory in MB, lookups in cycles of the counter.
+//! The routes are made up: lengths as often as in the Internet's tables (half of them /48, then /32, /44,
+//! /40, /36 and others), a /32 or shorter for every fifth, the others inside these. Addresses are random
+//! within routes. All are looked up in bursts of 64, with a fence and a reading of the processor's cycle
+//! counter before and after each (medians over the bursts), then again while another thread removes and adds
+//! 10,000 routes a second. The result is one line of JSON: times in milliseconds, memory in MB, lookups in
+//! cycles of the counter.
 
 mod measuring;
 

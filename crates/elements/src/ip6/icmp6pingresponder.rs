@@ -6,9 +6,9 @@
 //!
 //! ## Ports
 //! One input, one or two outputs; agnostic. Echo requests that have no extension headers become replies: the
-//! addresses are swapped, the hop limit is 64, and the destination annotation is the new destination. Anything
-//! else, also a request to a multicast address, goes to output 1 or is dropped. The IPv6 header must have been
-//! marked.
+//! addresses are swapped, the hop limit is 64, and the destination annotation is the new destination.
+//! Anything else, also a request to a multicast address, goes to output 1 or is dropped. The IPv6 header must
+//! have been marked.
 //!
 //! Click has no such class.
 //!
