@@ -70,7 +70,7 @@ rt[4] -> ICMPError($IP0, unreachable, net) -> rt;
 
 six :: Classifier(8/fe80%ffc0, -);
 six[0] -> Discard;
-six[1] -> CheckIP6Header(:: ::1 $SIX0 $SIX1)
+six[1] -> CheckIP6Header(:: ::1)
   -> GetIP6Address(24)
   -> rt6 :: LookupIP6Route(
        $SIX0/128 0, $SIX1/128 0,

@@ -147,7 +147,9 @@ def a_solicitation_for_the_router_is_answered(net: DualStack) -> None:
 @case(DualStack)
 def a_scan_of_a_network_leaves_known_neighbors_alone(net: DualStack) -> None:
     with Wire(net.hosts[0]) as a:
+        frame = bytearray(raw(net.ether() / net.six(dst="2001:db8:2::1:0") / UDP(sport=4715, dport=9999)))
         for i in range(5000):
-            a.send(raw(net.ether() / net.six(dst=f"2001:db8:2::1:{i:x}") / UDP(sport=4715, dport=9999)))
+            frame[52:54] = i.to_bytes(2, "big")
+            a.send(bytes(frame))
     check(ping(net.hosts[0], "2001:db8:2::2", "-W", "1"), "the neighbor that was known")
     check(int(net.router.read("if1/nd.count")) <= 2048 + 8, "entries of neighbors")
