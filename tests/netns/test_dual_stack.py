@@ -81,8 +81,9 @@ def a_host_learns_what_the_next_link_carries(net: DualStack) -> None:
     # It fragments at the source from then on.
     check(ping(net.hosts[0], "2001:db8:2::2", "-s", "3000", "-W", "1"), "a large ping")
     with Wire(net.hosts[0]) as a:
-        packet = net.six(nh=17) / UDP(sport=7, dport=9) / bytes(1400)
+        packet = net.six(hlim=7) / UDP(sport=7, dport=9) / bytes(1400)
         a.send(net.ether() / packet)
+        packet[IPv6].hlim = 6  # as it would have left
         got = a.expect("the error", lambda f: ICMPv6PacketTooBig in f)
         equal((got[ICMPv6PacketTooBig].mtu, got[IPv6].src, len(raw(got[IPv6]))), (1400, "2001:db8:2::1", 1280), "error")
         equal(raw(got[ICMPv6PacketTooBig].payload), raw(packet)[:1232], "what is quoted")
