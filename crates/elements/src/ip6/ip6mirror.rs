@@ -48,7 +48,7 @@ impl Simple for IP6Mirror {
         h.set_src(dst);
         h.set_dst(src);
         if matches!(h.next_header(), protocol::TCP | protocol::UDP)
-            && let Some(mut u) = packet.transport_header_mut().and_then(|b| Udp::new_mut(b))
+            && let Some(mut u) = packet.transport_header_mut().and_then(Udp::new_mut)
         {
             let (src, dst) = (u.src_port(), u.dst_port());
             u.set_src_port(dst);

@@ -39,9 +39,18 @@ pub(in crate::ip6) fn frame(
     Some(q)
 }
 
-/// A neighbor's message of this type that is valid (RFC 4861 sections 7.1.1 and 7.1.2), with the sender's
-/// Ethernet address: the IPv6 header, the head, the target, and the options.
-fn message(frame: &[u8], kind: u8) -> Option<(EtherAddr, Ipv6<&[u8; 40]>, u32, Ipv6Addr, &[u8])> {
+/// A valid message of a neighbor, with the sender's Ethernet address.
+struct Message<'a> {
+    src_mac: EtherAddr,
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    word: u32,
+    target: Ipv6Addr,
+    options: &'a [u8],
+}
+
+/// A neighbor's message of this type that is valid (RFC 4861 sections 7.1.1 and 7.1.2).
+fn message(frame: &[u8], kind: u8) -> Option<Message<'_>> {
     let (eth, rest) = Ethernet::split(frame)?;
     let (ip, rest) = Ipv6::split(rest)?;
     let message = rest.get(..usize::from(ip.payload_len()))?;
@@ -56,7 +65,8 @@ fn message(frame: &[u8], kind: u8) -> Option<(EtherAddr, Ipv6<&[u8; 40]>, u32, I
         && icmpv6::verify(ip.pseudo_sum(message.len() as u32), message)
         && icmpv6::options_fit(options)
         && !target.is_multicast();
-    good.then(|| (eth.src(), ip, icmp.rest(), target, options))
+    let (src_mac, src, dst, word) = (eth.src(), ip.src(), ip.dst(), icmp.rest());
+    good.then_some(Message { src_mac, src, dst, word, target, options })
 }
 
 /// A neighbor solicitation.
@@ -68,8 +78,7 @@ pub(in crate::ip6) struct Solicitation {
 
 impl Solicitation {
     pub(in crate::ip6) fn parse(frame: &[u8]) -> Option<Self> {
-        let (src_mac, ip, _, target, options) = message(frame, NEIGHBOR_SOLICITATION)?;
-        let (src, dst) = (ip.src(), ip.dst());
+        let Message { src_mac, src, dst, target, options, .. } = message(frame, NEIGHBOR_SOLICITATION)?;
         // Who has no address asks a group, and has nobody answer to its Ethernet address.
         let good = !src.is_unspecified()
             || dst == icmpv6::solicited_node(target) && icmpv6::option(options, OPTION_SOURCE).is_none();
@@ -88,7 +97,7 @@ pub(in crate::ip6) struct Advertisement {
 
 impl Advertisement {
     pub(in crate::ip6) fn parse(frame: &[u8]) -> Option<Self> {
-        let (_, _, word, target, options) = message(frame, NEIGHBOR_ADVERTISEMENT)?;
+        let Message { word, target, options, .. } = message(frame, NEIGHBOR_ADVERTISEMENT)?;
         let mac = icmpv6::option(options, OPTION_TARGET).and_then(EtherAddr::from_prefix);
         Some(Self { target, mac: mac.filter(|mac| !mac.is_group()), overrides: word & OVERRIDE != 0 })
     }
