@@ -33,6 +33,7 @@ pub mod devices;
 pub mod ethernet;
 pub mod files;
 pub mod ip;
+pub mod ip6;
 pub mod ipsec;
 pub mod lookup;
 pub mod measure;
@@ -55,6 +56,7 @@ pub fn register(registry: &mut Registry) {
     classification::register(registry);
     ethernet::register(registry);
     ip::register(registry);
+    ip6::register(registry);
     ipsec::register(registry);
     transport::register(registry);
     cluster::register(registry);
@@ -70,13 +72,14 @@ pub fn register(registry: &mut Registry) {
 
 /// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements
 /// are here.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "aqm",
     "click",
     "ethernet",
     "icmp",
     "int64",
     "ip",
+    "ip6",
     "standard",
     "tcpudp",
     "threads",

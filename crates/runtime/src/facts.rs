@@ -44,6 +44,8 @@ impl Fields {
         Self::USER.with(Self::TIMESTAMP).with(Self::HEADERS).with(Self::PACKET_TYPE).with(Self::DEVICE);
     /// Destination IPv4 address.
     pub const DST_IP: Self = Self::user(offset::DST_IP, 4);
+    /// Destination IPv6 address, where the IPv4 address is and behind it.
+    pub const DST_IP6: Self = Self::user(offset::DST_IP6, 16);
     /// Paint.
     pub const PAINT: Self = Self::user(offset::PAINT, 1);
     /// The pointer of an ICMP parameter problem.
@@ -109,8 +111,9 @@ impl BitOr for Fields {
 }
 
 /// The annotations by their names. Those that overlap in Click have the name of the first one here.
-const NAMES: [(&str, Fields); 16] = [
+const NAMES: [(&str, Fields); 17] = [
     ("user area", Fields::USER),
+    ("destination IPv6 address", Fields::DST_IP6),
     ("destination IP address", Fields::DST_IP),
     ("paint", Fields::PAINT),
     ("ICMP parameter pointer", Fields::ICMP_PARAM_PTR),

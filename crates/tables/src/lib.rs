@@ -3,6 +3,7 @@
 //! **What it is.** The data structures that workers share or use for every packet:
 //!
 //! - [`Lpm`]: IPv4 longest prefix match, looked up in batches while it is changed.
+//! - [`Lpm6`]: the same for IPv6.
 //! - [`ring`]: bounded lock-free rings between threads.
 //! - [`ExactMap`]: a bounded hash table whose entries age.
 //! - [`flows`]: flows of packets in both directions, found by all workers without a lock.
@@ -25,10 +26,12 @@ pub mod flows;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod gather;
 pub mod lpm;
+pub mod lpm6;
 pub mod maglev;
 #[allow(unsafe_code, reason = "memory by mmap that is zero until it is touched")]
 mod mem;
 pub mod prefix;
+pub mod prefix6;
 #[allow(unsafe_code, reason = "slots that one side alone reads or writes at a time")]
 pub mod ring;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
@@ -40,6 +43,8 @@ pub mod toeplitz;
 pub use exact::{Displaced, ExactMap};
 pub use gather::Kernel;
 pub use lpm::{Lpm, LpmError, LpmReader, NO_ROUTE};
+pub use lpm6::{Lpm6, Lpm6Reader};
 pub use prefix::Prefix;
+pub use prefix6::Prefix6;
 pub use ring::Ring;
 pub use toeplitz::Toeplitz;

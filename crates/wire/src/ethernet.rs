@@ -2,6 +2,7 @@
 
 use crate::view::Field;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 /// EtherType of IPv4.
@@ -36,6 +37,13 @@ impl EtherAddr {
     pub const ZERO: Self = Self([0; 6]);
     /// All ones: the broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
+
+    /// The group to which packets to an IPv6 multicast address are sent (RFC 2464 section 7).
+    #[inline]
+    pub const fn multicast_v6(group: Ipv6Addr) -> Self {
+        let [.., a, b, c, d] = group.octets();
+        Self([0x33, 0x33, a, b, c, d])
+    }
 
     /// The address at the start of `bytes`; `None` when they are fewer than six.
     #[inline]

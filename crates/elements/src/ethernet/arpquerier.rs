@@ -239,7 +239,7 @@ impl Element for ArpQuerier {
         let per_entry =
             args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
         args.k::<bool>("BROADCAST_POLL")?;
-        let limits = Limits { packets, per_entry, entries, timeout_ns: timeout };
+        let limits = Limits { packets, per_entry, entries, timeout_ns: timeout, forgets: false };
         let owner = table.is_none();
         let table = match table {
             Some(name) => {

@@ -128,8 +128,10 @@ impl Element for ArpTable {
         let timeout_ns =
             timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         cx.holds_together(packets);
-        let (limits, budget) =
-            (Limits { packets, per_entry, entries, timeout_ns }, Arc::clone(&cx.hub().bounds().neighbors));
+        let (limits, budget) = (
+            Limits { packets, per_entry, entries, timeout_ns, forgets: false },
+            Arc::clone(&cx.hub().bounds().neighbors),
+        );
         Ok(Self(cx.shared(|| Neighbors::new(limits).limited(&budget))))
     }
 

@@ -7,7 +7,7 @@ mod arpresponder;
 mod arptable;
 mod checkarpheader;
 pub(crate) mod dropbroadcasts;
-mod engine;
+pub(crate) mod engine;
 mod ensureether;
 pub(crate) mod etherencap;
 mod ethermirror;

@@ -8,8 +8,9 @@ use super::waiting::{Line, Waiting};
 use dpdk::Packet;
 use locks::lock_counted;
 use runtime::{Budget, Held, Over};
-use std::fmt::Write;
-use std::net::Ipv4Addr;
+use std::fmt::{self, Write};
+use std::hash::Hash;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
@@ -24,6 +25,32 @@ pub(crate) const DEFAULT_PACKETS: usize = 2048;
 /// Default of `TIMEOUT`, in nanoseconds.
 pub(crate) const DEFAULT_TIMEOUT_NS: u64 = 300_000_000_000;
 
+/// An IP address of either version.
+pub(crate) trait Address: Copy + Ord + Hash + fmt::Display + Send + 'static {
+    /// An address that no neighbor has.
+    const NONE: Self;
+    /// A number in which all bits of the address have a part.
+    fn fold(self) -> u32;
+}
+
+impl Address for Ipv4Addr {
+    const NONE: Self = Self::UNSPECIFIED;
+    #[inline]
+    fn fold(self) -> u32 {
+        self.into()
+    }
+}
+
+impl Address for Ipv6Addr {
+    const NONE: Self = Self::UNSPECIFIED;
+    #[inline]
+    fn fold(self) -> u32 {
+        let bits = self.to_bits();
+        let half = bits as u64 ^ ((bits >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        half as u32 ^ ((half >> 32) as u32).rotate_left(16)
+    }
+}
+
 /// Limits of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -35,11 +62,21 @@ pub(crate) struct Limits {
     pub(crate) entries: usize,
     /// How long a reply is valid, in nanoseconds; 0 means for ever.
     pub(crate) timeout_ns: u64,
+    /// Whether an address that is not known is forgotten when no packet waits for it any more. So there are
+    /// never more of them than packets may wait, and whoever sends to all addresses of a large network does
+    /// not displace those that are known (RFC 6583).
+    pub(crate) forgets: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { packets: DEFAULT_PACKETS, per_entry: usize::MAX, entries: 0, timeout_ns: DEFAULT_TIMEOUT_NS }
+        Self {
+            packets: DEFAULT_PACKETS,
+            per_entry: usize::MAX,
+            entries: 0,
+            timeout_ns: DEFAULT_TIMEOUT_NS,
+            forgets: false,
+        }
     }
 }
 
@@ -57,19 +94,19 @@ struct Entry {
     waiting: Line,
 }
 
-struct State {
-    entries: ExactMap<Ipv4Addr, Entry>,
+struct State<A: Address> {
+    entries: ExactMap<A, Entry>,
     limits: Limits,
-    waiting: Waiting,
+    waiting: Waiting<A>,
     /// What it has of the entries that all the router's tables may have.
     held: Option<Held>,
 }
 
-impl State {
+impl<A: Address> State<A> {
     /// Enters an address that is not in the table. If there may be no more entries, the one that was used
     /// longest ago makes room; if the table has none, it is not entered. Returns the packets that waited for
     /// the entry that made room, and whether it was the limit of all tables.
-    fn enter(&mut self, ip: Ipv4Addr, entry: Entry, now_ns: u64) -> (Vec<Packet>, Option<Over>) {
+    fn enter(&mut self, ip: A, entry: Entry, now_ns: u64) -> (Vec<Packet>, Option<Over>) {
         let mut over = self.held.as_ref().and_then(|held| held.take().err());
         let removed = match over {
             None => None,
@@ -94,8 +131,8 @@ impl State {
 }
 
 /// The table.
-pub(crate) struct Neighbors {
-    state: Mutex<State>,
+pub(crate) struct Neighbors<A: Address = Ipv4Addr> {
+    state: Mutex<State<A>>,
     version: AtomicU64,
     /// Packets that were dropped because too many waited.
     drops: AtomicU64,
@@ -112,7 +149,7 @@ pub(crate) enum Answer {
     Waits { ask: bool, displaced: Vec<Packet>, over: Option<Over> },
 }
 
-impl Neighbors {
+impl<A: Address> Neighbors<A> {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         let (entries, waiting) = (ExactMap::new(entries), Waiting::default());
@@ -129,7 +166,7 @@ impl Neighbors {
         self
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State<A>> {
         lock_counted(&self.state)
     }
 
@@ -143,7 +180,7 @@ impl Neighbors {
     }
 
     /// Looks up an address for a packet. `poll_ns` is the age at which a new request for an address is sent.
-    pub(crate) fn find(&self, ip: Ipv4Addr, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
+    pub(crate) fn find(&self, ip: A, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
         let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
         if let Some(entry) = state.entries.touch(&ip, now_ns)
@@ -167,7 +204,7 @@ impl Neighbors {
             (displaced, over) = state.enter(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
             over = over.filter(|over| over.tell);
         }
-        let State { entries, limits, waiting, .. } = &mut *state;
+        let State { entries, limits, waiting, held } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
             self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
@@ -187,10 +224,15 @@ impl Neighbors {
         // A host that causes requests for many unused addresses must not make the packets of others wait for
         // ever: the oldest packet of all is dropped.
         while waiting.len() >= limits.packets.max(1)
-            && let Some(entry) = waiting.oldest().and_then(|oldest| entries.get_mut(&oldest))
+            && let Some(oldest) = waiting.oldest()
+            && let Some(entry) = entries.get_mut(&oldest)
             && let Some(lost) = waiting.pop(&mut entry.waiting)
         {
             displaced.push(lost);
+            if limits.forgets && oldest != ip && entry.address.is_none() && entry.waiting.len() == 0 {
+                entries.remove(&oldest);
+                held.iter().for_each(|held| held.give(1));
+            }
         }
         match entries.get_mut(&ip) {
             Some(entry) if waiting.len() < limits.packets => waiting.push(&mut entry.waiting, ip, packet),
@@ -201,7 +243,7 @@ impl Neighbors {
     }
 
     /// Stores a reply; returns the packets that waited for it.
-    pub(crate) fn learn(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
+    pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
         let State { entries, waiting, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
@@ -226,7 +268,7 @@ impl Neighbors {
     /// The router may have no more neighbors.
     pub(crate) fn insert(
         &self,
-        ip: Ipv4Addr,
+        ip: A,
         address: EtherAddr,
         now_ns: u64,
     ) -> Result<(Vec<Packet>, Vec<Packet>), Over> {
@@ -250,7 +292,7 @@ impl Neighbors {
         Ok((waited, lost))
     }
     /// Removes an address; returns the packets that waited.
-    pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
+    pub(crate) fn remove(&self, ip: A) -> Vec<Packet> {
         let mut state = self.lock();
         let entry = state.entries.remove(&ip);
         state.gone(usize::from(entry.is_some()));
@@ -268,8 +310,7 @@ impl Neighbors {
             return Vec::new();
         }
         let expired = |e: &Entry| now_ns.saturating_sub(e.live_ns) > timeout;
-        let old: Vec<Ipv4Addr> =
-            state.entries.iter().filter(|(_, e, _)| expired(e)).map(|(ip, _, _)| *ip).collect();
+        let old: Vec<A> = state.entries.iter().filter(|(_, e, _)| expired(e)).map(|(ip, _, _)| *ip).collect();
         let mut waited = Vec::new();
         for ip in old {
             if let Some(entry) = state.entries.remove(&ip) {
@@ -349,14 +390,18 @@ impl Neighbors {
     pub(crate) fn drops(&self) -> u64 {
         self.drops.load(Ordering::Relaxed)
     }
-    /// One entry on a line: IP address, 1 if known, Ethernet address, seconds since confirmed.
-    pub(crate) fn list(&self, now_ns: u64) -> String {
+    /// All entries by address: the Ethernet address if it is known, and when it was confirmed.
+    pub(crate) fn rows(&self) -> Vec<(A, Option<EtherAddr>, u64)> {
         let state = self.lock();
         let mut rows: Vec<_> =
             state.entries.iter().map(|(ip, e, _)| (*ip, e.address, e.confirmed_ns)).collect();
         drop(state);
         rows.sort();
-        rows.iter().fold(String::new(), |mut text, (ip, address, confirmed)| {
+        rows
+    }
+    /// One entry on a line: IP address, 1 if known, Ethernet address, seconds since confirmed.
+    pub(crate) fn list(&self, now_ns: u64) -> String {
+        self.rows().iter().fold(String::new(), |mut text, (ip, address, confirmed)| {
             let age = now_ns.saturating_sub(*confirmed) as f64 / 1e9;
             let _ = match address {
                 Some(a) => writeln!(text, "{ip} 1 {a} {age:.6}"),
@@ -366,11 +411,11 @@ impl Neighbors {
         })
     }
     /// The Ethernet address of an IP address, if it is known.
-    pub(crate) fn get(&self, ip: Ipv4Addr) -> Option<EtherAddr> {
+    pub(crate) fn get(&self, ip: A) -> Option<EtherAddr> {
         self.lock().entries.get(&ip).and_then(|e| e.address)
     }
     /// The IP addresses that have an Ethernet address.
-    pub(crate) fn reverse(&self, address: EtherAddr) -> Option<Ipv4Addr> {
+    pub(crate) fn reverse(&self, address: EtherAddr) -> Option<A> {
         self.lock().entries.iter().find(|(_, e, _)| e.address == Some(address)).map(|(ip, _, _)| *ip)
     }
     /// How long a reply is valid, in nanoseconds.
@@ -386,48 +431,49 @@ impl Neighbors {
 
 /// One worker's copy of the entries that it uses. Each address has one position, computed by a
 /// multiplication; another address with the same position replaces it.
-pub(crate) struct Cache {
+pub(crate) struct Cache<A: Address = Ipv4Addr> {
     version: u64,
-    places: Box<[Copied; CACHE]>,
+    places: Box<[Copied<A>; CACHE]>,
 }
 
 /// A copied entry; valid for one version of the table.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
-struct Copied {
+struct Copied<A> {
     version: u64,
     until_ns: u64,
-    ip: Ipv4Addr,
+    ip: A,
     address: EtherAddr,
 }
 
 const CACHE_BITS: u32 = 10;
-/// The number of entries in a worker's copy: 32 KB, less than a processor's second-level cache.
+/// The number of entries in a worker's copy: 32 KB, of IPv6 addresses 64 KB, less than a processor's
+/// second-level cache.
 const CACHE: usize = 1 << CACHE_BITS;
 
-impl Default for Cache {
+impl<A: Address> Default for Cache<A> {
     fn default() -> Self {
-        let nothing = Copied { version: 0, until_ns: 0, ip: Ipv4Addr::UNSPECIFIED, address: EtherAddr::ZERO };
+        let nothing = Copied { version: 0, until_ns: 0, ip: A::NONE, address: EtherAddr::ZERO };
         Self { version: 0, places: Box::new([nothing; CACHE]) }
     }
 }
 
-impl Cache {
+impl<A: Address> Cache<A> {
     /// Checks whether the table has changed: then the copy is no longer valid. Call once for each batch.
     #[inline]
-    pub(crate) fn check(&mut self, table: &Neighbors) {
+    pub(crate) fn check(&mut self, table: &Neighbors<A>) {
         self.version = table.version();
     }
     #[inline]
-    fn place(ip: Ipv4Addr) -> usize {
-        (u32::from(ip).wrapping_mul(0x9e37_79b1) >> (32 - CACHE_BITS)) as usize
+    fn place(ip: A) -> usize {
+        (ip.fold().wrapping_mul(0x9e37_79b1) >> (32 - CACHE_BITS)) as usize
     }
     #[inline]
-    pub(crate) fn get(&self, ip: Ipv4Addr, now_ns: u64) -> Option<EtherAddr> {
+    pub(crate) fn get(&self, ip: A, now_ns: u64) -> Option<EtherAddr> {
         let known = &self.places[Self::place(ip) % CACHE];
         (known.ip == ip && known.version == self.version && now_ns < known.until_ns).then_some(known.address)
     }
-    pub(crate) fn put(&mut self, ip: Ipv4Addr, address: EtherAddr, until_ns: u64) {
+    pub(crate) fn put(&mut self, ip: A, address: EtherAddr, until_ns: u64) {
         self.places[Self::place(ip) % CACHE] = Copied { version: self.version, until_ns, ip, address };
     }
 }
@@ -509,6 +555,31 @@ mod tests {
         assert_eq!(t.learn(third, MAC, SECOND).len(), 1);
     }
 
+    /// Whoever sends to every address of a network leaves the known neighbors in the table.
+    #[test]
+    fn addresses_that_do_not_exist_are_forgotten() {
+        let budget = Budget::new(1000);
+        let limits = Limits { packets: 8, entries: 100, forgets: true, ..Limits::default() };
+        let t = Neighbors::new(limits).limited(&budget);
+        let host = |n: u32| Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(n));
+        for n in 0..50 {
+            t.insert(host(n), MAC, SECOND).unwrap();
+        }
+        for n in 1000..11_000 {
+            drop(t.find(host(n), packet(n as u8), SECOND, u64::MAX));
+            assert!(t.len() <= 58 && t.waiting() <= 8, "{n}");
+        }
+        assert_eq!((t.len(), budget.used()), (58, 58));
+        assert!((0..50).all(|n| t.get(host(n)) == Some(MAC)));
+        // Those that waited last are still asked for.
+        assert_eq!(t.learn(host(10_999), MAC, SECOND).len(), 1);
+        // One that was known, and is so no more, waits as the others do.
+        let later = 1000 * SECOND;
+        drop(t.find(host(0), packet(1), later, u64::MAX));
+        (20_000..20_020).for_each(|n| drop(t.find(host(n), packet(1), later, u64::MAX)));
+        assert_eq!((t.get(host(0)), t.waiting()), (None, 8));
+    }
+
     #[test]
     fn dead_addresses_do_not_keep_the_others_waiting() {
         let t = Neighbors::new(Limits { packets: 4, ..Limits::default() });
@@ -545,7 +616,13 @@ mod tests {
 
     #[test]
     fn answers_and_removals_leave_no_trace() {
-        let t = Neighbors::new(Limits { packets: 100, per_entry: 2, timeout_ns: SECOND, entries: 8 });
+        let t = Neighbors::new(Limits {
+            packets: 100,
+            per_entry: 2,
+            timeout_ns: SECOND,
+            entries: 8,
+            forgets: false,
+        });
         for round in 1..2000u32 {
             let now = u64::from(round) * SECOND / 4;
             let ip = Ipv4Addr::new(10, 0, 0, (round % 16) as u8);

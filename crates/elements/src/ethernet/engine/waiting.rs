@@ -6,7 +6,6 @@
 //! that waited at one time.
 
 use dpdk::Packet;
-use std::net::Ipv4Addr;
 
 const NONE: u32 = u32::MAX;
 
@@ -30,10 +29,10 @@ impl Line {
     }
 }
 
-struct Place {
+struct Place<A> {
     /// `None`: the entry is free.
     packet: Option<Packet>,
-    ip: Ipv4Addr,
+    ip: A,
     /// The entries before and after it in the order of all packets.
     older: u32,
     newer: u32,
@@ -42,33 +41,33 @@ struct Place {
 }
 
 /// All packets that wait.
-pub(in crate::ethernet) struct Waiting {
-    places: Vec<Place>,
+pub(in crate::ethernet) struct Waiting<A> {
+    places: Vec<Place<A>>,
     free: u32,
     oldest: u32,
     newest: u32,
     len: usize,
 }
 
-impl Default for Waiting {
+impl<A> Default for Waiting<A> {
     fn default() -> Self {
         Self { places: Vec::new(), free: NONE, oldest: NONE, newest: NONE, len: 0 }
     }
 }
 
-impl Waiting {
+impl<A: Copy> Waiting<A> {
     /// How many packets wait, for any address.
     pub(in crate::ethernet) fn len(&self) -> usize {
         self.len
     }
 
     /// The address that the packet which has waited longest waits for.
-    pub(in crate::ethernet) fn oldest(&self) -> Option<Ipv4Addr> {
+    pub(in crate::ethernet) fn oldest(&self) -> Option<A> {
         self.places.get(self.oldest as usize).map(|p| p.ip)
     }
 
     /// Adds a packet at the end of the queue for `ip`.
-    pub(in crate::ethernet) fn push(&mut self, line: &mut Line, ip: Ipv4Addr, packet: Packet) {
+    pub(in crate::ethernet) fn push(&mut self, line: &mut Line, ip: A, packet: Packet) {
         let place = Place { packet: Some(packet), ip, older: self.newest, newer: NONE, next: NONE };
         let at = match self.places.get_mut(self.free as usize) {
             Some(free) => {
@@ -137,6 +136,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
+    use std::net::Ipv4Addr;
 
     /// Compared with plain lists, under random operations.
     #[test]

@@ -1,0 +1,10 @@
+//! Code that the elements of IP version 6 share.
+//!
+//! Read first: `header.rs`, a packet's IPv6 header, and packets for the tests. `discovery.rs` makes and reads
+//! the messages of neighbor discovery. `routes.rs` is the routing
+//! table, whose next hops have numbers, which `hops.rs` allocates.
+
+pub(super) mod discovery;
+pub(crate) mod header;
+pub(super) mod hops;
+pub(super) mod routes;
