@@ -159,6 +159,8 @@ def errors_find_the_host_that_sent_the_packet(lab: Lab) -> None:
             udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with udp:
             udp.settimeout(5)
+            # IP_RECVERR: also errors that may pass.
+            udp.setsockopt(socket.SOL_IP, 11, 1)
             udp.connect((address, 9))
             udp.send(b"anybody")
             try:
