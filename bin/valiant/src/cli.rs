@@ -170,7 +170,10 @@ mod tests {
         else {
             panic!("not run");
         };
-        assert_eq!((args.source.file.as_deref(), args.port, args.threads), (Some("a.click"), vec![7777], 2));
+        assert_eq!(
+            (args.source.file.as_deref(), args.port, args.threads),
+            (Some("a.click"), vec!["7777".to_owned()], 2)
+        );
         assert_eq!((args.handler, args.source.words), (vec!["c.count".to_owned()], vec!["A=1".to_owned()]));
     }
 }

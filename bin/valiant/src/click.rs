@@ -50,8 +50,9 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-/// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes `--no-warnings`, and
-/// `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on (`-aN`, `--cpu=N`; else 0).
+/// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes
+/// `--no-warnings`, and `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on
+/// (`-aN`, `--cpu=N`; else 0).
 fn clicks_forms(args: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let (mut first_cpu, mut threads) = (None, 1);

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
-    /// Listen for control connections on a TCP port of the loopback interface; `PORT+`: or on the next one that is free.
+    /// Listen for control connections on a TCP port of the loopback interface; `PORT+`: or on the next one
+    /// that is free.
     #[arg(short, long, value_name = "PORT", value_parser = tcp_port)]
     pub(crate) port: Vec<String>,
     /// Listen for control connections on a Unix socket.
@@ -86,7 +87,8 @@ pub(crate) struct RunArgs {
     /// Write the flat configuration to a file (`-`: standard output).
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<String>,
-    /// Run in simulated time: waiting takes no time. It starts SECONDS after the epoch, or 1,000,000,000 if not given.
+    /// Run in simulated time: waiting takes no time. It starts SECONDS after the epoch, or 1,000,000,000 if
+    /// not given.
     #[arg(
         long,
         visible_alias = "simulation-time",
@@ -183,7 +185,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             report(router.shortage());
         }
     }
-    if !args.no_warnings {
+    if !args.no_warnings && program != "click" {
         launch::describe_ports();
         launch::warn_of_crowding(args.threads, &cpus);
         if let Some(line) = cores::line(&router, &cpus) {

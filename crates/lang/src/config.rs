@@ -31,7 +31,8 @@ impl ElementDecl {
         Landmark::While(self.span, "While configuring", self.declaration())
     }
 
-    /// How Click begins messages about files, devices and other elements that it could not begin to work with.
+    /// How Click begins messages about files, devices and other elements that it could not begin to work
+    /// with.
     pub fn while_initializing(&self) -> Landmark {
         Landmark::While(self.span, "While initializing", self.declaration())
     }

@@ -32,8 +32,8 @@ pub enum Landmark {
     None,
     /// Lines of their own, and no place.
     After(String),
-    /// A line of its own: the place, what was being done (`While configuring`), to what. All messages in the same context
-    /// stand below it, indented.
+    /// A line of its own: the place, what was being done (`While configuring`), to what. All messages in the
+    /// same context stand below it, indented.
     While(Span, &'static str, String),
 }
 

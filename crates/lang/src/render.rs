@@ -12,8 +12,8 @@ impl Diagnostics {
         render(self.iter().as_slice(), sources, color)
     }
 
-    /// All messages as Click prints them: `FILE:LINE: message`, or a line that says what was being done and the messages
-    /// indented below it.
+    /// All messages as Click prints them: `FILE:LINE: message`, or a line that says what was being done and
+    /// the messages indented below it.
     pub fn render_plain(&self, sources: &SourceMap) -> String {
         render_plain(self.iter().as_slice(), sources)
     }

@@ -255,21 +255,21 @@ fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
     let mut out_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.outputs.len()]).collect();
     let mut in_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.inputs.len()]).collect();
     for c in &config.connections {
-        out_uses[c.from.element][c.from.port] += 1;
-        in_uses[c.to.element][c.to.port] += 1;
         let mut reuse = |end: &PortRef, what: &str| {
             let message = format!("illegal reuse of {} {what} {}", declared(config, end.element), end.port);
             let landmark = Landmark::At(config.elements[end.element].span);
             diags.push(Diagnostic::error(c.span, message).with_landmark(landmark));
         };
-        if out_uses[c.from.element][c.from.port] > 1
-            && all[c.from.element].outputs[c.from.port] == Processing::Push
-        {
+        let outputs = &mut out_uses[c.from.element][c.from.port];
+        let inputs = &mut in_uses[c.to.element][c.to.port];
+        // Such a connection does not count, so that what it leads to is unused.
+        if *outputs > 0 && all[c.from.element].outputs[c.from.port] == Processing::Push {
             reuse(&c.from, "push output");
-        } else if in_uses[c.to.element][c.to.port] > 1
-            && all[c.to.element].inputs[c.to.port] == Processing::Pull
-        {
+        } else if *inputs > 0 && all[c.to.element].inputs[c.to.port] == Processing::Pull {
             reuse(&c.to, "pull input");
+        } else {
+            *outputs += 1;
+            *inputs += 1;
         }
     }
     for (what, uses) in [("input", &in_uses), ("output", &out_uses)] {

@@ -94,8 +94,8 @@ impl Average {
     }
 }
 
-/// Reads all arguments as bandwidths. Click does so for `Meter` too, whose rates are packets: there, only users of the name
-/// `click` are told of missing units.
+/// Reads all arguments as bandwidths. Click does so for `Meter` too, whose rates are packets: there, only
+/// users of the name `click` are told of missing units.
 fn bandwidths(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, bytes: bool) -> Result<Vec<u64>, ArgError> {
     let mut rates = Vec::new();
     for (i, text) in args.rest().into_iter().enumerate() {

@@ -154,7 +154,8 @@ pub struct Args<'a> {
     forgiving: bool,
 }
 
-/// Stands for the value of an argument that cannot be read, while the others are looked at: texts of which one suits any type.
+/// Stands for the value of an argument that cannot be read, while the others are looked at: texts of which
+/// one suits any type.
 const STAND_INS: [&str; 7] = ["1", "a", "1.0.0.1", "1.0.0.0/8", "0:0:0:0:0:1", "true", "::1"];
 
 /// The text to parse, and its place.
@@ -337,9 +338,9 @@ impl<'a> Args<'a> {
         self.misread = false;
     }
 
-    /// [`Args::rewind`], after a failure; returns whether it was because of arguments that are missing or cannot be
-    /// read. The next pass goes on after such arguments, with an arbitrary value where one is needed, so that the errors
-    /// in all of them are found. Nothing else that it says counts.
+    /// [`Args::rewind`], after a failure; returns whether it was because of arguments that are missing or
+    /// cannot be read. The next pass goes on after such arguments, with an arbitrary value where one is
+    /// needed, so that the errors in all of them are found. Nothing else that it says counts.
     pub fn forgive(&mut self) -> bool {
         let misread = self.misread;
         self.rewind();
