@@ -40,7 +40,7 @@ fn all_errors_in_arguments_are_found_in_a_second_pass() {
     let db = NameDb::new();
     let errors = |text: &str| {
         let mut a = args(text, &db);
-        let mut read = |a: &mut Args<'_>| -> Result<(), ArgError> {
+        let read = |a: &mut Args<'_>| -> Result<(), ArgError> {
             let source = a.mp::<Ipv4Addr>("SRC")?;
             a.with("DST", true, true, |t, _| t.parse::<Ipv4Addr>().map_err(|_| String::new()))?;
             a.k::<u8>("TTL")?;
