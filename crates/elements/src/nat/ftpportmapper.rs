@@ -37,7 +37,7 @@
 //! ## Example
 //! ```click
 //! // A client asks to be called at its port 777: 3 * 256 + 9.
-//! nat :: IPRewriter(pattern 192.0.2.1 1024-65535# - - 0 1, drop);
+//! nat :: IPRewriter(pattern 192.0.2.1 1024-65535# - - 0 1);
 //! FromIPSummaryDump(/dev/null, STOP true)
 //!     -> FTPPortMapper(nat, nat, 0) -> nat;
 //! nat [0] -> Discard;

@@ -35,7 +35,7 @@
 //! ## Example
 //! ```click
 //! // A router on the way says that a packet lived too long.
-//! nat :: IPRewriter(pattern 192.0.2.1 1024-65535# - - 0 1, drop);
+//! nat :: IPRewriter(pattern 192.0.2.1 1024-65535# - - 0 1);
 //! InfiniteSource(LIMIT 1, STOP true) -> UDPIPEncap(10.0.0.7, 5000, 198.51.100.9, 53) -> nat;
 //! nat [0] -> ICMPError(203.0.113.1, timeexceeded) -> ICMPRewriter(nat) -> IPPrint(error) -> Discard;
 //! nat [1] -> Discard;

@@ -438,7 +438,7 @@ fn bad_configurations_are_explained() {
         ("NODE 0, NODES 1, RATE 1Gbps", "a cluster of 1 nodes"),
         ("NODE 0, NODES 4", "RATE: required argument missing"),
         ("NODE 0, NODES 4, RATE 10Bps", "a rate of 80"),
-        ("NODE 0, NODES 4, RATE 1Gbps, MODE vaillant", "did you mean 'valiant'?"),
+        ("NODE 0, NODES 4, RATE 1Gbps, MODE vaillant", "MODE: parse error"),
         ("NODE 0, NODES 4, RATE 1Gbps, DELTA 2h", "delta of"),
         ("NODE 0, NODES 4, RATE 1Gbps, DIGEST 12345", "DIGEST: should be pairs"),
         ("NODE 0, NODES 4, RATE 1Gbps, KEY 1234", "a key of 2 bytes: 16 to 128 is possible"),
