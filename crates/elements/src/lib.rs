@@ -20,6 +20,7 @@ mod flowrules;
 mod hex;
 mod infile;
 mod lines;
+mod missing;
 mod outfile;
 mod prelude;
 mod secret;
@@ -67,15 +68,19 @@ pub fn register(registry: &mut Registry) {
     devices::register(registry);
     files::register(registry);
     control::register(registry);
+    missing::register(registry);
     PACKAGES.iter().for_each(|package| registry.provide(package));
 }
 
 /// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements
 /// are here.
-const PACKAGES: [&str; 12] = [
+const PACKAGES: [&str; 15] = [
+    "analysis",
+    "app",
     "aqm",
     "click",
     "ethernet",
+    "etherswitch",
     "icmp",
     "int64",
     "ip",

@@ -26,6 +26,10 @@ pub trait ClassTable {
     fn packages(&self) -> Option<Vec<String>> {
         None
     }
+    /// What is known of a class that is not there, for hints.
+    fn why_missing(&self, _class: &str) -> Option<String> {
+        None
+    }
 }
 
 impl ClassTable for Vec<String> {
@@ -196,7 +200,10 @@ impl Builder<'_> {
             return id;
         }
         let d = Diagnostic::error(name.span, format!("unknown element class '{}'", name.text));
-        self.diags.push(d.with_nearest(&name.text, "class", self.class_names()));
+        self.diags.push(match self.table.why_missing(&name.text) {
+            Some(why) => d.with_help(why),
+            None => d.with_nearest(&name.text, "class", self.class_names()),
+        });
         self.unknown_class(&name.text)
     }
 
@@ -509,7 +516,9 @@ impl Builder<'_> {
         if let Some(e) = near_element {
             d = d.with_help(format!("element '{e}' has a similar name"));
         }
-        if let Some(c) = nearest(&r.name, self.class_names()) {
+        if let Some(why) = self.table.why_missing(&r.name) {
+            d = d.with_help(why);
+        } else if let Some(c) = nearest(&r.name, self.class_names()) {
             d = d.with_help(format!("class '{c}' has a similar name"));
         }
         if matches!(r.name.as_str(), "input" | "output") {

@@ -143,6 +143,7 @@ pub fn inert<T: Element>() -> Class {
 pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
     packages: BTreeSet<&'static str>,
+    missing: BTreeMap<&'static str, &'static str>,
 }
 
 impl Registry {
@@ -169,6 +170,11 @@ impl Registry {
     pub fn provide(&mut self, package: &'static str) {
         self.packages.insert(package);
     }
+    /// Says why there is no class of this name, which a configuration may well use. A class that is there all
+    /// the same, or is added later, is not affected.
+    pub fn lacks(&mut self, class: &'static str, why: &'static str) {
+        self.missing.insert(class, why);
+    }
     /// The packages that configurations may require, in the order of their names.
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.packages.iter().copied()
@@ -193,6 +199,9 @@ impl lang::ClassTable for Registry {
     }
     fn packages(&self) -> Option<Vec<String>> {
         Some(self.packages.iter().map(|p| (*p).to_owned()).collect())
+    }
+    fn why_missing(&self, class: &str) -> Option<String> {
+        self.missing.get(class).filter(|_| !self.knows(class)).map(|why| (*why).to_owned())
     }
 }
 
