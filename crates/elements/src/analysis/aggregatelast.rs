@@ -91,6 +91,7 @@ impl Element for AggregateLast {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let capacity = args.k_or("CAPACITY", 1u32 << 16)?.max(1) as usize;
+        cx.holds(capacity);
         let element = cx.name().to_owned();
         let ended = cx.shared(|| Ended {
             element,

@@ -156,7 +156,11 @@ impl<const LISTEN: bool> Vector for EtherSwitch<LISTEN> {
                 cx.drop(packet, drops::NO_ETHERNET_HEADER);
                 continue;
             };
-            match state.port(src, dst, port, packet.timestamp_ns()) {
+            let at_ns = match packet.timestamp_ns() {
+                0 => cx.now_ns(),
+                at_ns => at_ns,
+            };
+            match state.port(src, dst, port, at_ns) {
                 Some(place) if place == port && LISTEN => cx.output(outputs - 1, packet),
                 Some(place) if place == port => cx.drop(packet, SAME_LAN),
                 Some(place) => {

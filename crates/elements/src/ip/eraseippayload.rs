@@ -56,8 +56,11 @@ fn erase(transport: &mut [u8], len: usize, checksum: usize) {
 impl Simple for EraseIpPayload {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let number = header(&packet).map(|ip| ip.protocol());
+        let later = header(&packet).is_some_and(|ip| ip.fragment_offset() > 0);
         let transport = packet.transport_header_mut().unwrap_or_default();
         match number {
+            // There is no header in it.
+            Some(protocol::TCP | protocol::UDP) if later => transport.fill(0),
             Some(protocol::TCP) => {
                 let len = Tcp::new(transport).map_or(tcp::HEADER_LEN, |h| h.header_len());
                 erase(transport, len, 16);

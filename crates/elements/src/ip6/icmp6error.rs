@@ -147,7 +147,15 @@ impl Element for ICMP6Error {
             Ok(())
         }
         h.read("src", |e| e.src.to_string());
-        h.write("src", |e, v, _| set(&mut e.src, v));
+        h.write("src", |e, v, _| {
+            let mut src = e.src;
+            set(&mut src, v)?;
+            if src.is_unspecified() || src.is_multicast() {
+                return Err("SRC must be the address of one node".to_owned());
+            }
+            e.src = src;
+            Ok(())
+        });
         h.read("pmtu", |e| e.pmtu.to_string());
         h.write("pmtu", |e, v, _| set(&mut e.pmtu, v));
         h.read("rate", |e| e.limit.rate());
@@ -199,7 +207,8 @@ impl ICMP6Error {
         let room = (self.mtu.min(u16::MAX.into()) as usize).saturating_sub(ipv6::HEADER_LEN + before);
         // The option's length is a number of 8 bytes.
         let quoted = bytes.get(..room).unwrap_or(bytes);
-        let quoted = if redirect { quoted.get(..quoted.len() & !7).unwrap_or(&[]) } else { quoted };
+        let most = quoted.len().min(255 * 8 - OPTION_LEN) & !7;
+        let quoted = if redirect { quoted.get(..most).unwrap_or(&[]) } else { quoted };
         let len = before + quoted.len();
 
         let mut icmp = Icmpv6::zeroed();

@@ -73,7 +73,9 @@ impl NumberPacket {
         if let (Ok(total), Some(mut h)) =
             (u16::try_from((packet.len() as isize).saturating_sub(start)), header_mut(&mut packet))
         {
-            h.update_total_len(total);
+            if h.version() == 4 {
+                h.update_total_len(total);
+            }
         }
         Some(packet)
     }

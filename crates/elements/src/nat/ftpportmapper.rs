@@ -206,13 +206,14 @@ impl FTPPortMapper {
         let text = format!("{a},{b},{c},{d},{e},{f}");
         debug_assert!(text.len() <= LONGEST);
         let more = (text.len() as u32).wrapping_sub(command.length as u32);
-        let old_length = end - begin;
         let bytes = packet.data();
         let sequence =
             bytes.get(tcp + 4..).and_then(|s| s.first_chunk()).map_or(0, |s| u32::from_be_bytes(*s));
         let total = end - ip + text.len() - command.length;
         let new_total = u16::try_from(total).ok();
-        let next = sequence.wrapping_add(old_length as u32);
+        // The end of the address, wherever the packet that brings it begins and ends: it may be sent again
+        // with more.
+        let next = sequence.wrapping_add((command.begin + command.length) as u32);
         let Some(new_total) = new_total else { return Some(packet) };
         if more != 0 && !self.control.translator().lengthen(&control.key, &control.found, next, more) {
             return Some(packet);

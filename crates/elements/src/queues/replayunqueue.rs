@@ -94,6 +94,9 @@ impl Element for ReplayUnqueue {
         let stop = args.k_or("STOP", -1)?;
         let burst = args.k_or::<u32>("BURST", 64)? as usize;
         let limit = usize::try_from(args.k_or::<i32>("LIMIT", -1)?).unwrap_or(MOST);
+        if limit == 0 {
+            return Err(args.error("LIMIT 0 leaves nothing to replay"));
+        }
         let active = args.k_or("ACTIVE", true)?;
         let timing = args.k_or("TIMING", 0)?;
         let use_signal = switch(args, "USE_SIGNAL")?;

@@ -34,7 +34,8 @@ impl Rates {
         *average += ((i64::from(n) << SCALE) - *average + (1 << (STABILITY - 1))) >> STABILITY;
     }
     fn turn(&mut self, now: u32) {
-        if self.epoch == now {
+        // The workers' clocks differ a little: one may be behind.
+        if self.epoch.wrapping_sub(now) < FORGOTTEN {
             return;
         }
         let silent = now.wrapping_sub(self.epoch).wrapping_sub(1);
@@ -181,7 +182,9 @@ impl RateTree {
         if counter.settled < now && high && depth < 3 && self.room() {
             self.split(level, octets[depth], octets[depth + 1], counter.rates);
         }
-        if now.wrapping_sub(self.folded) >= EPOCHS_PER_SECOND {
+        if now.wrapping_sub(self.folded) >= EPOCHS_PER_SECOND
+            && self.folded.wrapping_sub(now) >= EPOCHS_PER_SECOND
+        {
             self.fold(self.settings.threshold, now, coin);
             self.folded = now;
         }

@@ -15,6 +15,8 @@ const MOST_CONNECTIONS: usize = 1 << 16;
 const MOST_CHANGES: usize = 16;
 /// Data so far behind is not sent again: sequence numbers are a circle of four times that.
 const BEHIND: u32 = 1 << 30;
+/// Sequence numbers do not move further than that at once: a packet that says so is not of the connection.
+const MOST_AT_ONCE: u32 = 1 << 26;
 /// The longest options of a TCP header, and where the acknowledged number is.
 const MOST_OPTIONS: usize = 40;
 const ACKNOWLEDGED: usize = 8;
@@ -96,8 +98,7 @@ impl Direction {
     /// Forgets what lies so far behind that the circle of numbers would begin anew.
     fn forget(&mut self, number: u32) {
         while let Some(first) = self.changes.first()
-            && reaches(number, first.from.wrapping_add(BEHIND))
-            && reaches(number, first.from)
+            && number.wrapping_sub(first.from).wrapping_sub(BEHIND) < MOST_AT_ONCE
         {
             self.forget_first();
         }
@@ -149,12 +150,6 @@ impl Lengths {
         let (flow, direction) = place(key, found);
         let mut all = self.0.lock().ignore_poison();
         let both = all.get_mut(&flow)?;
-        let (one, other) = both.split_at_mut(1);
-        let (own, peer) = if direction == 0 {
-            (one.first_mut()?, other.first()?)
-        } else {
-            (other.first_mut()?, one.first()?)
-        };
         let (number, header) = header_of(packet)?;
         let segment = packet.network_header_mut()?.get_mut(header..)?;
         let length = usize::from(*segment.get(12)? >> 4) * 4;
@@ -162,6 +157,20 @@ impl Lengths {
             return None;
         }
         let segment = segment.get_mut(..length)?;
+        // A connection begins with numbers of its own, also one between the same ports as an earlier one.
+        if segment.get(13)? & tcp::SYN != 0 {
+            if segment.get(13)? & tcp::ACK == 0 {
+                *both = Default::default();
+            } else if let Some(own) = both.get_mut(direction) {
+                *own = Direction::default();
+            }
+        }
+        let (one, other) = both.split_at_mut(1);
+        let (own, peer) = if direction == 0 {
+            (one.first_mut()?, other.first()?)
+        } else {
+            (other.first_mut()?, one.first()?)
+        };
         let before = checksum::sum(segment);
         let sequence = segment.get_mut(4..)?.first_chunk_mut::<4>()?;
         let sent = u32::from_be_bytes(*sequence);
@@ -231,8 +240,11 @@ mod tests {
         let start = u32::MAX - 4;
         assert!(d.add(start, 10));
         assert_eq!((d.sent(start), d.sent(5), d.acknowledged(5)), (5, 15, start));
-        for step in 1..6u32 {
-            let number = start.wrapping_add(step.wrapping_mul(BEHIND - 1));
+        // A number from nowhere changes nothing.
+        d.forget(start.wrapping_add(BEHIND).wrapping_add(MOST_AT_ONCE));
+        assert_eq!((d.sent(start), d.sent(5)), (5, 15));
+        for step in 1..160u32 {
+            let number = start.wrapping_add(step.wrapping_mul(MOST_AT_ONCE / 2));
             d.forget(number);
             assert_eq!(d.sent(number), number.wrapping_add(10));
         }

@@ -151,7 +151,7 @@ impl Pattern {
         let mut offer = |value: u32| {
             let taken = take(with(value))?;
             if taken.is_some() && *sequential {
-                next.store(value + 1, Relaxed);
+                next.store(value.wrapping_add(1), Relaxed);
             }
             Ok(taken)
         };
@@ -170,7 +170,7 @@ impl Pattern {
             (random % (u64::from(*top) + 1)) as u32
         };
         let mut value = first;
-        for _ in 0..MOST_TRIED.min(*top + 1) {
+        for _ in 0..MOST_TRIED.min(top.saturating_add(1)) {
             if let Some(taken) = offer(value)? {
                 return Ok(Some(taken));
             }

@@ -100,6 +100,32 @@ fn a_command_names_the_address_outside_and_the_numbers_go_on() {
 }
 
 #[test]
+fn a_command_that_is_sent_again_with_more_or_less_behind_it_counts_once() {
+    let mut bench = connected();
+    let with_more = [COMMAND, b"LIST\r\n"].concat();
+    for data in [COMMAND, &with_more, COMMAND] {
+        let (_, numbers, data) = left(&mut bench, 0, &segment(CLIENT, SERVER, (1000, 50), data));
+        assert_eq!(numbers, (1000, 50));
+        assert!(data.starts_with(b"PORT 192,0,2,100,4,1\r\n"), "{data:?}");
+    }
+    let next = 1000 + with_more.len() as u32;
+    assert_eq!(left(&mut bench, 0, &segment(CLIENT, SERVER, (next, 58), b"x")).1, (next + 3, 58));
+    assert_eq!(left(&mut bench, 1, &segment(SERVER, NAT, (58, next + 3), b"")).1, (58, next));
+}
+
+#[test]
+fn a_new_connection_between_the_same_ports_begins_with_its_own_numbers() {
+    let mut bench = connected();
+    let _ = left(&mut bench, 0, &segment(CLIENT, SERVER, (1000, 50), COMMAND));
+    assert_eq!(left(&mut bench, 0, &packet(CLIENT, SERVER, Some(SYN), b"")).0, (NAT, SERVER));
+    // Its numbers lie before those of the first one.
+    let (_, numbers, data) = left(&mut bench, 0, &segment(CLIENT, SERVER, (600, 70), COMMAND));
+    assert_eq!((numbers, &data[..]), ((600, 70), &b"PORT 192,0,2,100,4,1\r\n"[..]));
+    let next = 600 + COMMAND.len() as u32;
+    assert_eq!(left(&mut bench, 0, &segment(CLIENT, SERVER, (next, 70), b"x")).1, (next + 3, 70));
+}
+
+#[test]
 fn selective_acknowledgments_are_adjusted() {
     let mut bench = connected();
     left(&mut bench, 0, &segment(CLIENT, SERVER, (1000, 50), COMMAND));
