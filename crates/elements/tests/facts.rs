@@ -214,7 +214,7 @@ const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "messages recommend it to the user";
 
 /// Files whose longer texts name classes of other sections.
-const NAMING: [(&str, &str); 13] = [
+const NAMING: [(&str, &str); 14] = [
     ("crates/clusterctl/src/split/analysis.rs", ADVISED),
     ("crates/clusterctl/src/split/write.rs", WRITTEN),
     ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
@@ -228,6 +228,7 @@ const NAMING: [(&str, &str); 13] = [
     ("bin/valiant/src/costs.rs", WRITTEN),
     ("crates/predict/src/element.rs", WRITTEN),
     ("crates/launch/src/client.rs", "Click's greeting has the name"),
+    ("crates/elements/src/missing.rs", "an error names what to use instead"),
 ];
 
 /// The string literals of a Rust source before its tests, each with its line.

@@ -72,10 +72,9 @@ impl NumberPacket {
         let start = packet.network_header_offset().unwrap_or(0);
         if let (Ok(total), Some(mut h)) =
             (u16::try_from((packet.len() as isize).saturating_sub(start)), header_mut(&mut packet))
+            && h.version() == 4
         {
-            if h.version() == 4 {
-                h.update_total_len(total);
-            }
+            h.update_total_len(total);
         }
         Some(packet)
     }
