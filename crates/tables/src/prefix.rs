@@ -83,7 +83,7 @@ impl fmt::Debug for Prefix {
 
 /// Text that is not `ADDRESS/LENGTH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not an IPv4 prefix")]
+#[error("not an IP prefix")]
 pub struct BadPrefix;
 
 impl FromStr for Prefix {

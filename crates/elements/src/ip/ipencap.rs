@@ -38,8 +38,9 @@
 //! ## See also
 //! UDPIPEncap, ICMPPingEncap, StripIPHeader, SetIPChecksum
 
+use crate::ip::engine::arguments::{BAD_DESTINATION, destination};
 use crate::prelude::*;
-use lang::args::{FromArg, IpProto, NameDb, Raw, Word};
+use lang::args::{IpProto, NameDb, Raw, Word};
 use std::net::Ipv4Addr;
 use wire::Ipv4;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, HEADER_LEN};
@@ -51,15 +52,6 @@ pub struct IPEncap {
     dst: Option<Ipv4Addr>,
     id: u16,
     workers: u16,
-}
-
-fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv4Addr>, String> {
-    if text == "DST_ANNO" {
-        return Ok(None);
-    }
-    Ipv4Addr::from_arg(text, names)
-        .map(Some)
-        .map_err(|_| "DST argument should be IP address or 'DST_ANNO'".to_owned())
 }
 
 fn ect(text: &str) -> Option<u8> {
@@ -107,7 +99,7 @@ impl Element for IPEncap {
         let IpProto(protocol) = args.mp("PROTO")?;
         let src = args.mp("SRC")?;
         let Raw(dst) = args.mp("DST")?;
-        let dst = destination(&dst, args.names()).map_err(|e| args.error(e))?;
+        let dst = destination(&dst, args.names(), BAD_DESTINATION).map_err(|e| args.error(e))?;
         let tos = tos(args)?;
         let ttl = args.k("TTL")?.unwrap_or(250);
         let df = args.k("DF")?.unwrap_or(false);
@@ -126,7 +118,7 @@ impl Element for IPEncap {
         });
         h.read("dst", |e| e.dst.map_or_else(|| "DST_ANNO".to_owned(), |d| d.to_string()));
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new())?;
+            e.dst = destination(v.trim(), &NameDb::new(), BAD_DESTINATION)?;
             Ok(())
         });
     }

@@ -26,15 +26,12 @@
 //! MarkIPCE, CheckIPHeader, MarkIPHeader
 
 use super::engine::header::header_mut;
+use crate::ip::engine::arguments::code_point;
 use crate::prelude::*;
 
 /// The `SetIPDSCP` element.
 pub struct SetIPDSCP {
     dscp: u8,
-}
-
-fn in_range(dscp: u32) -> Result<u8, String> {
-    u8::try_from(dscp).ok().filter(|d| *d < 64).ok_or_else(|| "diffserv code point out of range".to_owned())
 }
 
 impl Element for SetIPDSCP {
@@ -48,13 +45,13 @@ impl Element for SetIPDSCP {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let dscp = args.mp("DSCP")?;
-        Ok(Self { dscp: in_range(dscp).map_err(|e| args.error(e))? })
+        Ok(Self { dscp: code_point(dscp).map_err(|e| args.error(e))? })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("dscp", |e| e.dscp.to_string());
         h.write("dscp", |e, v, _| {
-            e.dscp = in_range(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
+            e.dscp = code_point(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
             Ok(())
         });
     }

@@ -28,6 +28,7 @@
 //! SetIPDSCP, MarkIPCE, MarkIPHeader
 
 use super::engine::header::header_mut;
+use crate::ip::engine::arguments::ecn;
 use crate::prelude::*;
 use lang::args::Raw;
 
@@ -36,16 +37,6 @@ pub struct SetIPECN {
     ecn: u8,
     /// The argument.
     text: String,
-}
-
-fn bits(text: &str) -> Result<u8, String> {
-    match text {
-        "0" | "no" | "-" => Ok(0),
-        "1" | "ect1" | "ECT(1)" => Ok(1),
-        "2" | "ect2" | "ECT(0)" => Ok(2),
-        "3" | "ce" | "CE" => Ok(3),
-        _ => Err("bad ECN argument".to_owned()),
-    }
 }
 
 impl Element for SetIPECN {
@@ -59,13 +50,13 @@ impl Element for SetIPECN {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let Raw(text) = args.mp("ECN")?;
-        Ok(Self { ecn: bits(&text).map_err(|e| args.error(e))?, text })
+        Ok(Self { ecn: ecn(&text).map_err(|e| args.error(e))?, text })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("ecn", |e| e.text.clone());
         h.write("ecn", |e, v, _| {
-            e.ecn = bits(v.trim())?;
+            e.ecn = ecn(v.trim())?;
             e.text = v.trim().to_owned();
             Ok(())
         });

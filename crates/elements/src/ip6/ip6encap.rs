@@ -34,8 +34,9 @@
 //! UDPIP6Encap, IPEncap
 
 use super::engine::header::{dst_ip6, set_dst_ip6};
+use crate::ip::engine::arguments::{BAD_DESTINATION, destination};
 use crate::prelude::*;
-use lang::args::{FromArg, IpProto, NameDb, Raw};
+use lang::args::{IpProto, NameDb, Raw};
 use std::net::Ipv6Addr;
 use wire::Ipv6;
 use wire::ipv6::HEADER_LEN;
@@ -45,15 +46,6 @@ pub struct IP6Encap {
     header: Ipv6<[u8; HEADER_LEN]>,
     /// The destination, unless it is the annotation.
     dst: Option<Ipv6Addr>,
-}
-
-fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv6Addr>, String> {
-    if text == "DST_ANNO" {
-        return Ok(None);
-    }
-    Ipv6Addr::from_arg(text, names)
-        .map(Some)
-        .map_err(|_| "DST argument should be IP address or 'DST_ANNO'".to_owned())
 }
 
 impl Element for IP6Encap {
@@ -70,7 +62,7 @@ impl Element for IP6Encap {
         let IpProto(protocol) = args.mp("PROTO")?;
         let src = args.mp("SRC")?;
         let Raw(dst) = args.mp("DST")?;
-        let dst = destination(&dst, args.names()).map_err(|e| args.error(e))?;
+        let dst = destination(&dst, args.names(), BAD_DESTINATION).map_err(|e| args.error(e))?;
         let mut header = Ipv6::build(src, dst.unwrap_or(Ipv6Addr::UNSPECIFIED), protocol, 0);
         header.set_hop_limit(args.k("HLIM")?.unwrap_or(250));
         header.set_traffic_class(args.k("CLASS")?.unwrap_or(0));
@@ -85,7 +77,7 @@ impl Element for IP6Encap {
         });
         h.read("dst", |e| e.dst.map_or_else(|| "DST_ANNO".to_owned(), |d| d.to_string()));
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new())?;
+            e.dst = destination(v.trim(), &NameDb::new(), BAD_DESTINATION)?;
             Ok(())
         });
     }

@@ -27,15 +27,12 @@
 //! SetIP6ECN, SetIP6FlowLabel, CheckIP6Header, SetIPDSCP
 
 use super::engine::header::{header_mut, no_header};
+use crate::ip::engine::arguments::code_point;
 use crate::prelude::*;
 
 /// The `SetIP6DSCP` element.
 pub struct SetIP6DSCP {
     dscp: u8,
-}
-
-fn in_range(dscp: u32) -> Result<u8, String> {
-    u8::try_from(dscp).ok().filter(|d| *d < 64).ok_or_else(|| "diffserv code point out of range".to_owned())
 }
 
 impl Element for SetIP6DSCP {
@@ -49,13 +46,13 @@ impl Element for SetIP6DSCP {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let dscp = args.mp("DSCP")?;
-        Ok(Self { dscp: in_range(dscp).map_err(|e| args.error(e))? })
+        Ok(Self { dscp: code_point(dscp).map_err(|e| args.error(e))? })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("dscp", |e| e.dscp.to_string());
         h.write("dscp", |e, v, _| {
-            e.dscp = in_range(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
+            e.dscp = code_point(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
             Ok(())
         });
     }

@@ -28,6 +28,7 @@
 //! SetIP6DSCP, MarkIP6Header, MarkIPCE
 
 use super::engine::header::{header_mut, no_header};
+use crate::ip::engine::arguments::ecn;
 use crate::prelude::*;
 use lang::args::Raw;
 
@@ -39,14 +40,7 @@ pub struct SetIP6ECN {
 
 impl SetIP6ECN {
     fn parse(text: &str) -> Result<Self, String> {
-        let ecn = match text {
-            "0" | "no" | "-" => 0,
-            "1" | "ect1" | "ECT(1)" => 1,
-            "2" | "ect2" | "ECT(0)" => 2,
-            "3" | "ce" | "CE" => 3,
-            _ => return Err("bad ECN argument".to_owned()),
-        };
-        Ok(Self { text: text.to_owned(), ecn })
+        Ok(Self { text: text.to_owned(), ecn: ecn(text)? })
     }
 }
 

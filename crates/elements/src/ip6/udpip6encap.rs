@@ -35,8 +35,9 @@
 //! IP6Encap, UDPIPEncap
 
 use super::engine::header::{dst_ip6, set_dst_ip6};
+use crate::ip::engine::arguments::{BAD_DST, destination};
 use crate::prelude::*;
-use lang::args::{FromArg, NameDb, Raw, UdpPort};
+use lang::args::{NameDb, Raw, UdpPort};
 use std::net::Ipv6Addr;
 use wire::{Ipv6, Udp, ipv6, protocol, udp};
 
@@ -50,13 +51,6 @@ pub struct UDPIP6Encap {
     /// The destination, unless it is the annotation.
     dst: Option<Ipv6Addr>,
     dport: u16,
-}
-
-fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv6Addr>, String> {
-    if text == "DST_ANNO" {
-        return Ok(None);
-    }
-    Ipv6Addr::from_arg(text, names).map(Some).map_err(|_| "bad DST".to_owned())
 }
 
 impl Element for UDPIP6Encap {
@@ -76,7 +70,7 @@ impl Element for UDPIP6Encap {
         let UdpPort(sport) = args.mp("SPORT")?;
         let Raw(dst) = args.mp("DST")?;
         let UdpPort(dport) = args.mp("DPORT")?;
-        let dst = destination(&dst, args.names()).map_err(|e| args.error(e))?;
+        let dst = destination(&dst, args.names(), BAD_DST).map_err(|e| args.error(e))?;
         Ok(Self { src, sport, dst, dport })
     }
 
@@ -96,7 +90,7 @@ impl Element for UDPIP6Encap {
         });
         h.read("dst", |e| e.dst.unwrap_or(Ipv6Addr::UNSPECIFIED).to_string());
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new())?;
+            e.dst = destination(v.trim(), &NameDb::new(), BAD_DST)?;
             Ok(())
         });
         h.read("dport", |e| e.dport.to_string());

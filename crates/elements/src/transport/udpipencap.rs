@@ -36,8 +36,9 @@
 //! ## See also
 //! Strip, IPEncap, SetUDPChecksum, ICMPPingEncap
 
+use crate::ip::engine::arguments::{BAD_DST, destination};
 use crate::prelude::*;
-use lang::args::{FromArg, NameDb, Raw, UdpPort};
+use lang::args::{NameDb, Raw, UdpPort};
 use std::net::Ipv4Addr;
 use wire::{Ipv4, Udp, ipv4, protocol, udp};
 
@@ -54,13 +55,6 @@ pub struct UDPIPEncap {
     checksum: bool,
     id: u16,
     workers: u16,
-}
-
-fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv4Addr>, String> {
-    if text == "DST_ANNO" {
-        return Ok(None);
-    }
-    Ipv4Addr::from_arg(text, names).map(Some).map_err(|_| "bad DST".to_owned())
 }
 
 /// Why packets are dropped.
@@ -82,7 +76,7 @@ impl Element for UDPIPEncap {
         let Raw(dst) = args.mp("DST")?;
         let UdpPort(dport) = args.mp("DPORT")?;
         let checksum = args.p("CHECKSUM")?.unwrap_or(true);
-        let dst = destination(&dst, args.names()).map_err(|e| args.error(e))?;
+        let dst = destination(&dst, args.names(), BAD_DST).map_err(|e| args.error(e))?;
         Ok(Self::new((src, sport), (dst, dport), checksum, cx))
     }
 
@@ -102,7 +96,7 @@ impl Element for UDPIPEncap {
         });
         h.read("dst", |e| e.dst.unwrap_or(Ipv4Addr::UNSPECIFIED).to_string());
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new())?;
+            e.dst = destination(v.trim(), &NameDb::new(), BAD_DST)?;
             Ok(())
         });
         h.read("dport", |e| e.dport.to_string());
