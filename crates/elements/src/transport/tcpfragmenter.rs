@@ -2,7 +2,9 @@
 //! Cuts TCP packets that are too long into several.
 //!
 //! Each piece is a TCP packet with the headers of the original one, also those before the IP header, and the
-//! sequence number of its first byte. All pieces have the same flags and the same identification.
+//! sequence number of its first byte. All pieces have the same identification. SYN, CWR and URG are only in
+//! the first piece and FIN and PSH only in the last, as where a device cuts; under the name `click` all flags
+//! are in all pieces.
 //!
 //! ## Synopsis
 //! `TCPFragmenter(MTU)`
@@ -30,9 +32,14 @@ use crate::ip::engine::header::{fill_checksum, header, header_mut};
 use crate::prelude::*;
 use wire::{Tcp, protocol, tcp};
 
+/// Where the flags of a TCP header are.
+const FLAGS: usize = 13;
+
 /// The `TCPFragmenter` element.
 pub struct TcpFragmenter {
     mtu: usize,
+    /// All pieces have all flags, as Click's have.
+    keeps_flags: bool,
 }
 
 impl Element for TcpFragmenter {
@@ -44,10 +51,10 @@ impl Element for TcpFragmenter {
     const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("there was no buffer for a piece")];
     const MANUAL: &'static str = manual!("transport/tcpfragmenter");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         match args.p_or("MTU", 0u16)? {
             0 => Err(args.error("MTU cannot be 0")),
-            mtu => Ok(Self { mtu: mtu.into() }),
+            mtu => Ok(Self { mtu: mtu.into(), keeps_flags: cx.as_click() }),
         }
     }
 }
@@ -74,15 +81,27 @@ impl Parts {
     }
 }
 
-/// Sets the lengths, the sequence number and the checksums of a piece.
-fn seal(packet: &mut Packet, parts: &Parts, length: usize, offset: usize) -> Option<()> {
+/// Sets the lengths, the sequence number, the flags and the checksums of a piece.
+fn seal(packet: &mut Packet, parts: &Parts, length: usize, offset: usize, keeps_flags: bool) -> Option<()> {
     let total = parts.data - parts.ip + length;
     header_mut(packet)?.set_total_len(total as u16);
     fill_checksum(packet);
     let segment = (total - (parts.tcp - parts.ip)) as u16;
     let pseudo = header(packet)?.pseudo_sum(segment);
     let bytes = packet.data_mut().get_mut(parts.tcp..parts.data + length)?;
-    Tcp::new_mut(bytes)?.set_seq(parts.sequence.wrapping_add(offset as u32));
+    let mut sequence = parts.sequence.wrapping_add(offset as u32);
+    if !keeps_flags {
+        let flags = bytes.get_mut(FLAGS)?;
+        if offset > 0 {
+            // A SYN takes a number of its own.
+            sequence = sequence.wrapping_add(u32::from(*flags & tcp::SYN != 0));
+            *flags &= !(tcp::SYN | tcp::CWR | tcp::URG);
+        }
+        if parts.data + offset + length < parts.end {
+            *flags &= !(tcp::FIN | tcp::PSH);
+        }
+    }
+    Tcp::new_mut(bytes)?.set_seq(sequence);
     tcp::fill(pseudo, bytes);
     Some(())
 }
@@ -104,7 +123,7 @@ impl TcpFragmenter {
                 rest.copy_from_slice(packet.data().get(parts.data + offset..)?.get(..here)?);
                 *piece.anno_mut() = *packet.anno();
                 piece.set_network_header(parts.ip, parts.tcp - parts.ip);
-                seal(&mut piece, &parts, here, offset)?;
+                seal(&mut piece, &parts, here, offset, self.keeps_flags)?;
                 Some(piece)
             });
             match piece {
@@ -115,7 +134,7 @@ impl TcpFragmenter {
         let first = most.min(length);
         packet.take(packet.len() - parts.data - first);
         // It has these headers: they were just read.
-        let _ = seal(&mut packet, &parts, first, 0);
+        let _ = seal(&mut packet, &parts, first, 0, self.keeps_flags);
         cx.output(0, packet);
         later.drain(..).for_each(|piece| cx.output(0, piece));
         cx.recycle(later);
@@ -171,6 +190,26 @@ mod tests {
             joined.extend_from_slice(&segment[24..]);
         }
         assert_eq!((out.len(), joined), (3, data));
+    }
+
+    #[test]
+    fn flags_are_those_of_their_pieces() {
+        const ALL: u8 = tcp::SYN | tcp::CWR | tcp::URG | tcp::ACK | tcp::PSH | tcp::FIN;
+        let mut whole = packet(&[1; 100]);
+        whole.data_mut()[34 + FLAGS] = ALL;
+        let out = Bench::new("TCPFragmenter(MTU 84)").send(0, whole);
+        let pieces: Vec<(u8, u32)> = out
+            .iter()
+            .map(|(_, piece)| (piece.data()[34 + FLAGS], Tcp::new(&piece.data()[34..]).unwrap().seq()))
+            .collect();
+        let first = ALL & !(tcp::PSH | tcp::FIN);
+        let last = tcp::ACK | tcp::PSH | tcp::FIN;
+        // The second piece begins at 0xfffffff0 + 1 + 40.
+        assert_eq!(pieces, [(first, 0xffff_fff0), (tcp::ACK, 25), (last, 65)]);
+        for (_, piece) in &out {
+            let segment = &piece.data()[34..];
+            assert!(tcp::verify(header(piece).unwrap().pseudo_sum(segment.len() as u16), segment));
+        }
     }
 
     #[test]
