@@ -67,19 +67,29 @@ const NO_PORTS_FOUND: DropReason = DropReason::new("fragment whose ports did not
 const MOST_WAITING: usize = 1024;
 const SECOND: u64 = 1_000_000_000;
 
+/// A protocol and two addresses.
+type Pair = (u8, u32, u32);
+
 /// A packet that waits. Its annotations have the number of its flow if that is known, and 0 otherwise.
 struct Waiting {
     packet: Packet,
     seen: Seen,
     key: Key,
+    /// Its number among those that have waited.
+    number: u64,
 }
 
 /// The `AggregateIPFlows` element.
 pub struct AggregateIpFlows {
     flows: Flows,
     /// By protocol and addresses.
-    waiting: HashMap<(u8, u32, u32), VecDeque<Waiting>>,
+    waiting: HashMap<Pair, VecDeque<Waiting>>,
     n_waiting: usize,
+    /// The packets that wait, by number and pair, in the order in which they came; also some that have gone.
+    order: VecDeque<(u64, Pair)>,
+    newest: u64,
+    /// The second at which packets that had waited too long were let go.
+    looked: u64,
     notifier: Arc<Notifier>,
     trace: Option<TraceInfo>,
     icmp: bool,
@@ -127,6 +137,9 @@ impl Element for AggregateIpFlows {
             flows: Flows::new(capacity, timeouts),
             waiting: HashMap::new(),
             n_waiting: 0,
+            order: VecDeque::new(),
+            newest: 0,
+            looked: 0,
             notifier: cx.shared(Notifier::default),
             trace,
             icmp,
@@ -169,6 +182,8 @@ impl Element for AggregateIpFlows {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.flows.take(&mut old.flows);
         self.waiting = std::mem::take(&mut old.waiting);
+        self.order = std::mem::take(&mut old.order);
+        (self.newest, self.looked) = (old.newest, old.looked);
         (self.n_waiting, self.active, self.reap_at) = (old.n_waiting, old.active, old.reap_at);
     }
 }
@@ -214,7 +229,8 @@ impl AggregateIpFlows {
         packet.set_paint(color);
         self.active = now_ns / SECOND;
         if (fragments && seen.fragment) || self.waiting.contains_key(&seen.pair()) {
-            self.wait(Waiting { packet, seen, key: seen.key }, cx);
+            self.newest += 1;
+            self.wait(Waiting { packet, seen, key: seen.key, number: self.newest }, cx);
             return None;
         }
         self.flows.pass(&seen.key, &seen, color, now_ns);
@@ -224,17 +240,51 @@ impl AggregateIpFlows {
     /// Makes a packet wait behind others of its pair.
     fn wait(&mut self, new: Waiting, cx: &mut Cx<'_>) {
         let pair = new.seen.pair();
+        self.order.push_back((new.number, pair));
         self.waiting.entry(pair).or_default().push_back(new);
         self.n_waiting += 1;
-        if self.n_waiting > MOST_WAITING {
-            self.release_first(pair, cx);
+        if self.n_waiting > MOST_WAITING
+            && let Some(oldest) = self.oldest()
+        {
+            self.release_first(oldest, cx);
+            self.release(oldest, Some(self.active), cx);
         }
         self.release(pair, Some(self.active), cx);
+        if self.order.len() > 2 * MOST_WAITING {
+            let waiting = &self.waiting;
+            self.order.retain(|(number, pair)| {
+                waiting.get(pair).and_then(VecDeque::front).is_some_and(|head| *number >= head.number)
+            });
+        }
+    }
+
+    /// The pair of the packet that has waited longest, which is the first of its pair.
+    fn oldest(&mut self) -> Option<Pair> {
+        while let Some((number, pair)) = self.order.front() {
+            if self.waiting.get(pair).and_then(VecDeque::front).is_some_and(|head| head.number == *number) {
+                return Some(*pair);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    /// Lets packets of all pairs go that have waited too long.
+    #[cold]
+    fn expire(&mut self, cx: &mut Cx<'_>) {
+        self.looked = self.active;
+        while let Some(pair) = self.oldest() {
+            let before = self.n_waiting;
+            self.release(pair, Some(self.active), cx);
+            if self.n_waiting == before {
+                break;
+            }
+        }
     }
 
     /// Lets the packets at the head of a pair go that wait for nothing: those that are no fragments, and
     /// those whose time is over at this second, or all without one.
-    fn release(&mut self, pair: (u8, u32, u32), now: Option<u64>, cx: &mut Cx<'_>) {
+    fn release(&mut self, pair: Pair, now: Option<u64>, cx: &mut Cx<'_>) {
         let old = |head: &Waiting, timeout: u64| {
             !head.seen.fragment || now.is_none_or(|now| head.packet.timestamp_ns() / SECOND + timeout < now)
         };
@@ -245,7 +295,7 @@ impl AggregateIpFlows {
     }
 
     /// Lets the first packet of a pair go.
-    fn release_first(&mut self, pair: (u8, u32, u32), cx: &mut Cx<'_>) {
+    fn release_first(&mut self, pair: Pair, cx: &mut Cx<'_>) {
         let Some(queue) = self.waiting.get_mut(&pair) else { return };
         let Some(mut head) = queue.pop_front() else { return };
         self.n_waiting -= 1;
@@ -288,6 +338,9 @@ impl AggregateIpFlows {
 
     fn each(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let packet = self.handle(packet, cx);
+        if self.n_waiting > 0 && self.active != self.looked {
+            self.expire(cx);
+        }
         if self.active >= self.reap_at {
             if self.reap_at > 0 {
                 self.reap(Some(self.active), cx);
@@ -442,6 +495,30 @@ mod tests {
         assert!(send(&mut bench, fragment(1, 1, 10)).is_empty());
         assert_eq!(send(&mut bench, fragment(1, 0x2000, 10)), [(1, 0)]);
         assert_eq!(bench.drops(), [("not TCP or UDP, or no ports".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn fragments_of_others_do_not_keep_the_places() {
+        /// A later fragment from 10.0.x.y.
+        fn from(number: u16, second: u64) -> Packet {
+            let bytes = ip_with(&[], &[0; 8], |h| {
+                h.set_src(Ipv4Addr::from_bits(0x0a00_0000 | u32::from(number)));
+                h.set_flags_fragment(1);
+            });
+            at(marked(&bytes), second)
+        }
+        let mut bench = Bench::with_ports("AggregateIPFlows()", 1, 2);
+        for number in 0..MOST_WAITING as u16 {
+            assert!(bench.send(0, from(number, 10)).is_empty());
+        }
+        // One more: the oldest goes, and a packet whose fragments both come is put together.
+        assert_eq!(bench.send(0, fragment(5, 1, 11)).iter().map(|(port, _)| *port).collect::<Vec<_>>(), [1]);
+        assert_eq!(bench.send(0, fragment(5, 0x2000, 11)).len(), 1);
+        // Any packet, of any pair, ends the waiting of all that are too old, in their order.
+        let out = bench.send(0, packet(17, (7, 9), (8, 7), 0, 42));
+        let lost = out.iter().filter(|(port, _)| *port == 1).count();
+        assert_eq!((lost, out.len()), (MOST_WAITING - 2, MOST_WAITING + 1));
+        assert!(out.iter().filter(|(port, p)| *port == 0 && p.aggregate() != 0).count() == 3);
     }
 
     #[test]
