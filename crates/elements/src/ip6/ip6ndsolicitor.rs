@@ -162,7 +162,11 @@ impl IP6NDSolicitor {
                     cx.log(Level::WARN, &format!("{}: {message}", cx.name()));
                 }
                 self.kill(displaced, TOO_MANY_WAIT, cx);
-                ask && self.limit.admit(now_ns, 1) > 0
+                let admitted = ask && self.limit.admit(now_ns, 1) > 0;
+                if ask && !admitted {
+                    self.table.not_asked(next_hop);
+                }
+                admitted
             }
         };
         if ask {

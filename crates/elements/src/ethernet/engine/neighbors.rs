@@ -242,6 +242,13 @@ impl<A: Address> Neighbors<A> {
         Answer::Waits { ask, displaced, over }
     }
 
+    /// The request that [`Neighbors::find`] asked for was not sent: the next packet causes it.
+    pub(crate) fn not_asked(&self, ip: A) {
+        if let Some(entry) = self.lock().entries.get_mut(&ip).filter(|entry| entry.address.is_none()) {
+            entry.asked_ns = 0;
+        }
+    }
+
     /// Stores a reply; returns the packets that waited for it.
     pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
@@ -488,6 +495,15 @@ mod tests {
 
     fn packet(n: u8) -> Packet {
         Packet::from_bytes(&[n]).unwrap()
+    }
+
+    #[test]
+    fn a_request_that_was_not_sent_is_asked_for_again_at_once() {
+        let t = Neighbors::new(Limits::default());
+        assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Answer::Waits { ask: true, .. }));
+        t.not_asked(IP);
+        assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Answer::Waits { ask: true, .. }));
+        assert!(matches!(t.find(IP, packet(3), SECOND + 2, u64::MAX), Answer::Waits { ask: false, .. }));
     }
 
     #[test]
