@@ -68,8 +68,8 @@ struct State {
 }
 
 impl State {
-    /// Learns from a frame, and says behind which port its destination is.
-    fn port(&mut self, src: EtherAddr, dst: EtherAddr, port: usize, at_ns: u64) -> Option<usize> {
+    /// Learns from a frame, and says behind which of so many ports its destination is.
+    fn port(&mut self, [src, dst]: [EtherAddr; 2], port: usize, ports: usize, at_ns: u64) -> Option<usize> {
         if self.timeout_s == 0 {
             return None;
         }
@@ -79,7 +79,9 @@ impl State {
             return None;
         }
         let place = *self.places.get(&dst)?;
-        if at_ns < place.at_ns.saturating_add(u64::from(self.timeout_s) * 1_000_000_000) {
+        // A hot swap may have removed the port.
+        let until_ns = place.at_ns.saturating_add(u64::from(self.timeout_s) * 1_000_000_000);
+        if at_ns < until_ns && place.port < ports {
             return Some(place.port);
         }
         self.places.remove(&dst);
@@ -149,6 +151,7 @@ fn copy(packet: &Packet, output: usize, cx: &mut Cx<'_>) {
 impl<const LISTEN: bool> Vector for EtherSwitch<LISTEN> {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let (outputs, shared) = (cx.n_outputs(), Arc::clone(&self.shared));
+        let ports = outputs.saturating_sub(usize::from(LISTEN));
         let mut state = shared.0.lock().ignore_poison();
         for packet in batch.drain(..) {
             let Some((src, dst)) = Ethernet::new(packet.data()).map(|frame| (frame.src(), frame.dst()))
@@ -160,7 +163,7 @@ impl<const LISTEN: bool> Vector for EtherSwitch<LISTEN> {
                 0 => cx.now_ns(),
                 at_ns => at_ns,
             };
-            match state.port(src, dst, port, at_ns) {
+            match state.port([src, dst], port, ports, at_ns) {
                 Some(place) if place == port && LISTEN => cx.output(outputs - 1, packet),
                 Some(place) if place == port => cx.drop(packet, SAME_LAN),
                 Some(place) => {
@@ -216,6 +219,27 @@ mod tests {
         bench.write("timeout", "0");
         assert_eq!((send(&mut bench, 2, 3, 1, 114), bench.read("timeout")), (vec![1, 0], "0".into()));
         assert!(bench.push(0, &[0; 13]).is_empty());
+    }
+
+    #[test]
+    fn addresses_behind_ports_that_are_gone_are_forgotten() {
+        let [a, b] = [1, 2].map(|n| EtherAddr([2, 0, 0, 0, 0, n]));
+        let mut state = State { places: ExactMap::new(4), clock: 0, timeout_s: 300 };
+        state.port([a, b], 2, 3, 1);
+        assert_eq!(state.port([b, a], 0, 3, 2), Some(2));
+        assert_eq!(state.port([b, a], 0, 2, 3), None);
+        assert_eq!(state.places.iter().map(|(address, ..)| *address).collect::<Vec<_>>(), [b]);
+    }
+
+    #[test]
+    fn without_timestamps_the_time_is_the_routers() {
+        let config = "e :: EtherSwitch(TIMEOUT 1); TimedSource(1) -> Discard;";
+        let mut bench = Bench::simulated(config, 3, 3);
+        let frame = |src: u8, dst: u8| [0, 0, 0, 0, 0, dst, 0, 0, 0, 0, 0, src, 8, 0];
+        bench.push(0, &frame(1, 9));
+        assert_eq!(bench.push(1, &frame(2, 1)).len(), 1);
+        bench.turns(50);
+        assert_eq!(bench.push(1, &frame(2, 1)).len(), 2, "its time is over");
     }
 
     #[test]
