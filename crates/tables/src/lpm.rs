@@ -18,7 +18,8 @@
 //!   returns what was right before or after, nothing else. Groups and blocks are used again only after a
 //!   grace period; only lookups in tables that have some pay for that, one fence per batch. A count of the
 //!   changes of the default route and of short prefixes (below), which are read at other moments than the
-//!   lines, tells a lookup when it has to read again: eight times at most, so that it never waits.
+//!   lines, tells a lookup when it has to read again: a batch eight times, then each address by itself eight
+//!   times, so that it never waits.
 //! - **Few routes.** Up to 1,024 routes are in a tree of sorted addresses instead (`compact`,
 //!   `search`), 20 KB at most, and the trees of all tables are side by side (`trees`), so that those of many
 //!   small routers stay in the processor's cache.
@@ -85,6 +86,18 @@ pub struct LpmReader {
     kernel: Kernel,
     /// The slot of the epoch belongs to one thread at a time: not `Sync`.
     _one_thread: PhantomData<Cell<()>>,
+}
+
+/// What a reader found in the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lines {
+    /// Routes.
+    Read,
+    /// Routes, whose default or short prefixes changed each time that they were read: an entry may belong to
+    /// another moment than the route behind it.
+    Changing,
+    /// Nothing: the routes are in a tree.
+    Gone,
 }
 
 impl Lpm {
@@ -390,8 +403,9 @@ impl LpmReader {
                 }
                 in_lines = gather::hop(e, default);
             };
-            if self.in_lines(read) {
-                return in_lines;
+            match self.in_lines(read) {
+                Lines::Gone => {}
+                Lines::Read | Lines::Changing => return in_lines,
             }
         }
     }
@@ -431,14 +445,27 @@ impl LpmReader {
         let n = addrs.len().min(hops.len());
         let (addrs, hops) = (&addrs[..n], &mut hops[..n]);
         // Again if the routes have moved from one to the other.
-        while !self.in_tree(|trees, tree| tree.look_up(self.kernel, trees, addrs, hops))
-            && !self.in_lines(|shared, default| {
+        while !self.in_tree(|trees, tree| tree.look_up(self.kernel, trees, addrs, hops)) {
+            let lines = self.in_lines(|shared, default| {
                 let large = shared.large.load(Relaxed);
                 for (addrs, hops) in addrs.chunks(BLOCK).zip(hops.chunks_mut(BLOCK)) {
                     self.kernel.look_up(&shared.table, addrs, hops, default, large);
                 }
-            })
-        {}
+            });
+            match lines {
+                Lines::Gone => {}
+                Lines::Read => return,
+                Lines::Changing => return self.one_by_one(addrs, hops),
+            }
+        }
+    }
+
+    /// Between two changes there is time for one address where there is none for many.
+    #[cold]
+    fn one_by_one(&self, addrs: &[u32], hops: &mut [u32]) {
+        for (&addr, hop) in addrs.iter().zip(hops) {
+            *hop = self.lookup(addr);
+        }
     }
 
     /// Reads the tree, if the routes are in one; once more inside an epoch if it has changed meanwhile, for
@@ -463,34 +490,34 @@ impl LpmReader {
     /// Reads the lines, if they have the routes; once more if the table's first group or block was made
     /// meanwhile, for it may already be out of use again, or if a short prefix or the default route has
     /// changed: a line's entry that was loaded before and the route that was loaded after it may never have
-    /// been right together. Returns whether the lines have the routes.
+    /// been right together.
     #[inline(always)]
-    fn in_lines(&self, mut read: impl FnMut(&Shared, u32)) -> bool {
+    fn in_lines(&self, mut read: impl FnMut(&Shared, u32)) -> Lines {
         let shared = &*self.shared;
         let before = shared.state.load(Acquire);
         if before & DEEP == 0 {
             if shared.tree.load(Relaxed) != 0 {
-                return false;
+                return Lines::Gone;
             }
             read(shared, shared.default.load(Relaxed));
             // Whoever saw an entry that was stored after that sees it.
             fence(Acquire);
             if shared.state.load(Relaxed) == before {
-                return true;
+                return Lines::Read;
             }
         }
         let _entered = self.epoch.enter(&shared.epochs);
         for _ in 0..TRIES {
             let before = shared.state.load(Acquire);
             if shared.tree.load(Relaxed) != 0 {
-                return false;
+                return Lines::Gone;
             }
             read(shared, shared.default.load(Relaxed));
             fence(Acquire);
             if shared.state.load(Relaxed) == before {
-                break;
+                return Lines::Read;
             }
         }
-        true
+        Lines::Changing
     }
 }

@@ -658,10 +658,18 @@ fn a_table_reads_nothing_of_another() {
 /// before the test, with the list that is searched from end to end.
 #[test]
 fn every_answer_was_right_at_some_moment() {
-    FORMS.into_iter().for_each(answers_beside_a_writer);
+    FORMS.into_iter().for_each(|few| answers_beside_a_writer(few, 1));
 }
 
-fn answers_beside_a_writer(few: usize) {
+/// The same with batches during which there are many changes: they end although they are never right as a
+/// whole.
+#[test]
+#[cfg(not(miri))]
+fn long_batches_are_right_too() {
+    FORMS.into_iter().for_each(|few| answers_beside_a_writer(few, 32));
+}
+
+fn answers_beside_a_writer(few: usize, repeat: usize) {
     let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
     let mut x = 0x9e37_79b9_7f4a_7c15u64;
     let mut random = move |below: u32| {
@@ -709,13 +717,15 @@ fn answers_beside_a_writer(few: usize) {
             let reader = table.reader_with(kernel);
             let (tables, addrs, begun, done) = (&tables, &addrs, &begun, &done);
             scope.spawn(move || {
-                let mut hops = vec![0; addrs.len()];
+                let batch = addrs.repeat(repeat);
+                let mut hops = vec![0; batch.len()];
                 loop {
                     let earliest = done.load(Acquire);
-                    reader.lookup_many(addrs, &mut hops);
+                    reader.lookup_many(&batch, &mut hops);
                     fence(Acquire); // whoever saw something of a change sees that it had begun
                     let latest = begun.load(Relaxed);
-                    for (i, hop) in hops.iter().enumerate() {
+                    for (n, hop) in hops.iter().enumerate() {
+                        let i = n % addrs.len();
                         let right = tables[earliest..=latest].iter().any(|t: &Vec<u32>| t[i] == *hop);
                         assert!(right, "{} {:x} {hop} {earliest}..={latest}", kernel.name(), addrs[i]);
                     }
