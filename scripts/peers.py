@@ -21,7 +21,8 @@ from lab import ROOT, LabError
 from sidebyside import NULL_OUT, TESTPMD, Failed, Missing, Telemetry, end, pinned, tail
 
 EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
-WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
+WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create",
+           "rte_lpm6_create", "rte_fib6_create")
 # DPDK's drivers for devices that no forwarder uses, and the libraries that the others are made with.
 UNUSED = tuple(f"librte_{kind}_" for kind in ("baseband", "compress", "dma", "event", "gpu", "ml", "raw", "regex", "vdpa"))
 BELOW = [f"-l{name}" for name in ("ibverbs", "mlx5", "mlx4", "crypto", "z", "pcap", "IPSec_MB", "xdp", "bpf", "atomic", "numa", "fdt",
@@ -143,15 +144,27 @@ def l3fwd(where, source, lookup, routes, count):
     """l3fwd with `routes`, lines of `random_routes`, all to port 1."""
     if lookup == "lpm" and count > LPM_ROUTES:
         raise Missing(f"l3fwd with LPM takes minutes to load {count} routes")
-    rules = pathlib.Path(where.directory) / f"l3fwd-{count}"
-    rules6 = pathlib.Path(where.directory) / "l3fwd-v6"
-    if not rules.exists():
-        # rte_lpm has no routes of length 0: the default route is two halves.
-        rules.write_text("".join(f"R{net} 1\n" for line in routes for net in
-                                 (["0.0.0.0/1", "128.0.0.0/1"] if line.startswith("0.0.0.0/0") else [line.split()[0]])))
-        rules6.write_text("R2001:200:0:0:0:0:0:0/48 1\n")
+    # rte_lpm has no routes of length 0: the default route is two halves.
+    nets = [net for line in routes for net in
+            (["0.0.0.0/1", "128.0.0.0/1"] if line.startswith("0.0.0.0/0") else [line.split()[0]])]
+    return l3fwd_with(where, source, lookup, f"{count}", nets, ["2001:200:0:0:0:0:0:0/48"])
+
+
+def l3fwd6(where, source, lookup, networks):
+    """l3fwd with these IPv6 networks, as address and length, all to port 1."""
+    def groups(address):
+        return ":".join(f"{address >> shift & 0xFFFF:x}" for shift in range(112, -1, -16))
+    nets = [f"{groups(address)}/{length}" for address, length in networks]
+    return l3fwd_with(where, source, lookup, f"6-{len(nets)}", ["0.0.0.0/1", "128.0.0.0/1"], nets)
+
+
+def l3fwd_with(where, source, lookup, name, nets, nets6):
+    """l3fwd with routes for these networks of IPv4 and IPv6."""
+    rules, rules6 = (pathlib.Path(where.directory) / f"l3fwd-{name}-v{version}" for version in (4, 6))
+    for path, each in ((rules, nets), (rules6, nets6)):
+        path.write_text("".join(f"R{net} 1\n" for net in each))
     # Space in the buffer pool for the packets that net_pcap repeats: the pool grows with the queues.
-    return Paused(where, f"l3fwd-{lookup}-{count}", [source, NULL_OUT],
+    return Paused(where, f"l3fwd-{lookup}-{name}", [source, NULL_OUT],
                   ["-p", "3", "--config", "(0,0,0)", "--no-numa", "--parse-ptype", f"--lookup={lookup}", f"--rule_ipv4={rules}",
                    f"--rule_ipv6={rules6}", "--rx-queue-size", "32768", "--tx-queue-size", "32768"], "entering main loop")
 
