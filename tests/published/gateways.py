@@ -1,7 +1,8 @@
 """NAT gateways and load balancers."""
 
-from replay import Replay, case
 from scapy.all import ARP, ICMP, IP, TCP, UDP, Ether, IPerror, Packet, Raw, UDPerror
+
+from replay import Replay, case
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 

@@ -1,10 +1,28 @@
 """Tunnels, VLANs, bridges and switches."""
 
+from scapy.all import (
+    ICMP,
+    IP,
+    UDP,
+    VXLAN,
+    Dot1AD,
+    Dot1Q,
+    Ether,
+    ICMPv6EchoReply,
+    ICMPv6EchoRequest,
+    ICMPv6ND_NA,
+    ICMPv6ND_NS,
+    ICMPv6NDOptDstLLAddr,
+    ICMPv6NDOptSrcLLAddr,
+    ICMPv6TimeExceeded,
+    IPv6,
+    Packet,
+    Raw,
+    fragment,
+)
+
 from gateways import asks, plain, tells
 from replay import Replay, case
-from scapy.all import (
-    ICMP, IP, UDP, VXLAN, Dot1AD, Dot1Q, Ether, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6NDOptDstLLAddr,
-    ICMPv6NDOptSrcLLAddr, ICMPv6TimeExceeded, IPv6, Packet, Raw, fragment)
 
 
 @case
@@ -74,7 +92,8 @@ def udp_vpn(t: Replay) -> None:
     back = IP(src="10.8.0.2", dst="10.8.0.1", id=3) / ICMP(type=0, id=1, seq=1) / b"ping"
     t.receive("KernelTun", nothing / one)
     outer = IP(src="203.0.113.77", dst="198.51.100.7", id=7) / UDP(sport=6000, dport=5555)
-    t.receive("eth0", plain(router, me, outer / (b"\xc0\xff\xee\0" + bytes(back))), plain(router, me, outer / (b"\xc0\xff\xed\0" + bytes(back))))
+    for cookie in (b"\xc0\xff\xee\0", b"\xc0\xff\xed\0"):
+        t.receive("eth0", plain(router, me, outer / (cookie + bytes(back))))
     t.receive("KernelTun", nothing / two, at=0.1)
     t.run("-h", "in.count", "-h", "bad.count")
     cookie = b"\xc0\xff\xee\0"
@@ -178,7 +197,8 @@ def sixinfour_router(t: Replay) -> None:
         return Ether(src=host_mac, dst=dst) / packet
 
     group = "33:33:ff:00:00:01"
-    t.receive("eth1", lan(IPv6(src=host, dst="ff02::1:ff00:1", hlim=255) / ICMPv6ND_NS(tgt=me) / ICMPv6NDOptSrcLLAddr(lladdr=host_mac), group))
+    solicitation = ICMPv6ND_NS(tgt=me) / ICMPv6NDOptSrcLLAddr(lladdr=host_mac)
+    t.receive("eth1", lan(IPv6(src=host, dst="ff02::1:ff00:1", hlim=255) / solicitation, group))
     t.receive("eth1", lan(IPv6(src=host, dst="2001:db8:2::9") / UDP(sport=1, dport=1) / b"out"))
     back = IPv6(src="2001:db8:2::9", dst=host, hlim=50) / UDP(sport=1, dport=1) / b"back"
     tunnel = {"src": "192.0.2.62", "dst": "192.0.2.61", "proto": 41}
@@ -195,7 +215,8 @@ def sixinfour_router(t: Replay) -> None:
     advert, solicit, data, echo, error = frames
     assert advert[ICMPv6ND_NA].tgt == me and advert[ICMPv6NDOptDstLLAddr].lladdr == mac and advert[IPv6].dst == host
     assert solicit[ICMPv6ND_NS].tgt == host and solicit[ICMPv6NDOptSrcLLAddr].lladdr == mac and solicit[IPv6].hlim == 255
-    assert bytes(data) == bytes(Ether(src=mac, dst=host_mac) / IPv6(src="2001:db8:2::9", dst=host, hlim=49) / UDP(sport=1, dport=1) / b"back")
+    want = IPv6(src="2001:db8:2::9", dst=host, hlim=49) / UDP(sport=1, dport=1) / b"back"
+    assert bytes(data) == bytes(Ether(src=mac, dst=host_mac) / want)
     reply = echo[ICMPv6EchoReply]
     assert (reply.id, reply.seq, reply.data, echo[IPv6].src, echo[IPv6].dst) == (3, 4, b"you", me, host)
     assert error[ICMPv6TimeExceeded].code == 0 and error[IPv6].src == me and error[IPv6].dst == host
@@ -230,7 +251,8 @@ def provider_bridge(t: Replay) -> None:
     tagged = Ether(src=a, dst=b) / Dot1Q(vlan=5) / packet
     t.receive("eth1", tagged)
     t.receive("eth2", plain(a, b, packet))
-    t.receive("eth0", Ether(src=b, dst=a) / Dot1AD(vlan=102, prio=3) / packet, Ether(src=b, dst=a) / Dot1AD(vlan=101) / Dot1Q(vlan=5) / packet,
+    t.receive("eth0", Ether(src=b, dst=a) / Dot1AD(vlan=102, prio=3) / packet,
+              Ether(src=b, dst=a) / Dot1AD(vlan=101) / Dot1Q(vlan=5) / packet,
               Ether(src=b, dst=a) / Dot1AD(vlan=103) / packet)
     t.run()
     t.sent("eth0", Ether(src=a, dst=b) / Dot1AD(vlan=101) / Dot1Q(vlan=5) / packet, Ether(src=a, dst=b) / Dot1AD(vlan=102) / packet)
@@ -242,7 +264,8 @@ def provider_bridge(t: Replay) -> None:
 @case
 def ethernet_over_ip(t: Replay) -> None:
     near, far = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
-    frame = plain("02:00:00:00:01:01", "02:00:00:00:01:02", IP(src="10.0.0.1", dst="10.0.0.2", id=1) / UDP(sport=1, dport=2) / (bytes(range(250)) * 5))
+    large = IP(src="10.0.0.1", dst="10.0.0.2", id=1) / UDP(sport=1, dport=2) / (bytes(range(250)) * 5)
+    frame = plain("02:00:00:00:01:01", "02:00:00:00:01:02", large)
     small = asks("02:00:00:00:01:01", "10.0.0.1", "10.0.0.2")
     t.receive("eth1", frame, small)
     # The same way back, the last fragment first.

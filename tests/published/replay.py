@@ -111,7 +111,7 @@ class Replay:
     def valiant(self, command: str, *arguments: str) -> str:
         """What a command of `valiant` says about the file as it is."""
         words = [self.binary, command, str(self.file), *arguments]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, cwd=self.path)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=LIMIT_S, cwd=self.path)
         if done.returncode:
             raise Wrong(f"valiant {command}: {done.stdout}{done.stderr}")
         return done.stdout
@@ -148,7 +148,7 @@ class Replay:
     def execute(self, *arguments: str) -> None:
         """Runs `click` in the test's directory."""
         done = subprocess.run(
-            ["./click", *arguments], capture_output=True, timeout=LIMIT_S, cwd=self.path, stdin=subprocess.DEVNULL,
+            ["./click", *arguments], check=False, capture_output=True, timeout=LIMIT_S, cwd=self.path, stdin=subprocess.DEVNULL,
             env={**os.environ, "NO_COLOR": "1"})
         self.stdout, self.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
         if done.returncode:

@@ -2,9 +2,10 @@
 
 import struct
 
+from scapy.all import IP, TCP, UDP, Ether, Packet
+
 from gateways import asks, plain
 from replay import Replay, Wrong, case, octets
-from scapy.all import IP, TCP, UDP, Ether, Packet
 
 A, B = "02:00:00:00:00:01", "02:00:00:00:00:02"
 
@@ -33,7 +34,7 @@ def priority_shaper(t: Replay) -> None:
     for (before, _), (after, _) in zip(frames[early:], frames[early + 1:]):
         assert 0.009 <= after - before <= 0.0111, f"a packet {after - before} s after another"
     t.sent("eth1", bulk[0])
-    t.printed(str(30 - early - 5))
+    t.printed(str(30 - early - 5), "cl/bulk :: Queue: overflow")
 
 
 @case
@@ -178,7 +179,7 @@ def imix_generator(t: Replay) -> None:
     t.run(seconds=None)
     frames = [frame for _, frame in t.out("eth0.out")]
     sizes = {18: 1000, 528: 1001, 1458: 1002}
-    count = {size: 0 for size in sizes}
+    count = dict.fromkeys(sizes, 0)
     for frame in frames:
         packet = Ether(frame)
         size = len(frame) - 42
