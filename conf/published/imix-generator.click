@@ -4,7 +4,6 @@ elementclass Frames { $len, $port |
   InfiniteSource(DATASIZE $len, LIMIT 1000) -> UDPIPEncap(198.18.0.1, $port, 198.19.0.1, 9)
     -> EtherEncap(0x0800, 00:00:00:00:00:01, 00:00:00:00:00:02) -> Queue(10) -> output;
 }
-elementclass InfiniteSource2 { $len | InfiniteSource(LENGTH $len, LIMIT 1000) -> output }
 
 mix :: StrideSched(7, 4, 1);
 Frames(18, 1000) -> [0] mix;

@@ -175,6 +175,7 @@ KINDS: dict[str, Kind] = {
     "Shaper": Kind(lambda r: str(r.choice((5, 20, 1000))), mode=PULL),
     "BandwidthShaper": Kind(lambda r: r.choice(("1kBps", "50kbps")), mode=PULL),
     "DelayShaper": Kind(lambda r: r.choice(("10ms", "0.3")), mode=PULL),
+    "Meter": Kind(lambda r: r.choice(("5, 20", "10, 100")), outputs=3, mode=PUSH, handlers=("rate",)),
     "RatedSplitter": Kind(lambda r: str(r.choice((1, 10, 100))), outputs=2, mode=PUSH),
     "CheckIPHeader": Kind(lambda r: r.choice(("", "CHECKSUM false", "VERBOSE true")), needs=IP, outputs=2, mode=PUSH, handlers=("drops",)),
     "MarkIPHeader": Kind(lambda r: "", needs=IP),
@@ -205,6 +206,11 @@ KINDS: dict[str, Kind] = {
     "SortedIPLookup": Kind(routes, needs=IP, outputs=3, mode=PUSH),
     "IPEncap": Kind(lambda r: f"{r.choice(('4', 'ipip'))}, {address(r)}, {address(r)}, TTL {r.randrange(1, 255)}", needs=IP),
     "UDPIPEncap": Kind(lambda r: f"{address(r)}, {ports(r)}, {address(r)}, {ports(r)}, {flag(r)}", needs=IP),
+    "IPGWOptions": Kind(address, needs=IP, outputs=2, mode=PUSH, handlers=("drops",)),
+    "IPRewriter": Kind(lambda r: r.choice((f"pattern {address(r)} 2000-65535# - - 0 1", "keep 0 1", f"pattern - - {address(r)} 80 1 0",
+                                           "nochange 1")), needs=IP, outputs=2, mode=PUSH, handlers=("table_size",)),
+    "ICMPPingRewriter": Kind(lambda r: f"pattern {address(r)} 0-65535# - - 0 1", needs=IP, outputs=2, mode=PUSH, handlers=("table_size",)),
+    "AggregateIPFlows": Kind(lambda r: f"ICMP {flag(r)}", needs=IP),
     "AggregateIP": Kind(lambda r: r.choice(("ip src", "ip dst/24", "ip proto")), needs=IP),
     "AggregateCounter": Kind(lambda r: f"BYTES {flag(r)}", handlers=("nagg", "count")),
     "EraseIPPayload": Kind(lambda r: "", needs=IP),
@@ -222,7 +228,8 @@ PROTOCOLS = ("T", "U", "I")
 
 # Classes whose output depends on how many packets are processed together, or on which worker does it: they number packets, take
 # them in turn, or depend on time.
-RESTLESS = {"RoundRobinSwitch", "RatedSplitter", "SetTimestamp", "UDPIPEncap", "IPEncap", "ICMPError", "ICMPPingResponder", "IPFragmenter",
+RESTLESS = {"RoundRobinSwitch", "RatedSplitter", "Meter", "IPRewriter", "ICMPPingRewriter", "AggregateIPFlows", "SetTimestamp",
+            "UDPIPEncap", "IPEncap", "ICMPError", "ICMPPingResponder", "IPFragmenter",
             *(name for name, kind in KINDS.items() if kind.mode_after or kind.mode == PULL)}
 
 
