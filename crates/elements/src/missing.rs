@@ -81,10 +81,7 @@ const MISSING: &[(&str, &str)] = &[
          PingPong PrintGrid RadioSim SendGridLRHello StripDSRHeader ThresholdMetric UnstripDSRHeader \
          UpdateGridRoutes YarvisMetric",
     ),
-    (
-        "IPsec is configured by IPsecSAD, ESPEncap and ESPDecap here",
-        "SATable",
-    ),
+    ("IPsec is configured by IPsecSAD, ESPEncap and ESPDecap here", "SATable"),
 ];
 
 /// Tells the registry.

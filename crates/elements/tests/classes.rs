@@ -48,7 +48,9 @@ fn what_is_for_other_networks_and_for_click_itself_is_called_out_of_scope() {
         let Some(why) = registry.why_missing(name) else { continue };
         let later = why.contains("not in Valiant yet");
         match directory {
-            "wifi" | "grid" | "radio" | "local" => assert!(why.contains("out of Valiant's scope"), "{name}: {why}"),
+            "wifi" | "grid" | "radio" | "local" => {
+                assert!(why.contains("out of Valiant's scope"), "{name}: {why}");
+            }
             "test" => assert!(why.contains("tests Click itself"), "{name}: {why}"),
             "ipsec" => assert!(why.contains("IPsecSAD"), "{name}: {why}"),
             "ip" | "userlevel" => assert!(later || why.contains("kernel"), "{name}: {why}"),
