@@ -43,6 +43,45 @@ const MISSING: &[(&str, &str)] = &[
         "FilterByGridHdr FloodingLocQuerier GridGatewayInfo GridHeaderInfo GridLocationInfo GridNodeInfo GridProbeHandler \
          GridProbeSender GridTxError LocQueryResponder LookupLocalGridRoute SendGridHello SetGridChecksum SimpleLocQuerier",
     ),
+    (
+        "this class of Click is not in Valiant yet",
+        "DebugBridge FlowInfo IPFieldInfo Null1 Null2 Null3 Null4 Null5 Null6 Null7 Null8 RFC2507Comp \
+         RFC2507Decomp SortedTaskSched SpinlockPush StrideSwitch UMLSwitch",
+    ),
+    (
+        "this class tests Click itself",
+        "BigHashMapTest BigintTest BitvectorTest BlockThread CLPTest CheckPacket ComparePackets \
+         ConfParseTest CryptoTest DequeTest ErrorTest FunctionTest HandlerTask HashTableTest HeapTest \
+         JSONTest ListTest MTDieTest NeighborhoodTest NotifierDebug NotifierTest NullTask PacketTest \
+         QueueThreadTest1 QueueThreadTest2 QueueYankTest SchedOrderTest SortTest TaskThreadTest TimerTest \
+         TokenBucketTest UpstreamNotifier VectorTest",
+    ),
+    (
+        "this class of Click is an experiment of its authors (elements/local), which is out of Valiant's scope",
+        "BufferConverter CopyFlowID CopyTCPSeq DupPath Reframe RoundRobinUnqueue TCPAck TCPBuffer TCPConn \
+         TCPDemux TCPReflector ToyTCP WebGen",
+    ),
+    (
+        "this class of Click is for radio modems, which are out of Valiant's scope",
+        "B8B10 BIM CheckPattern Scramble",
+    ),
+    (
+        "this class of Click is for wireless networks, which are out of Valiant's scope",
+        "AthdescDecap AthdescEncap EtherCount FromHandler LinkTable PacketStore PushAnno ReadAnno \
+         SetTXRateHT StationTable WepDecap WepEncap WifiSeq",
+    ),
+    (
+        "this class of Click is for the Grid research network, which is out of Valiant's scope",
+        "ACKResponder ACKResponder2 ACKRetrySender ACKRetrySender2 AiroInfo BottleneckMetric CheckGridHeader \
+         DSDVRouteTable DSRArpTable DSRRouteTable E2ELossMetric ETX2Metric ETXMetric EstimateRouterRegion \
+         FilterByGridHops FilterByRange FixDstLoc FixSrcLoc GridEncap GridLocationInfo2 GridLogger \
+         GridProbeReplyReceiver GridProxy GridRouteTable GridSRForwarder HopcountMetric IncrementSeqNo \
+         LIRMetric LinkStat LinkTestReceiver LinkTester LinkTracker LocFromFile LocationTable \
+         LookupGeographicGridRoute LookupLocalGridRoute2 MovementSimulator PEP PacketLogger PacketLogger2 \
+         PingPong PrintGrid RadioSim SendGridLRHello StripDSRHeader ThresholdMetric UnstripDSRHeader \
+         UpdateGridRoutes YarvisMetric",
+    ),
+    ("IPsec is configured by IPsecSAD, ESPEncap and ESPDecap here", "SATable"),
 ];
 
 /// Tells the registry.

@@ -14,8 +14,8 @@
 //!
 //! ## Arguments
 //! - `ACTION` (*`allow`, `deny`, `drop`, or an output's number*): what happens to a packet whose first
-//!   matching rule this is. `allow` means output 0; `deny` means output 1 if there is one, else dropped;
-//!   `drop` means dropped.
+//!   matching rule this is. `allow` means output 0; `drop` and `deny` mean dropped. (`deny` meant output 1 in
+//!   early versions of Click, so it warns if the element has several outputs.)
 //! - `PATTERN` (*expression*): as for IPClassifier.
 //!
 //! ## Ports
