@@ -509,10 +509,9 @@ impl Router {
         let now = self.clock.now_ns();
         let mut index = 0;
         while index < self.control.len() && !self.exit {
-            if rung || self.control_due[index].is_some_and(|at| at <= now) {
-                if !self.poll_one(index) {
-                    return Some(0);
-                }
+            let due = rung || self.control_due[index].is_some_and(|at| at <= now);
+            if due && !self.poll_one(index) {
+                return Some(0);
             }
             index += 1;
         }
