@@ -21,7 +21,17 @@ enum TimeSource {
         start: Instant,
         epoch_ns: u64,
     },
-    Simulated(Arc<AtomicU64>),
+    Simulated(Arc<Moment>),
+}
+
+/// A moment of simulated time.
+#[derive(Debug)]
+struct Moment {
+    ns: AtomicU64,
+    /// Click's simulated clock moves by a microsecond whenever it is read, so that of two timers with the
+    /// same delay the one that was set first is due first. Here this is a number of its own, which decides
+    /// between timers that are due at the same time and is not seen in times.
+    stamp: AtomicU64,
 }
 
 impl Clock {
@@ -48,7 +58,7 @@ impl Clock {
     /// Simulated time that starts at a moment of the caller's, in nanoseconds since the epoch.
     #[must_use]
     pub fn simulated_from(ns: u64) -> Self {
-        Self(TimeSource::Simulated(Arc::new(AtomicU64::new(ns))))
+        Self(TimeSource::Simulated(Arc::new(Moment { ns: AtomicU64::new(ns), stamp: AtomicU64::new(0) })))
     }
     /// Whether time is simulated.
     #[must_use]
@@ -61,13 +71,34 @@ impl Clock {
     pub fn now_ns(&self) -> u64 {
         match &self.0 {
             TimeSource::Real { start, epoch_ns } => epoch_ns + start.elapsed().as_nanos() as u64,
-            TimeSource::Simulated(t) => t.load(Ordering::Relaxed),
+            TimeSource::Simulated(t) => t.ns.load(Ordering::Relaxed),
         }
     }
     /// Moves simulated time forward; does nothing to real time, or backwards.
     pub fn advance_to(&self, ns: u64) {
+        self.advance(ns, 0);
+    }
+    /// The same, to a timer with a stamp.
+    pub(crate) fn advance(&self, ns: u64, stamp: u64) {
+        let TimeSource::Simulated(t) = &self.0 else { return };
+        if t.ns.fetch_max(ns, Ordering::Relaxed) < ns {
+            t.stamp.store(stamp, Ordering::Relaxed);
+        } else {
+            t.stamp.fetch_max(stamp, Ordering::Relaxed);
+        }
+    }
+    /// What decides between timers that are due at the same simulated time; 0 in real time.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        match &self.0 {
+            TimeSource::Real { .. } => 0,
+            TimeSource::Simulated(t) => t.stamp.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+    /// Has the next stamp be this one.
+    pub(crate) fn set_stamp(&self, stamp: u64) {
         if let TimeSource::Simulated(t) = &self.0 {
-            t.fetch_max(ns, Ordering::Relaxed);
+            t.stamp.store(stamp, Ordering::Relaxed);
         }
     }
 }

@@ -9,6 +9,10 @@ pub trait Control: Caller {
     fn generation(&self) -> u64;
     /// Ends the driver's loop.
     fn exit(&mut self);
+    /// Whether timers have their turn: what waits for a time goes on only then.
+    fn runs_timers(&self) -> bool {
+        true
+    }
 }
 
 /// A part of an element that runs on the control thread: a script, a socket.

@@ -402,7 +402,16 @@ impl Cx<'_> {
     }
     /// The same also where the element is bound to another worker, as [`Cx::reschedule_here`].
     pub fn timer_here(&mut self, id: u32, at_ns: u64) {
-        self.core.timers.set(self.me, id, at_ns);
+        let stamp = self.core.clock.stamp();
+        self.core.timers.set(self.me, id, at_ns, stamp);
+    }
+    /// [`Cx::timer_at`] for the next expiry of the timer that has just expired: among timers that are due at
+    /// the same simulated time, its place remains what it was (Click's `reschedule_after`).
+    pub fn timer_again(&mut self, id: u32, at_ns: u64) {
+        if self.slot().runs_here {
+            let stamp = self.core.timers.stamp;
+            self.core.timers.set(self.me, id, at_ns, stamp);
+        }
     }
     /// Cancels the element's timer `id`.
     pub fn cancel_timer(&mut self, id: u32) {

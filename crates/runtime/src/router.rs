@@ -34,6 +34,15 @@ use tracing::Level;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Handler calls of elements that are performed between two rounds of control tasks.
 const WRITES_PER_TURN: usize = 64;
+/// How often tasks run before timers, and simulated time, have their turn although there are still tasks: as
+/// often as in Click, whose driver runs up to 129 tasks in each of the 32 rounds before that.
+const TASKS_FIRST: u64 = 32 * 129;
+/// In simulated time, how long a run of a task takes for which there would otherwise be no end. As with
+/// Click, where each look at the clock takes as long.
+const RUN_NS: u64 = 1000;
+/// How many timers an element may set in `initialize` before they are due after those of the next element
+/// that have the same delay.
+pub(crate) const STAMPS: u64 = 4;
 /// With several workers, the rounds for which some of them may be busy before simulated time advances
 /// nevertheless.
 const BUSY_ROUNDS: u32 = 8;
@@ -51,6 +60,13 @@ pub struct Router {
     team: Team,
     control: Vec<(String, Box<dyn ControlTask>)>,
     control_due: Vec<Option<u64>>,
+    /// For each, what decides between it and timers that are due at the same simulated time.
+    control_stamp: Vec<u64>,
+    /// Whether control tasks that wait for a time may go on now.
+    timers: bool,
+    /// Runs of tasks, of all workers without threads, when timers last had their turn; none: they have not
+    /// had one.
+    turned: Option<u64>,
     /// Grows with each hot swap.
     generation: u64,
     running: bool,
@@ -151,6 +167,7 @@ impl Router {
             _ => None,
         };
         let control_due = vec![Some(0); built.control.len()];
+        let control_stamp = vec![0; built.control.len()];
         let this = Self {
             options,
             registry,
@@ -162,6 +179,9 @@ impl Router {
             team,
             control: built.control,
             control_due,
+            control_stamp,
+            timers: true,
+            turned: None,
             generation: 0,
             running: false,
             exit: false,
@@ -352,6 +372,10 @@ impl Router {
         if more {
             self.hub.ring();
         }
+        let inline = matches!(self.team, Team::Inline(_));
+        let simulated = self.clock.is_simulated();
+        // Timers come after tasks, and at first after as many as in Click.
+        self.timers = !inline || (!simulated && self.turned.is_some());
         let mut control_wake = self.poll_control();
         if self.hub.is_rung() {
             // A control task has work for another one, which must run at once, whatever the clock.
@@ -371,32 +395,44 @@ impl Router {
             let mut worked = false;
             for worker in &mut *workers {
                 worker.core.rested();
-                worked |= worker.step();
+                worked |= if simulated { worker.tasks(0, u64::MAX) } else { worker.step() };
+            }
+            if self.hub.stop_requests() > 0 {
+                return Duration::ZERO;
+            }
+            let runs = workers.iter().map(|w| w.runs).sum::<u64>();
+            let first = self.turned.is_none();
+            let ever = worked && runs - self.turned.unwrap_or(0) >= TASKS_FIRST;
+            if !worked || ever {
+                self.turned = Some(runs);
             }
             if worked {
                 workers.iter_mut().for_each(Worker::busy);
                 self.busy_rounds += 1;
                 // A source that feeds a queue which another worker empties cannot see that the queue is full:
-                // it is always busy, and must not stop the clock. With one worker it can see that, and time
-                // does not advance while there is work, as in Click.
-                if self.clock.is_simulated() && workers.len() > 1 && self.busy_rounds >= BUSY_ROUNDS {
+                // it is always busy, and must not stop the clock.
+                let through = simulated && workers.len() > 1 && self.busy_rounds >= BUSY_ROUNDS;
+                if simulated && (ever || through) {
+                    let limit = (!through).then(|| self.clock.now_ns() + TASKS_FIRST * RUN_NS);
                     self.busy_rounds = 0;
-                    let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
-                    next.into_iter().for_each(|at| self.clock.advance_to(at));
+                    self.next_timer(limit);
                 }
                 return Duration::ZERO;
             }
             self.busy_rounds = 0;
-            if self.clock.is_simulated() {
-                let now = self.clock.now_ns();
+            if simulated {
                 // A polling task waits for the time to pass, and must not miss packets that arrive before the
                 // next timer.
-                let poll = workers.iter().any(Worker::polls).then(|| now + LONGEST_NAP.as_nanos() as u64);
-                let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).chain(poll).min();
-                if let Some(at) = next {
-                    self.clock.advance_to(at.max(now));
+                let polls = workers.iter().any(Worker::polls);
+                let limit = polls.then(|| self.clock.now_ns() + LONGEST_NAP.as_nanos() as u64);
+                if self.hub.is_rung() || self.next_timer(limit) {
                     return Duration::ZERO;
                 }
+                return Duration::from_millis(100);
+            }
+            if first {
+                // Control tasks have waited for it.
+                return Duration::ZERO;
             }
             limit = workers.iter_mut().map(|w| w.rest(Wait::Look)).min().unwrap_or(limit);
         }
@@ -406,27 +442,76 @@ impl Router {
         limit
     }
 
+    /// Moves simulated time to the timer or control task that is due next, at most to `limit`, and runs it.
+    /// One at a time, as tasks that it wakes run before the next. Returns whether there is anything to come.
+    fn next_timer(&mut self, limit: Option<u64>) -> bool {
+        let Team::Inline(workers) = &mut self.team else { return false };
+        let timers = workers.iter().enumerate().filter_map(|(n, w)| Some((w.next_timer()?, n)));
+        let timer = timers.min();
+        let dues = self.control_due.iter().zip(&self.control_stamp).enumerate();
+        let task = dues.filter_map(|(n, (due, stamp))| Some((((*due)?, *stamp), n))).min();
+        let next = timer.iter().chain(&task).map(|(at, _)| *at).min();
+        let now = self.clock.now_ns();
+        let Some((at, stamp)) = next.filter(|(at, _)| limit.is_none_or(|limit| *at <= limit)) else {
+            limit.iter().for_each(|limit| self.clock.advance_to(*limit));
+            return limit.is_some();
+        };
+        self.clock.advance(at.max(now), stamp);
+        // Click's driver looks at the clock, too.
+        self.clock.stamp();
+        match (timer, task) {
+            (Some((first, worker)), _) if first == (at, stamp) => {
+                let now = self.clock.now_ns();
+                if let Some(worker) = workers.get_mut(worker) {
+                    worker.core.rested();
+                    worker.timer(now);
+                }
+            }
+            (_, Some((_, index))) => {
+                self.timers = true;
+                self.poll_one(index);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Calls a control task. Returns false if it has replaced the configuration.
+    fn poll_one(&mut self, index: usize) -> bool {
+        let generation = self.generation;
+        let (name, mut task) =
+            std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
+        let due = task.poll(self);
+        if self.generation != generation {
+            // The task replaced the configuration: its successor gets its state, and all tasks are started
+            // again.
+            if let Some((_, new)) = self.control.iter_mut().find(|(n, _)| *n == name) {
+                new.take_over(task.as_any());
+            }
+            return false;
+        }
+        if due.is_some() && due != self.control_due[index] {
+            // The first time, as if it had been set when elements were initialized.
+            let element = self.find("", &name).filter(|_| self.control_due[index] == Some(0));
+            self.control_stamp[index] = match element.filter(|_| self.generation == 0) {
+                Some(element) => u64::from(element.0) * STAMPS,
+                None => self.clock.stamp(),
+            };
+        }
+        self.control[index] = (name, task);
+        self.control_due[index] = due;
+        true
+    }
+
     /// Calls the control tasks that are due. Returns when the next one is.
     fn poll_control(&mut self) -> Option<u64> {
         let rung = self.hub.rang();
         let now = self.clock.now_ns();
         let mut index = 0;
         while index < self.control.len() && !self.exit {
-            if rung || self.control_due[index].is_some_and(|at| at <= now) {
-                let generation = self.generation;
-                let (name, mut task) =
-                    std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
-                let due = task.poll(self);
-                if self.generation != generation {
-                    // The task replaced the configuration: its successor gets its state, and all tasks are
-                    // started again.
-                    if let Some((_, new)) = self.control.iter_mut().find(|(n, _)| *n == name) {
-                        new.take_over(task.as_any());
-                    }
-                    return Some(0);
-                }
-                self.control[index] = (name, task);
-                self.control_due[index] = due;
+            let due = rung || self.control_due[index].is_some_and(|at| at <= now);
+            if due && !self.poll_one(index) {
+                return Some(0);
             }
             index += 1;
         }

@@ -173,22 +173,28 @@ impl RunQueue {
     }
 }
 
-/// Timers by expiry time, each known by (slot, id). Times are nanoseconds of the worker's clock.
+/// When a timer is due: its time, in nanoseconds of the worker's clock, and what decides between timers that
+/// are due at the same time: the clock's stamp, and then which was set first.
+type Expiry = (u64, u64, u64);
+
+/// Timers by expiry, each known by (slot, id).
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Timers {
     /// The earliest expiry.
     next: Option<u64>,
-    queue: BTreeMap<(u64, u64), (u32, u32)>,
-    keys: HashMap<(u32, u32), (u64, u64)>,
+    queue: BTreeMap<Expiry, (u32, u32)>,
+    keys: HashMap<(u32, u32), Expiry>,
     seq: u64,
+    /// The stamp of the timer that has expired last.
+    pub(crate) stamp: u64,
 }
 
 impl Timers {
     /// Sets a timer, replacing its earlier expiry.
-    pub fn set(&mut self, slot: u32, id: u32, at_ns: u64) {
+    pub fn set(&mut self, slot: u32, id: u32, at_ns: u64, stamp: u64) {
         self.cancel(slot, id);
-        let key = (at_ns, self.seq);
+        let key = (at_ns, stamp, self.seq);
         self.seq += 1;
         self.queue.insert(key, (slot, id));
         self.keys.insert((slot, id), key);
@@ -219,12 +225,17 @@ impl Timers {
     pub fn next_expiry(&self) -> Option<u64> {
         self.next
     }
+    /// The earliest expiry, with its stamp.
+    pub(crate) fn first(&self) -> Option<(u64, u64)> {
+        self.queue.keys().next().map(|key| (key.0, key.1))
+    }
     /// Takes the earliest timer that has expired at `now_ns`.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<(u32, u32)> {
         if self.next? > now_ns {
             return None;
         }
-        let (_, who) = self.queue.pop_first()?;
+        let (key, who) = self.queue.pop_first()?;
+        self.stamp = key.1;
         self.keys.remove(&who);
         self.look();
         Some(who)
@@ -370,12 +381,18 @@ mod tests {
     #[test]
     fn timers_fire_in_order_once() {
         let mut t = Timers::default();
-        t.set(1, 0, 50);
-        t.set(2, 0, 20);
-        t.set(1, 0, 10);
+        t.set(1, 0, 50, 0);
+        t.set(2, 0, 20, 1);
+        t.set(1, 0, 10, 2);
         assert_eq!(t.pop_due(9), None);
         assert_eq!(t.pop_due(100), Some((1, 0)));
         assert_eq!(t.pop_due(100), Some((2, 0)));
         assert_eq!(t.pop_due(100), None);
+        // At the same time, the stamp decides.
+        t.set(1, 0, 10, 9);
+        t.set(2, 0, 10, 3);
+        t.set(3, 0, 10, 9);
+        assert_eq!(t.first(), Some((10, 3)));
+        assert_eq!([2, 1, 3].map(|slot| t.pop_due(10) == Some((slot, 0))), [true; 3]);
     }
 }

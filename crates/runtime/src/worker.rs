@@ -138,6 +138,8 @@ pub struct Worker {
     looked: Option<u64>,
     idle_since: Option<Instant>,
     nap: Duration,
+    /// Runs of tasks.
+    pub(crate) runs: u64,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -157,6 +159,7 @@ impl Worker {
             nap: NAP,
             in_vain: false,
             settled: false,
+            runs: 0,
             slept: Duration::ZERO,
         }
     }
@@ -212,6 +215,36 @@ impl Worker {
 
     /// The same; after so many cycles of the processor, tasks do not run again.
     pub(crate) fn round_within(&mut self, least: usize, cycles: u64) -> bool {
+        let mut worked = self.tasks(least, cycles);
+        if self.core.exact && self.core.hub.stop_requests() > 0 {
+            return true;
+        }
+        let timer = self.core.timers.next_expiry().map(|at| (at, self.core.roughly_now_ns()));
+        if let Some((at, now)) = timer
+            && at <= now
+        {
+            // A timer that is set for now while timers run waits for the next round, so that it cannot keep
+            // other work from running.
+            for _ in 0..self.core.timers.count() {
+                if !self.timer(now) {
+                    break;
+                }
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Runs the earliest timer that has expired, if any.
+    pub(crate) fn timer(&mut self, now_ns: u64) -> bool {
+        let Some((slot, id)) = self.core.timers.pop_due(now_ns) else { return false };
+        self.core.run_timer(&self.graph, slot, id);
+        self.settled = false;
+        true
+    }
+
+    /// The part of a round that is not timers. Returns whether there was work.
+    pub(crate) fn tasks(&mut self, least: usize, cycles: u64) -> bool {
         let began = if cycles == u64::MAX { 0 } else { dpdk::cycles() };
         let mut worked = self.take_handed();
         let mut runs = 0;
@@ -230,6 +263,7 @@ impl Worker {
             }
             worked |= found;
             runs += tasks;
+            self.runs += tasks as u64;
             // A task may know after its work that there is no more.
             self.settled = !found || (tasks == scheduled && self.core.wakers().is_some());
             if self.settled || runs >= least {
@@ -237,19 +271,6 @@ impl Worker {
             }
             if cycles != u64::MAX && dpdk::cycles().wrapping_sub(began) >= cycles {
                 break;
-            }
-        }
-        let timer = self.core.timers.next_expiry().map(|at| (at, self.core.roughly_now_ns()));
-        if let Some((at, now)) = timer
-            && at <= now
-        {
-            // A timer that is set for now while timers run waits for the next round, so that it cannot keep
-            // other work from running.
-            for _ in 0..self.core.timers.count() {
-                let Some((slot, id)) = self.core.timers.pop_due(now) else { break };
-                self.core.run_timer(&self.graph, slot, id);
-                worked = true;
-                self.settled = false;
             }
         }
         worked
@@ -313,6 +334,11 @@ impl Worker {
     /// When there will be work, as far as that is known: now, at a time, or when a message arrives.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.core.timers.next_expiry()
+    }
+
+    /// The same with the timer's stamp.
+    pub(crate) fn next_timer(&self) -> Option<(u64, u64)> {
+        self.core.timers.first()
     }
 
     /// Whether a task polls: the worker must check for work by itself.

@@ -50,7 +50,7 @@ impl ControlTask for Watch {
         let now = router.now_ns();
         if self.due_ns == 0 {
             self.due_ns = now + INTERVAL_NS;
-        } else if now >= self.due_ns {
+        } else if now >= self.due_ns && router.runs_timers() {
             self.due_ns = now + INTERVAL_NS;
             let ended = |text: String| text.is_empty() || text.starts_with('f');
             if self.handlers.iter().any(|handler| router.read("", handler, "").is_ok_and(ended)) {

@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `TYPE` (*word*): what makes the script run.
-//!   - `ACTIVE`: the start of the router. The default of scripts without ports.
+//!   - `ACTIVE`: the start of the router. The default of scripts without ports. Its first step is a timer:
+//!     under the name `click` and in simulated time, what elements do at the start comes before it.
 //!   - `PASSIVE`: its handler `run`. `$args` is the handler's parameter, `$1`, `$2` its words, `$#` their
 //!     number; `return`
 //!     gives the handler's value.
@@ -16,9 +17,8 @@
 //!   - `PROXY`: any handler but those below, read or written: `$0` is its name, `$write` whether it is
 //!     written, and the rest
 //!     as for `PASSIVE`.
-//!   - `DRIVER`: as `ACTIVE`, and stop requests make a step of the script instead of stopping the router,
-//!     which stops when
-//!     the script ends. See DriverManager.
+//!   - `DRIVER`: the start of the router, before elements do anything. Stop requests make a step of the
+//!     script instead of stopping the router, which stops when the script ends. See DriverManager.
 //!   - `SIGNAL SIGNO ...`: the process gets one of these signals (`HUP`, `INT`, `USR1`, ..., or numbers). The
 //!     script handles
 //!     the signal again after `end`; after another ending the next signal has its usual effect.
@@ -349,8 +349,10 @@ impl ControlTask for Task {
             }
         }
         let mut finished = false;
-        if router.generation() == generation && program.due().is_some_and(|at| at <= router.now_ns()) {
-            let starts = program.starts_driver();
+        let starts = program.starts_driver();
+        let turn = starts || router.runs_timers();
+        if turn && router.generation() == generation && program.due().is_some_and(|at| at <= router.now_ns())
+        {
             finished = program.expire(router).finished && starts;
         }
         while program.kind == ScriptType::Driver && !finished && router.generation() == generation {

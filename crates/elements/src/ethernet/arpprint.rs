@@ -98,7 +98,7 @@ impl ArpPrint {
         }
         let link = packet.mac_header_offset().unwrap_or(0) + ethernet::HEADER_LEN as isize;
         if self.ether
-            && packet.network_header_offset().is_some_and(|at| link <= at)
+            && packet.network_header_offset().is_none_or(|at| link <= at)
             && let Some(e) = packet.mac_header().or(Some(packet.data())).and_then(Ethernet::new)
         {
             let _ = write!(s, "{} > {}: ", e.src(), e.dst());
@@ -174,6 +174,11 @@ mod tests {
         bench.push(0, &sample(|_| {}));
         bench.push(0, b"no ARP here, whatever it says in front");
         assert_eq!(*lines.lock().unwrap(), "arp who-has 10.0.0.1 tell 10.0.0.9");
+        let mut bench = Bench::new("ARPPrint(TIMESTAMP false, ETHER true)");
+        let lines = bench.listen();
+        bench.push(0, &sample(|_| {}));
+        let both = "02-00-00-00-00-09 > FF-FF-FF-FF-FF-FF: arp who-has 10.0.0.1 tell 10.0.0.9";
+        assert_eq!(lines.lock().unwrap().concat(), both);
     }
 
     fn sample(change: impl FnOnce(&mut Arp<[u8; 28]>)) -> Vec<u8> {

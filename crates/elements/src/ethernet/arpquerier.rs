@@ -2,7 +2,7 @@
 //! Prepends Ethernet headers to IP packets and finds the addresses by ARP (RFC 826).
 //!
 //! ## Synopsis
-//! `ARPQuerier(IP, ETH [, TABLE, TIMEOUT, POLL_TIMEOUT, BROADCAST, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
+//! `ARPQuerier(IP, ETH [, TABLE, TIMEOUT, POLL_TIMEOUT, BROADCAST_POLL, BROADCAST, CAPACITY, CAPACITY_SLIM_FACTOR, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
 //! `ARPQuerier(NAME [, ...])`
 //!
 //! ## Arguments
@@ -14,12 +14,24 @@
 //! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever. Packets that wait for
 //!   an address are dropped if there is no reply for as long; as in Click, this is checked every `TIMEOUT`
 //!   plus one second.
-//! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which a request for an address in use is sent again.
+//! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again; 0 means
+//!   never.
+//! - `BROADCAST_POLL` (*bool*, default false): whether such a query is broadcast, and not sent to the known
+//!   address only.
 //! - `BROADCAST` (*IP address*): the subnet's broadcast address.
-//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
+//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all; 0 means 65,536. When
+//!   more would wait, half of them is dropped: first those for the entries that have not been heard of for
+//!   longest.
+//! - `CAPACITY_SLIM_FACTOR` (*int*, default 2): which part is dropped then (2: half of them, 4: a quarter).
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
 //!   but `CAPACITY`.
+//!
+//! Keywords may also stand in front of `IP` and `ETH`.
+//!
+//! An address that packets wait for is asked for at most every tenth of a second, and after ten queries
+//! without a reply every two seconds. A query has the timestamp of the packet that caused it, and is sent
+//! before it. It is 42 bytes long; devices pad it.
 //!
 //! ## Ports
 //! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1: ARP replies with their
@@ -28,9 +40,11 @@
 //! ## Handlers
 //! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
 //! - `ipaddr` (write, *IP*): sets this host's address, as LinuxRoutes does.
-//! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
-//! - `stats` (read): packets dropped and queries sent, as text.
-//! - `queries`, `responses`, `drops` (read): queries sent, replies taken, packets dropped.
+//! - `table` (read): the entries, oldest first: IP address, 1 if the Ethernet address is valid, the Ethernet
+//!   address (`FF-FF-FF-FF-FF-FF` while there is none), seconds since the entry was made or confirmed.
+//! - `stats` (read): packets dropped, by the table too, and queries sent, as text.
+//! - `queries`, `responses` (read): queries sent, frames on input 1 that were long enough for a reply.
+//! - `drops` (read): packets dropped that did not wait for an answer.
 //! - `count`, `length` (read): entries in the table, packets that wait.
 //! - `timeout` (read), `poll_timeout` (read/write): the arguments, in seconds.
 //! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
@@ -49,7 +63,7 @@
 //! ## See also
 //! ARPResponder, ARPTable, EtherEncap
 
-use super::engine::neighbors::{Answer, Cache, Limits, Neighbors};
+use super::engine::neighbors::{Answer, Cache, Neighbors};
 use crate::prelude::*;
 use lang::args::{ElementName, IpPrefix};
 use std::net::Ipv4Addr;
@@ -60,6 +74,16 @@ use wire::{Arp, EtherAddr, Ethernet, arp};
 
 const TOO_MANY_WAIT: DropReason = DropReason::new("too many packets wait for ARP");
 const NOT_AN_ARP_REPLY: DropReason = DropReason::new("not an ARP reply");
+
+/// The length of a query; to pad it is left to the device.
+const QUERY_LEN: usize = wire::ethernet::HEADER_LEN + arp::HEADER_LEN;
+
+/// What a query takes over from the packet that causes it.
+#[derive(Clone, Copy)]
+struct Cause {
+    timestamp_ns: u64,
+    vlan_tci: u16,
+}
 
 /// The `ARPQuerier` element.
 pub struct ArpQuerier {
@@ -73,6 +97,7 @@ pub struct ArpQuerier {
     /// The time of the current batch.
     now_ns: u64,
     poll_ns: u64,
+    broadcast_poll: bool,
     queries: Counter,
     responses: Counter,
     killed: Counter,
@@ -84,19 +109,21 @@ fn nanos(d: Duration) -> u64 {
 }
 
 impl ArpQuerier {
-    fn ask(&mut self, target: Ipv4Addr, cx: &mut Cx<'_>) {
-        let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, 60) else {
+    fn ask(&mut self, target: Ipv4Addr, to: EtherAddr, cause: Cause, cx: &mut Cx<'_>) {
+        let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, QUERY_LEN) else {
             return cx.count_drops(1, drops::OUT_OF_MEMORY);
         };
         let data = query.data_mut();
-        let header = Ethernet::build(EtherAddr::BROADCAST, self.mac, ETHERTYPE_ARP);
+        let header = Ethernet::build(to, self.mac, ETHERTYPE_ARP);
         let request = Arp::request(self.mac, self.ip, target);
         for (to, from) in data.iter_mut().zip(header.bytes().iter().chain(request.bytes())) {
             *to = *from;
         }
         query.set_mac_header(0);
-        let now = cx.now_ns();
-        query.set_timestamp_ns(now);
+        query.set_timestamp_ns(cause.timestamp_ns);
+        if cause.vlan_tci != 0 {
+            query.set_vlan_tci(cause.vlan_tci);
+        }
         self.queries.add(1);
         let port = usize::from(cx.n_outputs() > 1);
         cx.output(port, query);
@@ -143,29 +170,33 @@ impl ArpQuerier {
             let [_, b, c, d] = next_hop.octets();
             return self.send(packet, EtherAddr([1, 0, 0x5e, b & 0x7f, c, d]), cx);
         }
-        let ask = match self.table.find(next_hop, packet, now_ns, self.poll_ns) {
+        let cause = Cause { timestamp_ns: packet.timestamp_ns(), vlan_tci: packet.vlan_tci() };
+        match self.table.find(next_hop, packet, now_ns, self.poll_ns) {
             Answer::Known { packet, address, until_ns, ask } => {
                 self.cache.put(next_hop, address, until_ns);
+                if ask {
+                    let to = if self.broadcast_poll { EtherAddr::BROADCAST } else { address };
+                    self.ask(next_hop, to, cause, cx);
+                }
                 self.send(packet, address, cx);
-                ask
             }
             Answer::Waits { ask, displaced, over } => {
                 if let Some(over) = over {
                     cx.log(Level::WARN, &format!("{}: {}", cx.name(), super::arptable::too_many(over)));
                 }
                 for packet in displaced {
-                    self.killed.add(1);
                     cx.drop(packet, TOO_MANY_WAIT);
                 }
-                ask
+                if ask {
+                    self.ask(next_hop, EtherAddr::BROADCAST, cause, cx);
+                }
             }
-        };
-        if ask {
-            self.ask(next_hop, cx);
         }
     }
 
     fn response(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
+        // As in Click, whatever is in it.
+        self.responses.add(u64::from(packet.len() >= QUERY_LEN));
         let answer = Ethernet::split(packet.data()).and_then(|(eth, rest)| {
             let arp = Arp::new(rest).filter(|_| eth.ethertype() == ETHERTYPE_ARP)?;
             let own = arp.sender_hardware();
@@ -175,7 +206,6 @@ impl ArpQuerier {
         let Some((ip, mac)) = answer else {
             return cx.drop(packet, NOT_AN_ARP_REPLY);
         };
-        self.responses.add(1);
         for waiting in self.table.learn(ip, mac, now_ns) {
             self.send(waiting, mac, cx);
         }
@@ -206,40 +236,22 @@ impl Element for ArpQuerier {
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        // One argument may be the name of both addresses; then it is read twice.
-        let both = args
-            .list()
-            .iter()
-            .take_while(|a| {
-                // A keyword begins with a capital, but so may a name, and an Ethernet address (AA:...).
-                !a.text.starts_with(|c: char| c.is_ascii_uppercase())
-                    || args.names().ip(&a.text).is_some()
-                    || lang::args::EtherAddr::literal(&a.text).is_some()
-            })
-            .count()
-            == 1;
-        let (prefix, mac) = if both {
-            let name: String = args.mp("NAME")?;
-            let prefix =
-                <IpPrefix as runtime::FromArg>::from_arg(&name, args.names()).map_err(ArgError::new)?;
-            let mac = <lang::args::EtherAddr as runtime::FromArg>::from_arg(&name, args.names())
-                .map_err(ArgError::new)?;
-            (prefix, mac)
-        } else {
-            (args.mp::<IpPrefix>("IP")?, args.mp::<lang::args::EtherAddr>("ETH")?)
-        };
+        let limits = super::arptable::limits(args)?;
         let table = args.k::<ElementName>("TABLE")?;
-        let timeout =
-            args.k::<Duration>("TIMEOUT")?.map_or(super::engine::neighbors::DEFAULT_TIMEOUT_NS, nanos);
         let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
         let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
-        let packets =
-            args.k::<u32>("CAPACITY")?.map_or(super::engine::neighbors::DEFAULT_PACKETS, |n| n as usize);
-        let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
-        let per_entry =
-            args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
-        args.k::<bool>("BROADCAST_POLL")?;
-        let limits = Limits { packets, per_entry, entries, timeout_ns: timeout, forgets: false };
+        let broadcast_poll = args.k_or("BROADCAST_POLL", false)?;
+        args.consume();
+        let left = args.left();
+        let prefix = args.mp::<IpPrefix>("IP")?;
+        let mac = match left.as_slice() {
+            // One argument is the name of both addresses.
+            [name] => {
+                let mac = <lang::args::EtherAddr as runtime::FromArg>::from_arg(&name.text, args.names());
+                mac.map_err(|_| args.error_at(name, "ETH: parse error"))?
+            }
+            _ => args.mp::<lang::args::EtherAddr>("ETH")?,
+        };
         let owner = table.is_none();
         let table = match table {
             Some(name) => {
@@ -248,7 +260,7 @@ impl Element for ArpQuerier {
                 table
             }
             None => {
-                cx.holds_together(packets);
+                cx.holds_together(limits.packets);
                 let budget = Arc::clone(&cx.hub().bounds().neighbors);
                 cx.shared(|| Neighbors::new(limits).limited(&budget))
             }
@@ -265,6 +277,7 @@ impl Element for ArpQuerier {
             cache: Cache::default(),
             now_ns: 0,
             poll_ns: if poll == 0 { u64::MAX } else { poll },
+            broadcast_poll,
             queries: Counter::new(),
             responses: Counter::new(),
             killed: Counter::new(),
@@ -281,7 +294,8 @@ impl Element for ArpQuerier {
         h.read("broadcast", |e| e.broadcast.to_string());
         h.read_with("table", Combine::First, |e, _, cx| Ok(e.table.list(cx.now_ns())));
         h.read("stats", |e| {
-            format!("{} packets killed\n{} ARP queries sent\n", e.killed.get(), e.queries.get())
+            let (own, table) = (e.killed.get(), e.table.drops());
+            format!("{} packets killed\n{} ARP queries sent\n", own + table, e.queries.get())
         });
         h.counter("queries", |e| &e.queries);
         h.counter("responses", |e| &e.responses);
@@ -304,6 +318,9 @@ impl Element for ArpQuerier {
         });
         h.write("delete", |e, v, cx| super::arptable::delete(&e.table, v, cx));
         h.write("clear", |e, _, cx| {
+            for counter in [&e.queries, &e.responses, &e.killed] {
+                counter.set(0);
+            }
             super::arptable::discard(e.table.clear(), cx);
             Ok(())
         });
@@ -317,7 +334,7 @@ impl Element for ArpQuerier {
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
-        self.killed.add(super::arptable::expire(&self.table, cx));
+        super::arptable::expire(&self.table, cx);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -404,13 +421,50 @@ mod tests {
         assert_eq!(eth.src(), EtherAddr([0xfa, 0, 0, 0, 0, 1]));
     }
 
+    /// Click reads keywords first and removes them.
+    #[test]
+    fn keywords_may_stand_in_front() {
+        for arguments in [
+            "TIMEOUT 10, CAPACITY 3, 10.0.0.1/24, 2:0:0:0:0:1",
+            "10.0.0.1/24, TIMEOUT 10, 2:0:0:0:0:1",
+            "BROADCAST 10.0.0.255, IP 10.0.0.1, ETH 2:0:0:0:0:1",
+        ] {
+            let mut b = Bench::with_ports(&format!("ARPQuerier({arguments})"), 2, 1);
+            assert_eq!((b.read("ipaddr"), b.read("broadcast")), ("10.0.0.1".into(), "10.0.0.255".into()));
+        }
+        assert!(Bench::error("ARPQuerier(10.0.0.1)").contains("ETH: parse error"));
+        assert!(Bench::error("ARPQuerier()").contains("IP: required argument missing"));
+        assert!(
+            Bench::error("ARPQuerier(CAPACITY_SLIM_FACTOR 0, 10.0.0.1, 2:0:0:0:0:1)")
+                .contains("CAPACITY_SLIM_FACTOR cannot be zero")
+        );
+    }
+
+    #[test]
+    fn a_query_has_the_timestamp_of_its_packet_and_leaves_first() {
+        let mut b = Bench::with_ports("ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1, POLL_TIMEOUT 1ns)", 2, 1);
+        let send = |b: &mut Bench, at: u64| {
+            let mut packet = ip_to([10, 0, 0, 9]);
+            packet.set_timestamp_ns(at);
+            packet.set_vlan_tci(7);
+            b.send(0, packet).into_iter().map(|(_, p)| p).collect::<Vec<_>>()
+        };
+        let query = send(&mut b, 123);
+        assert_eq!((query[0].timestamp_ns(), query[0].vlan_tci()), (123, 7));
+        b.push(1, &reply([10, 0, 0, 9], PEER));
+        let both = send(&mut b, 456);
+        assert_eq!((both.len(), both[0].len(), both[0].timestamp_ns()), (2, 42, 456));
+        let to = |p: &Packet| Ethernet::new(p.data()).unwrap().dst();
+        assert_eq!((to(&both[0]), to(&both[1])), (PEER, PEER), "the known neighbor alone is asked");
+    }
+
     #[test]
     fn asks_waits_and_sends() {
         let mut b = Bench::with_ports(QUERIER, 2, 1);
         let query = b.push_packet(0, ip_to([10, 0, 0, 9]));
         assert_eq!(query.len(), 1);
         let (eth, rest) = Ethernet::split(&query[0].1).unwrap();
-        assert_eq!((eth.dst(), eth.ethertype(), query[0].1.len()), (EtherAddr::BROADCAST, 0x0806, 60));
+        assert_eq!((eth.dst(), eth.ethertype(), query[0].1.len()), (EtherAddr::BROADCAST, 0x0806, 42));
         let arp = Arp::new(rest).unwrap();
         assert_eq!((arp.operation(), arp.target()), (1, [10, 0, 0, 9].into()));
         assert!(b.push_packet(0, ip_to([10, 0, 0, 9])).is_empty());
@@ -512,8 +566,8 @@ mod tests {
             assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 10 + host])).len(), 1, "a query");
         }
         assert_eq!(
-            (b.read("count"), b.read("length"), b.read("drops")),
-            ("2".into(), "2".into(), "2".into())
+            (b.read("count"), b.read("length"), b.read("stats")),
+            ("2".into(), "2".into(), "2 packets killed\n4 ARP queries sent\n".into())
         );
         let error = b.try_write("insert", "10.0.0.99 2:0:0:0:0:9").unwrap_err().to_string();
         assert!(error.contains("too many neighbors: the limit neighbors is 2"), "{error}");

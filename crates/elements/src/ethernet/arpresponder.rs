@@ -6,16 +6,18 @@
 //!
 //! ## Arguments
 //! Each argument is one or more IP addresses or prefixes and the Ethernet address that they have, in any
-//! order; or a name for both (AddressInfo). For an address in several prefixes the longest prefix is used.
+//! order; or a name for both (AddressInfo). For an address in several prefixes, of which one contains the
+//! other, the narrower is used. Of several entries for one prefix, the last is used; there is a warning.
 //!
 //! ## Ports
 //! One input, one or two outputs; agnostic. Input: ARP requests with their Ethernet header. Output 0:
-//! replies. Anything else, and requests for other addresses, go to output 1 or are dropped.
+//! replies, as new packets without a timestamp; of the request's annotations, device and VLAN tag remain.
+//! Anything else, and requests for other addresses, go to output 1 or are dropped.
 //!
 //! ## Handlers
-//! - `table` (read): the addresses, one to a line.
+//! - `table` (read): the prefixes, one to a line, in the order in which they are looked up.
 //! - `lookup` (read, *IP*): the Ethernet address that would be answered.
-//! - `add` (write, *IP[/MASK] ETH*), `remove` (write, *IP[/MASK]*): change the table.
+//! - `add` (write, *IP[/MASK] ... ETH*), `remove` (write, *IP[/MASK]*): change the table.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -31,7 +33,7 @@
 
 use crate::prelude::*;
 use lang::args::{EtherAddr as EtherArg, IpPrefix};
-use runtime::FromArg;
+use runtime::{FromArg, NameDb};
 use std::net::Ipv4Addr;
 use wire::ethernet::ETHERTYPE_ARP;
 use wire::{Arp, EtherAddr, Ethernet, arp};
@@ -39,9 +41,12 @@ use wire::{Arp, EtherAddr, Ethernet, arp};
 const NOT_AN_ARP_REQUEST: DropReason = DropReason::new("not an ARP request");
 const FOR_ANOTHER_ADDRESS: DropReason = DropReason::new("ARP request for another address");
 
+/// The length of a reply; to pad it is left to the device.
+const REPLY_LEN: usize = wire::ethernet::HEADER_LEN + arp::HEADER_LEN;
+
 /// The `ARPResponder` element.
 pub struct ArpResponder {
-    /// Longest prefixes first.
+    /// In the order of [`order`].
     table: Vec<(IpPrefix, EtherAddr)>,
 }
 
@@ -49,11 +54,56 @@ impl ArpResponder {
     fn find(&self, ip: Ipv4Addr) -> Option<EtherAddr> {
         self.table.iter().find(|(prefix, _)| prefix.contains(ip)).map(|(_, mac)| *mac)
     }
-    fn add(&mut self, prefix: IpPrefix, mac: EtherAddr) {
-        self.table.retain(|(p, _)| (p.network(), p.mask) != (prefix.network(), prefix.mask));
-        self.table.push((prefix, mac));
-        self.table.sort_by_key(|(p, _)| std::cmp::Reverse(u32::from(p.mask).count_ones()));
+}
+
+/// Reads one or more prefixes and an Ethernet address, and adds them.
+fn add(table: &mut Vec<(IpPrefix, EtherAddr)>, text: &str, names: &NameDb) -> Result<(), &'static str> {
+    let (mut prefixes, mut mac) = (Vec::new(), None);
+    let words = lang::split_words(text);
+    for word in &words {
+        if let Ok(prefix) = IpPrefix::parse(&word.text, names, true) {
+            prefixes.push(IpPrefix { addr: prefix.network(), ..prefix });
+        } else if let Ok(own) = EtherArg::from_arg(&word.text, names) {
+            if mac.replace(own).is_some() {
+                return Err("more than one ETH");
+            }
+        } else {
+            return Err("expected IP/MASK ETH");
+        }
     }
+    // A name may stand for both.
+    let both = || words.iter().find_map(|word| EtherArg::from_arg(&word.text, names).ok());
+    if prefixes.is_empty() {
+        return Err("missing IP/MASK");
+    }
+    let mac = mac.or_else(both).ok_or("missing ETH")?;
+    table.extend(prefixes.into_iter().map(|prefix| (prefix, EtherAddr(mac.0))));
+    Ok(())
+}
+
+/// Whether an entry comes after one that stood in front of it.
+fn after((one, _): &(IpPrefix, EtherAddr), (later, _): &(IpPrefix, EtherAddr)) -> bool {
+    // Of the same prefix, the later one counts; what lies in another comes before that.
+    one == later || (!later.contains(one.addr) && one.contains(later.addr))
+}
+
+/// Sorts entries as they are looked up: what lies in another prefix before that, else as they are given. Of
+/// several entries for one prefix the last remains. Returns the prefixes that have been there again.
+fn order(table: &mut Vec<(IpPrefix, EtherAddr)>) -> Vec<IpPrefix> {
+    let mut sorted: Vec<(IpPrefix, EtherAddr)> = Vec::with_capacity(table.len());
+    for entry in table.drain(..) {
+        // "Lies in" is no total order: Click's sort, too, compares neighbors.
+        let place = sorted.iter().rposition(|before| !after(before, &entry)).map_or(0, |at| at + 1);
+        sorted.insert(place, entry);
+    }
+    let mut again = Vec::new();
+    for entry in sorted {
+        match table.last() {
+            Some((prefix, _)) if *prefix == entry.0 => again.push(entry.0),
+            _ => table.push(entry),
+        }
+    }
+    again
 }
 
 /// Turns a request into its reply in place; `None`, and the reason, if it is not a request that this element
@@ -83,41 +133,28 @@ impl Element for ArpResponder {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[
         NOT_AN_ARP_REQUEST.when("the packet is something else"),
         FOR_ANOTHER_ADDRESS.when("the request asks for an address that no argument has"),
     ];
     const MANUAL: &'static str = manual!("ethernet/arpresponder");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let mut e = Self { table: Vec::new() };
-        for arg in args.rest_args() {
-            let (mut prefixes, mut mac) = (Vec::new(), None);
-            for word in lang::split_words(&arg.text) {
-                let word = word.text;
-                // A name may stand for both kinds of address.
-                let as_mac = EtherArg::from_arg(&word, args.names()).ok();
-                let as_ip = IpPrefix::parse(&word, args.names(), true).ok();
-                if as_mac.is_none() && as_ip.is_none() {
-                    return Err(
-                        args.error_at(&arg, format!("argument should be 'IP/MASK ETHADDR', not '{word}'"))
-                    );
-                }
-                prefixes.extend(as_ip);
-                if let Some(new) = as_mac
-                    && mac.replace(new).is_some()
-                {
-                    return Err(args.error_at(&arg, "more than one Ethernet address"));
-                }
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let mut table = Vec::new();
+        let mut failed = None;
+        for (number, arg) in args.rest_args().iter().enumerate() {
+            if let Err(message) = add(&mut table, &arg.text, args.names()) {
+                let error = args.error_at(arg, format!("argument {number}: {message}"));
+                failed.get_or_insert(error);
             }
-            let Some(mac) = mac else { return Err(args.error_at(&arg, "missing Ethernet address")) };
-            if prefixes.is_empty() {
-                return Err(args.error_at(&arg, "missing IP address"));
-            }
-            prefixes.into_iter().for_each(|p| e.add(p, EtherAddr(mac.0)));
         }
-        Ok(e)
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for prefix in order(&mut table) {
+            cx.warn(format!("multiple entries for {prefix}"));
+        }
+        Ok(Self { table })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -128,17 +165,19 @@ impl Element for ArpResponder {
             Ok(e.find(ip).map_or_else(String::new, |mac| mac.to_string()))
         });
         h.write("add", |e, v, _| {
-            let names = runtime::NameDb::default();
-            let (ip, mac) = v.trim().split_once(char::is_whitespace).ok_or("expected 'IP/MASK ETHADDR'")?;
-            let prefix = IpPrefix::parse(ip, &names, true)?;
-            e.add(prefix, mac.trim().parse().map_err(|_| "expected Ethernet address".to_owned())?);
+            let mut table = e.table.clone();
+            add(&mut table, v, &NameDb::default())?;
+            order(&mut table);
+            e.table = table;
             Ok(())
         });
         h.write("remove", |e, v, _| {
-            let prefix = IpPrefix::parse(v.trim(), &runtime::NameDb::default(), true)?;
-            let before = e.table.len();
-            e.table.retain(|(p, _)| (p.network(), p.mask) != (prefix.network(), prefix.mask));
-            if e.table.len() < before { Ok(()) } else { Err("no such address".into()) }
+            let prefix = IpPrefix::parse(v.trim(), &NameDb::default(), true);
+            let prefix = prefix.map_err(|_| "expected IP/MASK".to_owned())?;
+            let prefix = IpPrefix { addr: prefix.network(), ..prefix };
+            let at = e.table.iter().position(|(p, _)| *p == prefix);
+            e.table.remove(at.ok_or_else(|| format!("{prefix} not found"))?);
+            Ok(())
         });
     }
 }
@@ -146,7 +185,16 @@ impl Element for ArpResponder {
 impl Simple for ArpResponder {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         match answer(packet.data_mut(), |ip| self.find(ip)) {
-            Ok(()) => Some(packet),
+            Ok(()) => {
+                packet.take(packet.len() - REPLY_LEN);
+                let (device, vlan_tci) = (packet.anno().device, packet.vlan_tci());
+                let anno = packet.anno_mut();
+                *anno = dpdk::Anno::DEFAULT;
+                anno.device = device;
+                packet.set_vlan_tci(vlan_tci);
+                packet.set_mac_header(0);
+                Some(packet)
+            }
             Err(reason) => {
                 cx.fail(packet, reason);
                 None
@@ -212,7 +260,7 @@ mod tests {
 
     #[test]
     fn arguments_need_both_addresses() {
-        assert!(Bench::error("ARPResponder(10.0.0.1)").contains("missing Ethernet address"));
-        assert!(Bench::error("ARPResponder(2:0:0:0:0:1)").contains("missing IP address"));
+        assert!(Bench::error("ARPResponder(10.0.0.1)").contains("argument 0: missing ETH"));
+        assert!(Bench::error("ARPResponder(2:0:0:0:0:1)").contains("argument 0: missing IP/MASK"));
     }
 }

@@ -2,11 +2,14 @@
 //! A table of Ethernet addresses that several ARPQuerier elements share.
 //!
 //! ## Synopsis
-//! `ARPTable([TIMEOUT, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
+//! `ARPTable([TIMEOUT, CAPACITY, CAPACITY_SLIM_FACTOR, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
 //!
 //! ## Arguments
 //! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever.
-//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
+//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all; 0 means 65,536. When
+//!   more would wait, half of them is dropped: first those for the entries that have not been heard of for
+//!   longest.
+//! - `CAPACITY_SLIM_FACTOR` (*int*, default 2): which part is dropped then (2: half of them, 4: a quarter).
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
 //!   but `CAPACITY`.
@@ -15,7 +18,8 @@
 //! None.
 //!
 //! ## Handlers
-//! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
+//! - `table` (read): the entries, oldest first: IP address, 1 if the Ethernet address is valid, the Ethernet
+//!   address (`FF-FF-FF-FF-FF-FF` while there is none), seconds since the entry was made or confirmed.
 //! - `drops` (read): packets dropped because too many waited.
 //! - `count`, `length` (read): entries, packets that wait.
 //! - `timeout` (read/write): the `TIMEOUT` argument, in seconds.
@@ -36,7 +40,7 @@
 //! ## See also
 //! ARPQuerier
 
-use super::engine::neighbors::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbors};
+use super::engine::neighbors::{DEFAULT_SLIM, DEFAULT_TIMEOUT_NS, Limits, Neighbors, capacity};
 use crate::prelude::*;
 use runtime::Over;
 use std::net::Ipv4Addr;
@@ -46,6 +50,21 @@ use wire::EtherAddr;
 
 /// The `ARPTable` element.
 pub struct ArpTable(Arc<Neighbors>);
+
+/// Reads the arguments that an ARPTable and an ARPQuerier have in common.
+pub(crate) fn limits(args: &mut Args<'_>) -> Result<Limits, ArgError> {
+    let packets = capacity(args.k::<u32>("CAPACITY")?);
+    let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
+    let per_entry =
+        args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
+    let slim = args.k_or("CAPACITY_SLIM_FACTOR", DEFAULT_SLIM)?;
+    let timeout = args.k::<Duration>("TIMEOUT")?;
+    let timeout_ns = timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+    if slim == 0 {
+        return Err(args.error("CAPACITY_SLIM_FACTOR cannot be zero"));
+    }
+    Ok(Limits { packets, per_entry, entries, timeout_ns, forgets: false, slim })
+}
 
 /// What the owner of a router is told that may have no more neighbors.
 pub(crate) fn too_many(over: Over) -> String {
@@ -120,18 +139,9 @@ impl Element for ArpTable {
     const MANUAL: &'static str = manual!("ethernet/arptable");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let timeout = args.k::<Duration>("TIMEOUT")?;
-        let packets = args.k::<u32>("CAPACITY")?.map_or(DEFAULT_PACKETS, |n| n as usize);
-        let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
-        let per_entry =
-            args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
-        let timeout_ns =
-            timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-        cx.holds_together(packets);
-        let (limits, budget) = (
-            Limits { packets, per_entry, entries, timeout_ns, forgets: false },
-            Arc::clone(&cx.hub().bounds().neighbors),
-        );
+        let limits = limits(args)?;
+        cx.holds_together(limits.packets);
+        let budget = Arc::clone(&cx.hub().bounds().neighbors);
         Ok(Self(cx.shared(|| Neighbors::new(limits).limited(&budget))))
     }
 
@@ -201,7 +211,7 @@ mod tests {
         b.write("insert", "10.0.0.3 2:0:0:0:0:3");
         let table = b.read("table");
         let first: Vec<&str> = table.lines().map(|l| l.split(' ').next().unwrap()).collect();
-        assert_eq!(first, ["10.0.0.3", "10.0.0.7"]);
+        assert_eq!(first, ["10.0.0.7", "10.0.0.3"], "the oldest first");
         assert_eq!(b.read("count"), "2");
         b.write("delete", "10.0.0.3");
         assert_eq!(b.read("count"), "1");

@@ -154,6 +154,9 @@ impl Element for FromDump {
     const MANUAL: &'static str = manual!("files/fromdump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        // As in Click, it may stand in front of the name.
+        args.k::<bool>("MMAP")?;
+        args.consume();
         let path = args.mp::<Filename>("FILENAME")?.0;
         cx.permits(Outside::Read(&path), args)?;
         let hub = Arc::clone(cx.hub());
@@ -170,7 +173,6 @@ impl Element for FromDump {
         let end = chosen(args, &ends, clash)?;
         let end_call = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));
         let position = args.k_or::<u64>("FILEPOS", 0)?;
-        args.k::<bool>("MMAP")?;
         let speed = args.k_or::<u32>("ACCELERATION", 100)?;
         if speed == 0 {
             return Err(args.error("ACCELERATION must be positive"));

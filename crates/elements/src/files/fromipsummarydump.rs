@@ -87,6 +87,9 @@ impl Element for FromIpSummaryDump {
     const MANUAL: &'static str = manual!("files/fromipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        // As in Click, it may stand in front of the name.
+        args.k::<bool>("MMAP")?;
+        args.consume();
         let path = args.p::<Filename>("FILENAME")?.map(|f| f.0);
         path.iter().try_for_each(|path| cx.permits(Outside::Read(path), args))?;
         let hub = Arc::clone(cx.hub());
@@ -110,7 +113,6 @@ impl Element for FromIpSummaryDump {
         }
         let data = args.k::<String>("DATA")?;
         args.k::<bool>("ZERO")?;
-        args.k::<bool>("MMAP")?;
         if path.is_some() && data.is_some() {
             return Err(args.error("FILENAME and DATA conflict"));
         } else if path.is_none() && data.is_none() {

@@ -232,6 +232,7 @@ impl Element for IP6NDSolicitor {
             entries: args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize,
             timeout_ns: timeout,
             forgets: true,
+            slim: 0,
         };
         let limit = Bucket::lasting(args.k("RATE")?.unwrap_or(rate), BURST_MS, cx);
         cx.holds_together(limits.packets);
@@ -252,7 +253,7 @@ impl Element for IP6NDSolicitor {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_read::<Neighbors<Ipv6Addr>>("table", |t, _| {
-            Ok(t.rows().iter().fold(String::new(), |mut text, (ip, mac, _)| {
+            Ok(t.rows().iter().fold(String::new(), |mut text, (ip, mac)| {
                 let _ = writeln!(text, "{ip} {} {}", u8::from(mac.is_some()), mac.unwrap_or(EtherAddr::ZERO));
                 text
             }))

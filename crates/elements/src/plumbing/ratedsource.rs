@@ -2,7 +2,7 @@
 //! Makes packets at a rate.
 //!
 //! The rate is kept on average: time that the source could not use is made up for, up to a burst of two
-//! packets or, from 200 packets per second on, of ten milliseconds.
+//! packets or, from 200 packets per second on, of ten milliseconds. The source begins with such a burst.
 //!
 //! ## Synopsis
 //! `RatedSource([DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH])`
@@ -42,8 +42,8 @@
 use super::engine::payload::Payload;
 use super::engine::text;
 use crate::prelude::*;
+use crate::queues::engine::rate::{Bucket, Packets};
 use lang::args::{Bandwidth, Bytes};
-use measure::pace::Pace;
 
 /// Click's headroom: link, IP and TCP headers.
 const HEADROOM: usize = 60;
@@ -51,7 +51,9 @@ const HEADROOM: usize = 60;
 /// The `RatedSource` element.
 pub struct RatedSource {
     payload: Payload,
-    pace: Pace,
+    bucket: Bucket<Packets>,
+    /// When the tokens were counted last.
+    counted_ns: u64,
     limit: Option<u64>,
     active: bool,
     stop: bool,
@@ -70,13 +72,15 @@ impl RatedSource {
     /// Appends up to `most` packets that are due to `out`.
     fn make(&mut self, most: usize, out: &mut Batch, cx: &Cx<'_>) {
         let now = cx.now_ns();
-        let n = self.pace.take(most.min(self.left()), now);
+        self.counted_ns = now;
+        let n = self.bucket.admit(now, most.min(self.left()));
         let before = out.len();
         out.extend((0..n).map_while(|_| self.payload.packet(Some(now))));
         self.count.add((out.len() - before) as u64);
     }
     fn restart(&mut self, cx: &mut Cx<'_>) {
-        self.pace.restart(1, cx.now_ns());
+        // As in Click, the time since the last packet counts.
+        self.bucket.set(1, self.counted_ns);
         if self.active && !cx.output_is_pull(0) {
             cx.reschedule();
         }
@@ -98,7 +102,7 @@ impl Element for RatedSource {
     const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/ratedsource");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let data = args.p::<Bytes>("DATA")?.map(|b| b.0);
         let mut rate = u64::from(args.p::<u32>("RATE")?.unwrap_or(10));
         let limit: i32 = args.p("LIMIT")?.unwrap_or(-1);
@@ -113,7 +117,8 @@ impl Element for RatedSource {
             most = burst(rate).max(2 * u64::try_from(length).unwrap_or(0));
         }
         let limit = u64::try_from(limit).ok();
-        Ok(Self { payload, pace: Pace::new(rate, most, 1), limit, active, stop, count: Counter::new() })
+        let bucket = Bucket::source(rate, most, cx);
+        Ok(Self { payload, bucket, counted_ns: 0, limit, active, stop, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -129,10 +134,10 @@ impl Element for RatedSource {
             e.payload.set_data(v.as_bytes())?;
             Ok(())
         });
-        h.read("rate", |e| e.pace.rate().to_string());
+        h.read("rate", |e| e.bucket.rate());
         h.write("rate", |e, v, cx| {
             let rate = u64::from(text::value::<u32>(v, "syntax error")?);
-            e.pace.set_rate(rate, burst(rate), cx.now_ns());
+            e.bucket.assign(rate, burst(rate), cx.now_ns());
             // The timer was set for the old rate.
             if e.active && !cx.output_is_pull(0) {
                 cx.reschedule();
@@ -165,7 +170,6 @@ impl Element for RatedSource {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.pace.restart(1, cx.now_ns());
         if !cx.output_is_pull(0) {
             cx.reschedule();
         }
@@ -180,8 +184,8 @@ impl Element for RatedSource {
         self.make(cx.batch_size(), &mut batch, cx);
         if batch.is_empty() {
             cx.recycle(batch);
-            if let Some(wait) = self.pace.wait_ns() {
-                cx.timer_at(0, cx.now_ns().saturating_add(wait));
+            if let Some(at) = self.bucket.opens_at(cx.now_ns()) {
+                cx.timer_at(0, at);
             }
             return false;
         }
@@ -219,8 +223,8 @@ mod tests {
             bench.turn();
             times.extend(bench.take().into_iter().map(|(_, p)| p.timestamp_ns()));
         }
-        let last = times[10];
-        assert!((95_000_000..=105_000_000).contains(&last), "{times:?}");
+        let times: Vec<u64> = times.iter().map(|ns| ns / 1_000_000).collect();
+        assert_eq!(times[..6], [0, 0, 11, 21, 31, 41], "the milliseconds of Click's bucket of two packets");
     }
 
     #[test]

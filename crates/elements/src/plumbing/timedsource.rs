@@ -151,7 +151,8 @@ impl Element for TimedSource {
             self.count.add(1);
             cx.output(0, packet);
         }
-        self.set_timer(next(self.due_ns, self.interval_ns, now), cx);
+        self.due_ns = next(self.due_ns, self.interval_ns, now);
+        cx.timer_again(0, self.due_ns);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

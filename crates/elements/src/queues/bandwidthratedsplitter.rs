@@ -5,8 +5,8 @@
 //! `BandwidthRatedSplitter(RATE [, BURST_DURATION, BURST_BYTES])`
 //!
 //! ## Arguments
-//! - `RATE` (*bandwidth*, default unit bytes per second): the rate of output 0, such as `100Mbps`. 0 means no
-//!   limit.
+//! - `RATE` (*bandwidth*, default unit bytes per second): the rate of output 0, such as `100Mbps`. 0 lets
+//!   nothing pass.
 //! - `BURST_DURATION` (*time*, default 20ms): bytes of this time may pass at once after a pause.
 //! - `BURST_BYTES` (*unsigned int*, bytes): the same, as a number of bytes. Not both may be given.
 //!

@@ -102,8 +102,7 @@ mod tests {
 
     #[test]
     fn the_consumer_sleeps_until_the_packet_is_due() {
-        let config =
-            "e :: Queue -> d :: DelayShaper(0.5) -> u :: RatedUnqueue(0) -> c :: Counter -> Discard;";
+        let config = "e :: Queue -> d :: DelayShaper(0.5) -> u :: RatedUnqueue(1000000000000) -> c :: Counter -> Discard;";
         let mut bench = Bench::simulated(config, 1, 0);
         bench.run();
         let start = bench.router().now_ns();

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_consumer_sleeps_when_all_is_empty_and_wakes() {
         const CONFIG: &str = "InfiniteSource(ACTIVE false) -> q :: Queue -> [0] e :: DRRSched;
-            InfiniteSource(ACTIVE false) -> Queue -> [1] e; e -> u :: RatedUnqueue(0) -> Discard;";
+            InfiniteSource(ACTIVE false) -> Queue -> [1] e; e -> u :: RatedUnqueue(1000000000000) -> Discard;";
         let mut bench = Bench::with_config(CONFIG, 0, 0);
         bench.run();
         let calls = bench.read("u.calls");

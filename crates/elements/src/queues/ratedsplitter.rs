@@ -5,7 +5,7 @@
 //! `RatedSplitter(RATE [, BURST_DURATION, BURST_SIZE])`
 //!
 //! ## Arguments
-//! - `RATE` (*unsigned int*, packets per second): the rate of output 0. 0 means no limit.
+//! - `RATE` (*unsigned int*, packets per second): the rate of output 0. 0 lets nothing pass.
 //! - `BURST_DURATION` (*time*, default 20ms): packets of this time may pass at once after a pause.
 //! - `BURST_SIZE` (*unsigned int*, packets): the same, as a number of packets. Not both may be given.
 //!
@@ -106,8 +106,10 @@ mod tests {
         let mut bench = Bench::simulated("e :: RatedSplitter(10);", 1, 1);
         assert_eq!(bench.push(0, b"a").len(), 1);
         assert!(bench.push(0, b"a").is_empty());
-        assert_eq!(bench.drops(), [("rate exceeded".to_owned(), 1)]);
         bench.write("rate", "0");
+        assert!(bench.push(0, b"a").is_empty());
+        assert_eq!(bench.drops(), [("rate exceeded".to_owned(), 2)]);
+        bench.write("rate", "1000000000000");
         assert_eq!(bench.push(0, b"a").len(), 1);
     }
 }

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn packets_pass_at_even_distances_and_the_consumer_sleeps_between() {
-        let config = "InfiniteSource(DATA a, LIMIT 9) -> Queue -> e :: Shaper(4) -> u :: RatedUnqueue(0) -> c :: Counter -> Discard;";
+        let config = "InfiniteSource(DATA a, LIMIT 9) -> Queue -> e :: Shaper(4) -> u :: RatedUnqueue(1000000000000) -> c :: Counter -> Discard;";
         let mut bench = Bench::simulated(config, 0, 0);
         let start = bench.router().now_ns();
         let (mut n, mut turns) = (0, 0);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn gates_in_a_row() {
-        let config = "e :: Queue -> Shaper(10) -> DelayShaper(30ms) -> Shaper(1000) -> u :: RatedUnqueue(0) -> c :: Counter -> Discard;";
+        let config = "e :: Queue -> Shaper(10) -> DelayShaper(30ms) -> Shaper(1000) -> u :: RatedUnqueue(1000000000000) -> c :: Counter -> Discard;";
         let mut bench = Bench::simulated(config, 1, 0);
         bench.run();
         for _ in 0..3 {

@@ -10,6 +10,7 @@
 //! | [`Args::mk`] | `read_m` | mandatory, by keyword |
 //! | [`Args::k`] | `read` | optional, by keyword |
 //! | [`Args::all`] | `read_all` | every one with that keyword |
+//! | [`Args::consume`] | `consume` | keywords read so far may stand in front of the others |
 //! | [`Args::finish`] | `complete` | nothing may be left |
 //!
 //! ```
@@ -320,6 +321,20 @@ impl<'a> Args<'a> {
             }
         }
         out
+    }
+
+    /// Removes what has been read (Click's `consume`): the others have the positions that they would have
+    /// without it. So keywords that are read first may stand in front of arguments by position.
+    pub fn consume(&mut self) {
+        for state in self.states.iter_mut().filter(|state| **state == State::Keyword) {
+            *state = State::Position;
+        }
+    }
+
+    /// The arguments that have not been read.
+    pub fn left(&self) -> Vec<Arg> {
+        let all = self.args.iter().zip(&self.states);
+        all.filter(|(_, state)| matches!(state, State::Free(_))).map(|(arg, _)| arg.clone()).collect()
     }
 
     /// Accepts all arguments that have not been read, whatever they are.

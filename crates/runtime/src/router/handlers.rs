@@ -215,6 +215,9 @@ impl Control for Router {
     fn exit(&mut self) {
         Router::exit(self);
     }
+    fn runs_timers(&self) -> bool {
+        self.timers
+    }
 }
 
 fn combined(how: Combine, answers: Vec<String>) -> String {

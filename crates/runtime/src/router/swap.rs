@@ -74,6 +74,7 @@ impl Router {
             }
         }
         self.control_due = vec![Some(0); self.control.len()];
+        self.control_stamp = vec![0; self.control.len()];
         self.generation += 1;
         self.describe();
         Ok(())

@@ -16,12 +16,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
 use wire::EtherAddr;
 
-/// The time after which a querier sends another request for the same address.
+/// The time after which a querier sends another request for the same address: at first, and after
+/// `PATIENCE` requests without a reply.
 const REQUERY_NS: u64 = 100_000_000;
+const SELDOM_NS: u64 = 2_000_000_000;
+const PATIENCE: u8 = 10;
 /// The default limit of entries: an attacker who causes requests for a whole subnet must not fill the memory.
 const DEFAULT_ENTRIES: usize = 65_536;
 /// Default of `CAPACITY`: the most packets that wait, in all.
 pub(crate) const DEFAULT_PACKETS: usize = 2048;
+/// Default of `CAPACITY_SLIM_FACTOR`.
+pub(crate) const DEFAULT_SLIM: u32 = 2;
+/// What `CAPACITY 0` means.
+const MOST_PACKETS: usize = 65_536;
 /// Default of `TIMEOUT`, in nanoseconds.
 pub(crate) const DEFAULT_TIMEOUT_NS: u64 = 300_000_000_000;
 
@@ -66,6 +73,18 @@ pub(crate) struct Limits {
     /// never more of them than packets may wait, and whoever sends to all addresses of a large network does
     /// not displace those that are known (RFC 6583).
     pub(crate) forgets: bool,
+    /// When too many packets wait, this part of them is dropped at once (2: half of them), those for the
+    /// entries first that have not been heard of for longest; 0: one, that which has waited longest.
+    pub(crate) slim: u32,
+}
+
+/// The packets that may wait, of the `CAPACITY` argument.
+pub(crate) fn capacity(packets: Option<u32>) -> usize {
+    match packets {
+        None => DEFAULT_PACKETS,
+        Some(0) => MOST_PACKETS,
+        Some(n) => n as usize,
+    }
 }
 
 impl Default for Limits {
@@ -76,6 +95,7 @@ impl Default for Limits {
             entries: 0,
             timeout_ns: DEFAULT_TIMEOUT_NS,
             forgets: false,
+            slim: DEFAULT_SLIM,
         }
     }
 }
@@ -83,10 +103,16 @@ impl Default for Limits {
 #[derive(Default)]
 struct Entry {
     address: Option<EtherAddr>,
+    /// The address has not been confirmed for longer than the time-out.
+    expired: bool,
     /// When the address was last confirmed.
     confirmed_ns: u64,
     /// When the last request for it was sent.
     asked_ns: u64,
+    /// Requests since the last reply.
+    asked: u8,
+    /// Increases with each entry that is made or confirmed.
+    age: u64,
     /// When the entry was made or last confirmed; while packets are sent to the address, at most the time-out
     /// ago.
     live_ns: u64,
@@ -94,10 +120,38 @@ struct Entry {
     waiting: Line,
 }
 
+impl Entry {
+    /// The address, if it is known and has not expired.
+    fn known(&self) -> Option<EtherAddr> {
+        self.address.filter(|_| !self.expired)
+    }
+    /// How long after a request there may be another one.
+    fn patience_ns(&self) -> u64 {
+        if self.asked >= PATIENCE { SELDOM_NS } else { REQUERY_NS }
+    }
+    /// Whether to send a request now; then it counts as sent.
+    fn ask(&mut self, now_ns: u64) -> bool {
+        let ask = self.asked_ns == 0 || now_ns.saturating_sub(self.asked_ns) >= self.patience_ns();
+        if ask {
+            self.asked_ns = now_ns.max(1);
+            self.asked = self.asked.saturating_add(1);
+        }
+        ask
+    }
+    /// A reply has come.
+    fn confirm(&mut self, address: EtherAddr, now_ns: u64, age: u64) {
+        (self.address, self.expired) = (Some(address), false);
+        (self.confirmed_ns, self.live_ns, self.age) = (now_ns, now_ns, age);
+        (self.asked, self.asked_ns) = (0, 0);
+    }
+}
+
 struct State<A: Address> {
     entries: ExactMap<A, Entry>,
     limits: Limits,
     waiting: Waiting<A>,
+    /// The `age` of the entry that was made or confirmed last.
+    age: u64,
     /// What it has of the entries that all the router's tables may have.
     held: Option<Held>,
 }
@@ -115,6 +169,8 @@ impl<A: Address> State<A> {
                 None => return (self.waiting.take_all(entry.waiting), over.take()),
             },
         };
+        self.age += 1;
+        let entry = Entry { age: self.age, ..entry };
         let removed = match self.entries.insert(ip, entry, now_ns) {
             Displaced::Nothing => removed,
             Displaced::Replaced(lost) | Displaced::Evicted(_, lost) => {
@@ -154,7 +210,7 @@ impl<A: Address> Neighbors<A> {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         let (entries, waiting) = (ExactMap::new(entries), Waiting::default());
         Self {
-            state: Mutex::new(State { entries, limits, waiting, held: None }),
+            state: Mutex::new(State { entries, limits, waiting, age: 0, held: None }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }
@@ -184,27 +240,26 @@ impl<A: Address> Neighbors<A> {
         let mut state = self.lock();
         let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
         if let Some(entry) = state.entries.touch(&ip, now_ns)
-            && let Some(address) = entry.address
+            && let Some(address) = entry.known()
         {
             let age = now_ns.saturating_sub(entry.confirmed_ns);
-            if age < timeout {
+            // Click's entries expire after their time, not when it is over.
+            if age <= timeout {
                 let old = age >= poll_ns;
-                let ask = old && now_ns.saturating_sub(entry.asked_ns) >= REQUERY_NS;
-                if ask {
-                    entry.asked_ns = now_ns;
-                }
+                let ask = old && entry.ask(now_ns);
                 let fresh = entry.confirmed_ns.saturating_add(poll_ns.min(timeout));
-                let until_ns = if old { now_ns.saturating_add(REQUERY_NS) } else { fresh };
+                let again = entry.asked_ns.saturating_add(entry.patience_ns());
+                let until_ns = if old { again.min(now_ns.saturating_add(SELDOM_NS)) } else { fresh };
                 return Answer::Known { packet, address, until_ns, ask };
             }
-            entry.address = None;
+            entry.expired = true;
         }
         let (mut displaced, mut over) = (Vec::new(), None);
         if state.entries.get(&ip).is_none() {
             (displaced, over) = state.enter(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
             over = over.filter(|over| over.tell);
         }
-        let State { entries, limits, waiting, held } = &mut *state;
+        let State { entries, limits, waiting, held, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
             self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
@@ -217,25 +272,27 @@ impl<A: Address> Neighbors<A> {
         {
             displaced.push(lost);
         }
-        let ask = entry.asked_ns == 0 || now_ns.saturating_sub(entry.asked_ns) >= REQUERY_NS;
-        if ask {
-            entry.asked_ns = now_ns.max(1);
-        }
+        let ask = entry.ask(now_ns);
         // A host that causes requests for many unused addresses must not make the packets of others wait for
-        // ever: the oldest packet of all is dropped.
-        while waiting.len() >= limits.packets.max(1)
+        // ever.
+        let capacity = limits.packets.max(1);
+        if waiting.len() >= capacity && limits.slim > 0 {
+            let keep = (capacity - capacity / limits.slim as usize).max(1);
+            slim(entries, waiting, keep - 1, &mut displaced);
+        }
+        while waiting.len() >= capacity
             && let Some(oldest) = waiting.oldest()
             && let Some(entry) = entries.get_mut(&oldest)
             && let Some(lost) = waiting.pop(&mut entry.waiting)
         {
             displaced.push(lost);
-            if limits.forgets && oldest != ip && entry.address.is_none() && entry.waiting.len() == 0 {
+            if limits.forgets && oldest != ip && entry.known().is_none() && entry.waiting.len() == 0 {
                 entries.remove(&oldest);
                 held.iter().for_each(|held| held.give(1));
             }
         }
         match entries.get_mut(&ip) {
-            Some(entry) if waiting.len() < limits.packets => waiting.push(&mut entry.waiting, ip, packet),
+            Some(entry) if waiting.len() < capacity => waiting.push(&mut entry.waiting, ip, packet),
             _ => displaced.push(packet),
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
@@ -244,22 +301,23 @@ impl<A: Address> Neighbors<A> {
 
     /// The request that [`Neighbors::find`] asked for was not sent: the next packet causes it.
     pub(crate) fn not_asked(&self, ip: A) {
-        if let Some(entry) = self.lock().entries.get_mut(&ip).filter(|entry| entry.address.is_none()) {
+        if let Some(entry) = self.lock().entries.get_mut(&ip).filter(|entry| entry.known().is_none()) {
             entry.asked_ns = 0;
+            entry.asked = entry.asked.saturating_sub(1);
         }
     }
 
     /// Stores a reply; returns the packets that waited for it.
     pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
-        let State { entries, waiting, .. } = &mut *state;
+        let State { entries, waiting, age, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             // Unrequested: if hosts' announcements were stored, they would fill the table.
             return Vec::new();
         };
-        let moved = entry.address != Some(address);
-        entry.address = Some(address);
-        (entry.confirmed_ns, entry.live_ns) = (now_ns, now_ns);
+        let moved = entry.known() != Some(address);
+        *age += 1;
+        entry.confirm(address, now_ns, *age);
         let freed = waiting.take_all(std::mem::take(&mut entry.waiting));
         drop(state);
         if moved {
@@ -286,8 +344,9 @@ impl<A: Address> Neighbors<A> {
             Some(old) => waited = state.waiting.take_all(old.waiting),
             None => state.held.as_ref().map_or(Ok(()), Held::take)?,
         }
-        let entry =
-            Entry { address: Some(address), confirmed_ns: now_ns, live_ns: now_ns, ..Entry::default() };
+        state.age += 1;
+        let mut entry = Entry::default();
+        entry.confirm(address, now_ns, state.age);
         let mut lost = Vec::new();
         if let Displaced::Replaced(old) | Displaced::Evicted(_, old) = state.entries.insert(ip, entry, now_ns)
         {
@@ -365,7 +424,7 @@ impl<A: Address> Neighbors<A> {
             }
             let State { entries, limits, waiting, .. } = &mut *state;
             // A worker that already runs the new configuration may have learned it, or sent a request for it.
-            let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
+            let Some(entry) = entries.get_mut(&ip).filter(|e| e.known().is_none()) else {
                 lost.extend(packets);
                 continue;
             };
@@ -397,33 +456,41 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn drops(&self) -> u64 {
         self.drops.load(Ordering::Relaxed)
     }
-    /// All entries by address: the Ethernet address if it is known, and when it was confirmed.
-    pub(crate) fn rows(&self) -> Vec<(A, Option<EtherAddr>, u64)> {
+    /// All entries by address, with the Ethernet address if it is known.
+    pub(crate) fn rows(&self) -> Vec<(A, Option<EtherAddr>)> {
         let state = self.lock();
-        let mut rows: Vec<_> =
-            state.entries.iter().map(|(ip, e, _)| (*ip, e.address, e.confirmed_ns)).collect();
+        let mut rows: Vec<_> = state.entries.iter().map(|(ip, e, _)| (*ip, e.known())).collect();
         drop(state);
         rows.sort();
         rows
     }
-    /// One entry on a line: IP address, 1 if known, Ethernet address, seconds since confirmed.
+    /// One entry on a line, as Click's `table`, those first that have not been heard of for longest: IP
+    /// address, 1 if the Ethernet address is valid, the Ethernet address, seconds since the entry was made or
+    /// confirmed.
     pub(crate) fn list(&self, now_ns: u64) -> String {
-        self.rows().iter().fold(String::new(), |mut text, (ip, address, confirmed)| {
-            let age = now_ns.saturating_sub(*confirmed) as f64 / 1e9;
-            let _ = match address {
-                Some(a) => writeln!(text, "{ip} 1 {a} {age:.6}"),
-                None => writeln!(text, "{ip} 0 {} 0", EtherAddr::ZERO),
-            };
+        let state = self.lock();
+        let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
+        let row = |ip: &A, e: &Entry| {
+            let age = now_ns.saturating_sub(e.live_ns);
+            let valid = e.known().is_some() && age <= timeout;
+            (e.age, *ip, valid, e.address.unwrap_or(EtherAddr::BROADCAST), age / 1_000_000)
+        };
+        let mut rows: Vec<_> = state.entries.iter().map(|(ip, e, _)| row(ip, e)).collect();
+        drop(state);
+        rows.sort_unstable_by_key(|row| row.0);
+        rows.iter().fold(String::new(), |mut text, (_, ip, valid, address, age_ms)| {
+            let (seconds, ms) = (age_ms / 1000, age_ms % 1000);
+            let _ = writeln!(text, "{ip} {} {address} {seconds}.{ms:03}000", u8::from(*valid));
             text
         })
     }
     /// The Ethernet address of an IP address, if it is known.
     pub(crate) fn get(&self, ip: A) -> Option<EtherAddr> {
-        self.lock().entries.get(&ip).and_then(|e| e.address)
+        self.lock().entries.get(&ip).and_then(Entry::known)
     }
     /// The IP addresses that have an Ethernet address.
     pub(crate) fn reverse(&self, address: EtherAddr) -> Option<A> {
-        self.lock().entries.iter().find(|(_, e, _)| e.address == Some(address)).map(|(ip, _, _)| *ip)
+        self.lock().entries.iter().find(|(_, e, _)| e.known() == Some(address)).map(|(ip, _, _)| *ip)
     }
     /// How long a reply is valid, in nanoseconds.
     pub(crate) fn timeout_ns(&self) -> u64 {
@@ -433,6 +500,27 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
         change(&mut self.lock().limits);
         self.changed();
+    }
+}
+
+/// Drops packets until so many wait, those for the entries first that have not been heard of for longest.
+fn slim<A: Address>(
+    entries: &mut ExactMap<A, Entry>,
+    waiting: &mut Waiting<A>,
+    keep: usize,
+    displaced: &mut Vec<Packet>,
+) {
+    let mut lines: Vec<(u64, A)> =
+        waiting.addresses().filter_map(|ip| Some((entries.get(&ip)?.age, ip))).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    for (_, ip) in lines {
+        while waiting.len() > keep
+            && let Some(entry) = entries.get_mut(&ip)
+            && let Some(lost) = waiting.pop(&mut entry.waiting)
+        {
+            displaced.push(lost);
+        }
     }
 }
 
@@ -554,7 +642,7 @@ mod tests {
 
     #[test]
     fn waiting_packets_are_bounded() {
-        let t = Neighbors::new(Limits { packets: 2, ..Limits::default() });
+        let t = Neighbors::new(Limits { packets: 2, slim: 0, ..Limits::default() });
         for n in 0..5 {
             drop(t.find(IP, packet(n), SECOND, u64::MAX));
         }
@@ -575,7 +663,7 @@ mod tests {
     #[test]
     fn addresses_that_do_not_exist_are_forgotten() {
         let budget = Budget::new(1000);
-        let limits = Limits { packets: 8, entries: 100, forgets: true, ..Limits::default() };
+        let limits = Limits { packets: 8, entries: 100, forgets: true, slim: 0, ..Limits::default() };
         let t = Neighbors::new(limits).limited(&budget);
         let host = |n: u32| Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(n));
         for n in 0..50 {
@@ -604,7 +692,48 @@ mod tests {
         }
         drop(t.find(IP, packet(1), SECOND, u64::MAX));
         assert_eq!(t.learn(IP, MAC, SECOND).len(), 1);
-        assert_eq!((t.waiting(), t.drops()), (3, 97));
+        assert_eq!((t.waiting(), t.drops()), (1, 99));
+    }
+
+    /// As in Click: half is kept, and the packets for the oldest entries go, not the oldest packets.
+    #[test]
+    fn when_too_many_wait_half_is_kept() {
+        let t = Neighbors::new(Limits { packets: 6, ..Limits::default() });
+        let host = |n| Ipv4Addr::new(10, 0, 0, n);
+        for n in [1, 2, 3, 1, 1] {
+            drop(t.find(host(n), packet(n), SECOND, u64::MAX));
+        }
+        // The first entry becomes the newest.
+        assert_eq!(t.learn(host(1), MAC, SECOND).len(), 3);
+        t.insert(host(1), MAC, SECOND).unwrap();
+        for n in 10..14 {
+            drop(t.find(host(2), packet(n), SECOND, u64::MAX));
+        }
+        assert_eq!((t.waiting(), t.drops()), (6, 0));
+        let Answer::Waits { displaced, .. } = t.find(host(4), packet(4), SECOND, u64::MAX) else { panic!() };
+        assert_eq!(displaced.iter().map(|p| p.data()[0]).collect::<Vec<_>>(), [2, 10, 11, 12]);
+        assert_eq!((t.waiting(), t.drops()), (3, 4));
+        let rest = |n| t.learn(host(n), MAC, SECOND).iter().map(|p| p.data()[0]).collect::<Vec<_>>();
+        assert_eq!((rest(2), rest(3), rest(4)), (vec![13], vec![3], vec![4]));
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_for_less_often() {
+        let t = Neighbors::new(Limits::default());
+        let asked = |from_ms: u64, to_ms: u64, poll_ns: u64| -> Vec<u64> {
+            let ask = |ms: &u64| match t.find(IP, packet(0), ms * 1_000_000, poll_ns) {
+                Answer::Waits { ask, .. } | Answer::Known { ask, .. } => ask,
+            };
+            (from_ms..to_ms).filter(ask).collect()
+        };
+        let mut expected: Vec<u64> = (10..20).map(|n| n * 100).collect();
+        expected.extend([3900, 5900]);
+        assert_eq!(asked(1000, 6000, u64::MAX), expected);
+        // A reply resets that; once it has become old, the same begins anew.
+        t.learn(IP, MAC, 6000 * 1_000_000);
+        let mut expected: Vec<u64> = (70..80).map(|n| n * 100).collect();
+        expected.extend([9900]);
+        assert_eq!(asked(6001, 10_000, SECOND), expected);
     }
 
     #[test]
@@ -612,7 +741,7 @@ mod tests {
         // Whatever the limits for one address and in all are, refused packets do not increase the memory in
         // use.
         for (packets, per_entry) in [(1000, 1), (1000, 3), (4, 2), (4, usize::MAX), (1, 1)] {
-            let t = Neighbors::new(Limits { packets, per_entry, ..Limits::default() });
+            let t = Neighbors::new(Limits { packets, per_entry, slim: 0, ..Limits::default() });
             let most = packets.min(per_entry);
             for n in 0..10_000u32 {
                 let displaced = match t.find(IP, packet(n as u8), SECOND, u64::MAX) {
@@ -638,6 +767,7 @@ mod tests {
             timeout_ns: SECOND,
             entries: 8,
             forgets: false,
+            slim: DEFAULT_SLIM,
         });
         for round in 1..2000u32 {
             let now = u64::from(round) * SECOND / 4;

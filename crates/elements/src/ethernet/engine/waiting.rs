@@ -66,6 +66,11 @@ impl<A: Copy> Waiting<A> {
         self.places.get(self.oldest as usize).map(|p| p.ip)
     }
 
+    /// The addresses that packets wait for; one as often as there are packets.
+    pub(in crate::ethernet) fn addresses(&self) -> impl Iterator<Item = A> + '_ {
+        self.places.iter().filter(|place| place.packet.is_some()).map(|place| place.ip)
+    }
+
     /// Adds a packet at the end of the queue for `ip`.
     pub(in crate::ethernet) fn push(&mut self, line: &mut Line, ip: A, packet: Packet) {
         let place = Place { packet: Some(packet), ip, older: self.newest, newer: NONE, next: NONE };
