@@ -10,7 +10,7 @@ const MISSING: &[(&str, &str)] = &[
          DevirtualizeInfo DiscardNoFree EtherPauseSource EtherSpanTree FastTCPFlows FastUDPFlows FastUDPSourceIP6 \
          FromCapDump FromDAGDump FromNLANRDump FromNetFlowSummaryDump FromRawSocket FromSocket FromTcpdump \
          HandlerProxy IP6Classifier IPFlowRawSockets KernelFilter LookupIPRouteMP MSQueue McastSocket \
-         MergeByTimestamp PI PokeHandlers PrintOld ProgressBar ProtocolTranslator46 ProtocolTranslator64 RIPSend \
+         MergeByTimestamp PI PokeHandlers PrintOld ProgressBar RIPSend \
          RandomSource RawSocket SnoopTCP Socket SpinlockAcquire SpinlockInfo SpinlockRelease StatelessTCPResponder \
          StoreUDPTimeSeqRecord TCPIPSend ThreadMonitor ToIPFlowDumps ToRawSocket ToSocket",
     ),

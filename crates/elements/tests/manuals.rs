@@ -181,7 +181,7 @@ StaticIPLookup LinearIPLookup RadixIPLookup DirectIPLookup RangeIPLookup SortedI
 IPRewriter TCPRewriter UDPRewriter ICMPPingRewriter ICMPRewriter IPAddrRewriter IPAddrPairRewriter IPRewriterPatterns \
 RoundRobinIPMapper SourceIPHashMapper FTPPortMapper \
 CheckIP6Header MarkIP6Header GetIP6Address SetIP6Address StoreIP6Address SetIP6DSCP SetIP6ECN SetIP6FlowLabel SetIP6Hlim DecIP6HLIM \
-IP6Mirror IP6Print IP6Encap UDPIP6Encap IP6Fragmenter ICMP6Error LookupIP6Route IP6NDSolicitor IP6NDAdvertiser \
+IP6Mirror IP6RAdvertiser NAT64 ProtocolTranslator46 ProtocolTranslator64 IP6Print IP6Encap UDPIP6Encap IP6Fragmenter ICMP6Error LookupIP6Route IP6NDSolicitor IP6NDAdvertiser \
 ICMPError ICMPPingResponder ICMPPingSource ICMPPingEncap ICMPSendPings CheckICMPHeader CheckTCPHeader CheckUDPHeader SetTCPChecksum \
 SetUDPChecksum UDPIPEncap ControlSocket ChatterSocket Script DriverManager ScheduleInfo StaticThreadSched AddressInfo PortInfo IPNameInfo \
 AggregateIP AggregateLength AggregatePaint AggregateFirst AggregateLast AggregateFilter AggregateCounter AggregateIPFlows AggregateIPAddrPair AggregatePacketCounter \
