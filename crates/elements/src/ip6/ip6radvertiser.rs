@@ -4,24 +4,26 @@
 //! Hosts get a default route from it, and addresses in the prefixes (SLAAC, RFC 4862).
 //!
 //! ## Synopsis
-//! `IP6RAdvertiser(ADDR, ETH [, PREFIX1, ..., PREFIXn, RDNSS, MTU, LIFETIME, INTERVAL, VALID, PREFERRED, HLIM,
-//! MANAGED, OTHER])`
+//! `IP6RAdvertiser(ADDR, ETH [, PREFIX1, ..., PREFIXn, RDNSS, MTU, LIFETIME, INTERVAL, VALID, PREFERRED, HLIM, MANAGED, OTHER])`
 //!
 //! ## Arguments
 //! - `ADDR` (*IPv6 address*): the router's link-local address, which hosts use as the next hop.
 //! - `ETH` (*Ethernet address*): the router's.
-//! - `PREFIX` (*IPv6 network*): hosts are on this link, and those that are given a length of 64 make themselves
-//!   an address in it. There may be 16.
+//! - `PREFIX` (*IPv6 network*): hosts are on this link, and those that are given a length of 64 make
+//!   themselves an address in it. There may be 16.
 //! - `RDNSS` (*IPv6 addresses*, keyword, with spaces between them): DNS servers (RFC 8106), at most 8.
-//! - `MTU` (*int*, bytes, keyword, at least 1280): what the link carries. By default nothing is said about it.
-//! - `LIFETIME` (*time*, keyword, default three times `INTERVAL`, at most 18 h 12 min 15 s): how long hosts use
-//!   the router after an advertisement. 0: it is no default router.
-//! - `INTERVAL` (*time*, keyword, default 10 min, 4 s to 30 min): the longest time between two advertisements.
-//!   The shortest is a third of it; each is chosen at random. The first three follow each other sooner.
+//! - `MTU` (*int*, bytes, keyword, at least 1280): what the link carries. By default nothing is said about
+//!   it.
+//! - `LIFETIME` (*time*, keyword, default three times `INTERVAL`, at most 18 h 12 min 15 s): how long hosts
+//!   use the router after an advertisement. 0: it is no default router.
+//! - `INTERVAL` (*time*, keyword, default 10 min, 4 s to 30 min): the longest time between two
+//!   advertisements. The shortest is a third of it; each is chosen at random. The first three follow each
+//!   other sooner.
 //! - `VALID` (*time*, keyword, default 30 days): how long addresses in the prefixes are valid.
 //! - `PREFERRED` (*time*, keyword, default 7 days): how long they are used for new connections.
 //! - `HLIM` (*int*, keyword, default 64): the hop limit that hosts use.
-//! - `MANAGED`, `OTHER` (*bool*, keyword, default false): hosts get addresses, or other information, by DHCPv6.
+//! - `MANAGED`, `OTHER` (*bool*, keyword, default false): hosts get addresses, or other information, by
+//!   DHCPv6.
 //!
 //! ## Ports
 //! One push input, which need not be connected, one push output. The input takes router solicitations, as
@@ -213,8 +215,10 @@ impl Element for IP6RAdvertiser {
 
     fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
-        if now < self.next_ns {
-            return cx.timer_at(id, self.next_ns);
+        // A hot swap may have brought the time of the last one.
+        let due = self.next_ns.max(self.allowed_ns());
+        if now < due {
+            return cx.timer_at(id, due);
         }
         match Packet::from_bytes(&self.frame) {
             Some(mut packet) => {
@@ -250,11 +254,15 @@ fn random(from: Duration, to: Duration, cx: &mut Cx<'_>) -> u64 {
 }
 
 impl IP6RAdvertiser {
+    /// When the next one may be sent.
+    fn allowed_ns(&self) -> u64 {
+        self.last_ns.map_or(0, |last| last + MIN_DELAY.as_nanos() as u64)
+    }
+
     /// Sends the next advertisement in so many nanoseconds, unless it is sent sooner anyway, or that would be
     /// too soon after the last one.
     fn wish(&mut self, delay_ns: u64, cx: &mut Cx<'_>) {
-        let allowed = self.last_ns.map_or(0, |last| last + MIN_DELAY.as_nanos() as u64);
-        let at = (cx.now_ns() + delay_ns).max(allowed);
+        let at = (cx.now_ns() + delay_ns).max(self.allowed_ns());
         if at < self.next_ns {
             self.next_ns = at;
             cx.timer_at(0, at);

@@ -78,6 +78,9 @@ impl Element for ProtocolTranslator46 {
             Some(Raw(text)) => Embedding::parse(&text).map_err(|e| args.error(format!("PREFIX: {e}")))?,
             None => Embedding::COMPATIBLE,
         };
+        if !args.rest_args().is_empty() {
+            return Err(args.error("there should be no arguments"));
+        }
         let mtu = args.k::<u16>("MTU")?.map_or(LEAST_MTU, usize::from);
         if mtu < LEAST_MTU {
             return Err(args.error(format!("MTU must be at least {LEAST_MTU}")));

@@ -74,6 +74,9 @@ impl Element for ProtocolTranslator64 {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let prefix = args.k::<Raw>("PREFIX")?.map(|Raw(text)| Embedding::parse(&text)).transpose();
+        if !args.rest_args().is_empty() {
+            return Err(args.error("there should be no arguments"));
+        }
         Ok(Self { prefix: prefix.map_err(|e| args.error(format!("PREFIX: {e}")))? })
     }
 
