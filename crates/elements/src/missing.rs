@@ -6,7 +6,7 @@ use runtime::Registry;
 const MISSING: &[(&str, &str)] = &[
     (
         "this class of Click is not in Valiant yet",
-        "AdaptiveRED AddressTranslator AnonymizeIPAddr BalancedThreadSched CPUQueue ChangeUID CompareBlock \
+        "AdaptiveRED AnonymizeIPAddr BalancedThreadSched CPUQueue ChangeUID CompareBlock \
          DevirtualizeInfo DiscardNoFree EtherPauseSource EtherSpanTree FastTCPFlows FastUDPFlows FastUDPSourceIP6 \
          FromCapDump FromDAGDump FromNLANRDump FromNetFlowSummaryDump FromRawSocket FromSocket FromTcpdump \
          HandlerProxy IP6Classifier IPFlowRawSockets KernelFilter LookupIPRouteMP MSQueue McastSocket \

@@ -1,5 +1,6 @@
 //! IP version 6: checking and changing packets, routes, ICMPv6, neighbor discovery.
 
+mod addresstranslator;
 mod checkip6header;
 mod decip6hlim;
 pub(crate) mod engine;
@@ -29,6 +30,7 @@ use runtime::{Registry, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(vector::<addresstranslator::AddressTranslator>());
     r.add(simple::<checkip6header::CheckIP6Header>());
     r.add(simple::<decip6hlim::DecIP6HLIM>());
     r.add(simple::<getip6address::GetIP6Address>());

@@ -29,7 +29,7 @@ const MOST_EXTENSIONS: usize = 8;
 const PLATEAUS: [u16; 11] = [65535, 32000, 17914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
 
 /// What a packet carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Tcp,
     Udp,
@@ -654,6 +654,30 @@ pub(crate) fn error4(
     icmpv4::fill(q.data_mut().get_mut(ipv4::HEADER_LEN..).unwrap_or_default());
     q.mark_ip_header(0, ipv4::HEADER_LEN, to.dst.octets());
     Ok(q)
+}
+
+/// Gives an IPv6 packet other addresses and ports, and adjusts its checksum; in an ICMPv6 error, the packet
+/// `about` gets others too.
+pub(crate) fn renew6(
+    bytes: &mut [u8],
+    seen: &Seen<Ipv6Addr>,
+    to: &Ends<Ipv6Addr>,
+    about: Option<(&Seen<Ipv6Addr>, &Ends<Ipv6Addr>)>,
+) {
+    if let (Some((inside, to)), Some(quoted)) = (about, bytes.get_mut(seen.at + icmpv6::HEADER_LEN..)) {
+        renew6(quoted, inside, to, None);
+    }
+    let sums = [&seen.ends, to].map(|ends| pseudo_v6(ends.src, ends.dst, 0, 0));
+    let end = seen.len.min(bytes.len());
+    let t = bytes.get_mut(seen.at..end).unwrap_or_default();
+    rewrite(t, seen.kind, sums, (to.sport, to.dport), [icmpv6::ECHO, icmpv6::ECHO_REPLY]);
+    if seen.kind == Kind::Error {
+        icmpv6::fill(pseudo_v6(to.src, to.dst, protocol::ICMPV6, t.len() as u32), t);
+    }
+    if let Some(mut h) = Ipv6::new_mut(bytes) {
+        h.set_src(to.src);
+        h.set_dst(to.dst);
+    }
 }
 
 /// A network whose IPv6 addresses contain IPv4 addresses (RFC 6052).
