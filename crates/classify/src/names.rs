@@ -15,6 +15,10 @@ pub trait Names {
     fn ip_prefix(&self, _name: &str) -> Option<([u8; 4], [u8; 4])> {
         None
     }
+    /// An IPv6 address.
+    fn ip6_address(&self, _name: &str) -> Option<[u8; 16]> {
+        None
+    }
     /// An Ethernet address.
     fn ether_address(&self, _name: &str) -> Option<[u8; 6]> {
         None
@@ -72,7 +76,7 @@ pub(crate) const TCP_FLAGS: &[(&str, u32)] =
 pub(crate) const KEYWORDS: &[&str] = &[
     "src", "dst", "dest", "ip", "ether", "not", "and", "or", "true", "false", "any", "all", "mask", "host",
     "net", "port", "proto", "opt", "win", "type", "vers", "hl", "id", "tos", "dscp", "ect", "ecn", "ce",
-    "ttl", "len", "frag", "unfrag",
+    "ttl", "len", "frag", "unfrag", "ip6", "icmp6", "plen", "hlim", "class", "flow",
 ];
 
 pub(crate) fn find<T: Copy + Into<u32>>(table: &[(&str, T)], name: &str) -> Option<u32> {

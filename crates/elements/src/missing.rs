@@ -6,11 +6,11 @@ use runtime::Registry;
 const MISSING: &[(&str, &str)] = &[
     (
         "this class of Click is not in Valiant yet",
-        "AdaptiveRED AddressTranslator AnonymizeIPAddr BalancedThreadSched CPUQueue ChangeUID CompareBlock \
+        "AdaptiveRED AnonymizeIPAddr BalancedThreadSched CPUQueue ChangeUID CompareBlock \
          DevirtualizeInfo DiscardNoFree EtherPauseSource EtherSpanTree FastTCPFlows FastUDPFlows FastUDPSourceIP6 \
          FromCapDump FromDAGDump FromNLANRDump FromNetFlowSummaryDump FromRawSocket FromSocket FromTcpdump \
          HandlerProxy IP6Classifier IPFlowRawSockets KernelFilter LookupIPRouteMP MSQueue McastSocket \
-         MergeByTimestamp PI PokeHandlers PrintOld ProgressBar ProtocolTranslator46 ProtocolTranslator64 RIPSend \
+         MergeByTimestamp PI PokeHandlers PrintOld ProgressBar RIPSend \
          RandomSource RawSocket SnoopTCP Socket SpinlockAcquire SpinlockInfo SpinlockRelease StatelessTCPResponder \
          StoreUDPTimeSeqRecord TCPIPSend ThreadMonitor ToIPFlowDumps ToRawSocket ToSocket",
     ),

@@ -3,6 +3,7 @@
 mod lexer;
 mod parser;
 mod primitive;
+mod six;
 mod values;
 
 use crate::diag::{Diagnostic, Errors};

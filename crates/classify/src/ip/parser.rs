@@ -10,7 +10,7 @@
 
 use super::lexer::Token;
 use super::primitive::{
-    Field, Header, ICMP_TYPE, KINDS, Mask, Op, Primitive, PrimitiveType, SrcDst, describe_proto,
+    Field, Header, ICMP_TYPE, KINDS, Mask, Op, Primitive, PrimitiveType, Six, SrcDst, describe_proto,
 };
 use super::values::{ether_address, integer, ip_address, ip_prefix};
 use crate::diag::{Diagnostic, Severity};
@@ -39,6 +39,8 @@ pub(crate) struct Parser<'a, 't> {
     diagnostics: &'a mut Vec<Diagnostic>,
     first_diagnostic: usize,
     before: Primitive,
+    /// The qualifiers of the primitive before, if that was about IPv6.
+    before_six: Six,
     depth: usize,
     too_deep: bool,
 }
@@ -62,6 +64,7 @@ impl<'a, 't> Parser<'a, 't> {
             diagnostics,
             first_diagnostic,
             before,
+            before_six: Six::default(),
             depth: 0,
             too_deep: false,
         }
@@ -76,7 +79,24 @@ impl<'a, 't> Parser<'a, 't> {
         expr
     }
 
-    fn word(&self, pos: usize) -> Option<&'t str> {
+    pub(super) fn pos(&self) -> usize {
+        self.pos
+    }
+    /// Passes over words, at most to the end.
+    pub(super) fn skip(&mut self, words: usize) {
+        self.pos = self.pos.saturating_add(words).min(self.words.len());
+    }
+    pub(super) fn names(&self) -> &'a dyn Names {
+        self.names
+    }
+    pub(super) fn before_six(&self) -> Six {
+        self.before_six
+    }
+    pub(super) fn set_before_six(&mut self, six: Six) {
+        self.before_six = six;
+    }
+
+    pub(super) fn word(&self, pos: usize) -> Option<&'t str> {
         self.words.get(pos).map(|word| word.text)
     }
 
@@ -87,13 +107,19 @@ impl<'a, 't> Parser<'a, 't> {
     }
 
     /// From word `from` to the one before `to`; at the end of the pattern, its last word.
-    fn span(&self, from: usize, to: usize) -> Range<usize> {
+    pub(super) fn span(&self, from: usize, to: usize) -> Range<usize> {
         let last = self.words.len() - 1;
         let to = to.max(from + 1) - 1;
         self.words[from.min(last)].span.start..self.words[to.min(last)].span.end
     }
 
-    fn report(&mut self, severity: Severity, span: Range<usize>, message: &str, hint: Option<String>) {
+    pub(super) fn report(
+        &mut self,
+        severity: Severity,
+        span: Range<usize>,
+        message: &str,
+        hint: Option<String>,
+    ) {
         let message = format!("pattern {}: {message}", self.number);
         self.diagnostics.push(Diagnostic {
             severity,
@@ -234,7 +260,14 @@ impl<'a, 't> Parser<'a, 't> {
                 self.pos += 1;
                 Some(Expr::True.not())
             }
-            _ => self.primitive(),
+            _ if self.is_six() => {
+                self.before = Primitive::default();
+                Some(self.six())
+            }
+            _ => {
+                self.before_six = Six::default();
+                self.primitive()
+            }
         }
     }
 

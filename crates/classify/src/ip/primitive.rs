@@ -106,6 +106,27 @@ pub(crate) enum SrcDst {
     Or,
 }
 
+/// What a primitive about IPv6 is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SixKind {
+    Host,
+    Net,
+    Port,
+    Proto,
+    /// A field by its place in the packet and its length, in bits.
+    Field(u32, u32),
+    /// The flags of TCP.
+    Opt,
+}
+
+/// The qualifiers of a primitive about IPv6.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Six {
+    pub(crate) side: Option<SrcDst>,
+    pub(crate) proto: Option<u32>,
+    pub(crate) kind: Option<SixKind>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     Eq,
@@ -383,6 +404,16 @@ impl Primitive {
             }
             PrimitiveType::Int => Err(Mismatch::Part("value missing")),
         }
+    }
+
+    /// Checks a primitive about a field whose kind, value and relation are complete. Returns a warning, if
+    /// there is one.
+    pub(crate) fn resolve_field(&mut self, mask: Option<u32>) -> Result<Option<String>, String> {
+        let Some(PrimitiveType::Field(field)) = self.kind else { return Ok(None) };
+        self.limit(u32::MAX >> (32 - field.bits), mask).map_err(|mismatch| match mismatch {
+            Mismatch::Part(what) => format!("'{}': {what}", self.describe()),
+            Mismatch::Whole(message) => message,
+        })
     }
 
     fn only_equal(&self) -> Result<(), Mismatch> {

@@ -4,3 +4,4 @@ mod golden;
 mod messages;
 mod packets;
 mod properties;
+mod six;

@@ -18,6 +18,20 @@
 //!
 //!   What a primitive leaves out is taken from the one before it: `src port 80 or 443`.
 //!
+//!   Primitives about IPv6 packets, which Click does not have, begin with `ip6` or `icmp6`, or have an IPv6
+//!   address:
+//!   - `ip6`, `ip6 proto PROTO`, or with a protocol's name alone: `ip6 tcp`, `ip6 udp`, `icmp6`;
+//!   - `[ip6] [src|dst|src or dst|src and dst] host ADDR`, `... net ADDR/LEN`;
+//!   - `ip6 [src|dst|...] [tcp|udp] port [=|!=|<|>|<=|>=] PORT`, `ip6 tcp opt syn|fin|rst|psh|ack|urg`;
+//!   - `icmp6 type TYPE`, a number or a name such as `echo` or `neighbor-solicitation`;
+//!   - `ip6 class|dscp|ecn|flow|plen|hlim VALUE`;
+//!   - `ip6[OFFSET:LENGTH] & MASK = VALUE`, and the same for `ip6 tcp`, `ip6 udp` and `icmp6`.
+//!
+//!   These are false of IPv4 packets. The transport header is looked for directly behind the fixed header, so
+//!   that a packet with extension headers, such as a fragment, has no protocol but that of its first one. The
+//!   other primitives read a packet of IPv6 as if it was one of IPv4, as in Click: where both arrive, `ip6`
+//!   belongs in a pattern before theirs.
+//!
 //! ## Ports
 //! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that
 //! it matches; one that matches none is dropped. Packets should have their IP header marked (CheckIPHeader,

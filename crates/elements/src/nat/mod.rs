@@ -9,6 +9,7 @@ mod ipaddrrewriter;
 mod iprewriter;
 mod iprewriterpatterns;
 mod maglevipmapper;
+mod nat64;
 mod roundrobinipmapper;
 mod sourceiphashmapper;
 #[cfg(test)]
@@ -29,6 +30,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iprewriter::Rewriter<iprewriter::Ping>>());
     r.add(inert::<iprewriterpatterns::IPRewriterPatterns>());
     r.add(inert::<maglevipmapper::MaglevIPMapper>());
+    r.add(vector::<nat64::NAT64>());
     r.add(inert::<roundrobinipmapper::RoundRobinIPMapper>());
     r.add(inert::<sourceiphashmapper::SourceIPHashMapper>());
 }

@@ -24,6 +24,9 @@ impl Names for Known<'_> {
     fn ip_prefix(&self, name: &str) -> Option<([u8; 4], [u8; 4])> {
         self.0.ip_prefix(name).map(|p| (p.addr.octets(), p.mask.octets()))
     }
+    fn ip6_address(&self, name: &str) -> Option<[u8; 16]> {
+        self.0.ip6(name).map(|a| a.octets())
+    }
     fn ether_address(&self, name: &str) -> Option<[u8; 6]> {
         self.0.ether(name).map(|a| a.0)
     }

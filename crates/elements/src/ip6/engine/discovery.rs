@@ -4,7 +4,7 @@ use crate::prelude::*;
 use std::net::Ipv6Addr;
 use wire::ethernet::{self, ETHERTYPE_IPV6};
 use wire::icmpv6::{self, NEIGHBOR_ADVERTISEMENT, NEIGHBOR_HOP_LIMIT, NEIGHBOR_SOLICITATION};
-use wire::icmpv6::{OPTION_SOURCE, OPTION_TARGET};
+use wire::icmpv6::{OPTION_SOURCE, OPTION_TARGET, ROUTER_SOLICITATION};
 use wire::{EtherAddr, Ethernet, Icmpv6, Ipv6, ipv6, protocol};
 
 /// Bytes of a message: its head, the target, and an option with an Ethernet address.
@@ -101,6 +101,27 @@ impl Advertisement {
         let mac = icmpv6::option(options, OPTION_TARGET).and_then(EtherAddr::from_prefix);
         Some(Self { target, mac: mac.filter(|mac| !mac.is_group()), overrides: word & OVERRIDE != 0 })
     }
+}
+
+/// Whether a frame has a valid router solicitation (RFC 4861 section 6.1.1).
+pub(in crate::ip6) fn is_router_solicitation(frame: &[u8]) -> bool {
+    let parts = Ethernet::split(frame).and_then(|(eth, rest)| {
+        let (ip, rest) = Ipv6::split(rest)?;
+        let message = rest.get(..usize::from(ip.payload_len()))?;
+        let (icmp, options) = Icmpv6::split(message)?;
+        Some((eth, ip, icmp, message, options))
+    });
+    parts.is_some_and(|(eth, ip, icmp, message, options)| {
+        eth.ethertype() == ETHERTYPE_IPV6
+            && ip.version() == 6
+            && ip.next_header() == protocol::ICMPV6
+            && ip.hop_limit() == NEIGHBOR_HOP_LIMIT
+            && (icmp.kind(), icmp.code()) == (ROUTER_SOLICITATION, 0)
+            && icmpv6::verify(ip.pseudo_sum(message.len() as u32), message)
+            && icmpv6::options_fit(options)
+            && !ip.src().is_multicast()
+            && (!ip.src().is_unspecified() || icmpv6::option(options, OPTION_SOURCE).is_none())
+    })
 }
 
 /// Frames for the section's tests.

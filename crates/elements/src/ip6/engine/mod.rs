@@ -2,9 +2,11 @@
 //!
 //! Read first: `header.rs`, a packet's IPv6 header, and packets for the tests. `discovery.rs` makes and reads
 //! the messages of neighbor discovery. `routes.rs` is the routing
-//! table, whose next hops have numbers, which `hops.rs` allocates.
+//! table, whose next hops have numbers, which `hops.rs` allocates. `translate.rs` makes packets of one
+//! version of IP from those of the other one.
 
 pub(super) mod discovery;
 pub(crate) mod header;
 pub(super) mod hops;
 pub(super) mod routes;
+pub(crate) mod translate;

@@ -3,7 +3,7 @@
 //! addresses and ports are chosen, `finds.rs` by what the classes find flows, `headers.rs` what is read and
 //! changed in packets, `errors.rs` the same for ICMP errors, `lengths.rs` what data that became longer does
 //! to sequence numbers, `rewriter.rs` what other elements see of a rewriter, `pool.rs` the servers of a load
-//! balancer.
+//! balancer, `sixfour.rs` the mappings and sessions of NAT64.
 
 pub(crate) mod errors;
 pub(crate) mod finds;
@@ -13,4 +13,5 @@ mod lengths;
 pub(crate) mod pattern;
 pub(crate) mod pool;
 pub(crate) mod rewriter;
+pub(crate) mod sixfour;
 pub(crate) mod translator;

@@ -1,0 +1,136 @@
+//! # ProtocolTranslator46
+//! Translates IPv4 packets into IPv6 packets (RFC 7915).
+//!
+//! Every packet is translated by itself; the element remembers nothing. Headers and ICMP messages are
+//! translated, with the packets that ICMP errors quote, and checksums are adjusted.
+//!
+//! ## Synopsis
+//! `ProtocolTranslator46([PREFIX, MTU])`
+//!
+//! ## Arguments
+//! - `PREFIX` (*IPv6 network*, keyword, default `::/96`): the network whose addresses contain the IPv4
+//!   addresses (RFC 6052). Its length is 32, 40, 48, 56, 64 or 96.
+//! - `MTU` (*int*, bytes, keyword, default 1280): packets without Don't Fragment that are longer as IPv6
+//!   packets are cut into fragments, as routers of IPv6 do not do that.
+//!
+//! ## Ports
+//! One push input, one push output. Packets begin with their IP header. The new header is marked, and the
+//! destination annotation is the new destination. The hop limit is the old TTL, so that DecIPTTL or
+//! DecIP6HLIM belongs in front of the element or behind it.
+//!
+//! A fragment gets a fragment header. A UDP datagram without checksum gets one. IPv4 options are left out.
+//! Not translated are ICMP messages that IPv6 does not have, ICMP errors about them, fragments of ICMP
+//! messages, and packets whose protocol number is that of an extension header. The extensions of ICMP errors
+//! (RFC 4884) are left out.
+//!
+//! ## Handlers
+//! - `prefix` (read): the `PREFIX` argument.
+//! - `mtu` (read): the `MTU` argument.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 1, STOP true)
+//!   -> UDPIPEncap(192.0.2.1, 1234, 198.51.100.2, 53)
+//!   -> ProtocolTranslator46(PREFIX 64:ff9b::/96)
+//!   -> IP6Print -> Discard;
+//! ```
+//!
+//! ## See also
+//! ProtocolTranslator64, AddressTranslator, NAT64
+
+use super::engine::translate::{
+    BAD_ADDRESS, Embedding, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen,
+    error6, fragments, inside4, is_bad_source, refuse, see4, to6,
+};
+use crate::prelude::*;
+use lang::args::Raw;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The `ProtocolTranslator46` element.
+pub struct ProtocolTranslator46 {
+    prefix: Embedding,
+    mtu: usize,
+}
+
+impl Element for ProtocolTranslator46 {
+    const CLASS: &'static str = "ProtocolTranslator46";
+    const PORTS: &'static str = "1/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS).with(Fields::DST_IP6);
+    const DROPS: &'static [DropCase] = &[
+        drops::BAD_IP_LENGTH.when("or no IPv4 header"),
+        BAD_ADDRESS.when("the source is not the address of one host"),
+        SOURCE_ROUTE.when("the packet has one that has not come to its end"),
+        NOT_TRANSLATED.when("IPv6 has no such message or protocol, or the transport header is cut off"),
+        NO_CHECKSUM.when("it cannot be computed, as the other fragments are not there"),
+        drops::BAD_PACKET_LENGTH.when("a UDP datagram without checksum has a wrong length"),
+        drops::OUT_OF_MEMORY.when("there was no buffer for the new packet"),
+    ];
+    const MANUAL: &'static str = manual!("ip6/protocoltranslator46");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let prefix = match args.k::<Raw>("PREFIX")? {
+            Some(Raw(text)) => Embedding::parse(&text).map_err(|e| args.error(format!("PREFIX: {e}")))?,
+            None => Embedding::COMPATIBLE,
+        };
+        if !args.rest_args().is_empty() {
+            return Err(args.error("there should be no arguments"));
+        }
+        let mtu = args.k::<u16>("MTU")?.map_or(LEAST_MTU, usize::from);
+        if mtu < LEAST_MTU {
+            return Err(args.error(format!("MTU must be at least {LEAST_MTU}")));
+        }
+        Ok(Self { prefix, mtu })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("prefix", |e| e.prefix.to_string());
+        h.read("mtu", |e| e.mtu.to_string());
+    }
+}
+
+impl ProtocolTranslator46 {
+    fn embed(&self, ends: &Ends<Ipv4Addr>) -> Ends<Ipv6Addr> {
+        ends.with(self.prefix.embed(ends.src), self.prefix.embed(ends.dst))
+    }
+
+    fn translate(&self, packet: Packet) -> Result<(Packet, Seen<Ipv4Addr>), Refused> {
+        let seen = match see4(packet.data(), false) {
+            Ok(seen) if is_bad_source(seen.ends.src) => return Err((Some(packet), BAD_ADDRESS)),
+            Ok(seen) => seen,
+            Err(why) => return Err((Some(packet), why)),
+        };
+        let to = self.embed(&seen.ends);
+        if seen.kind != Kind::Error {
+            return Ok((to6(packet, &seen, &to)?, seen));
+        }
+        let made = inside4(packet.data(), &seen).and_then(|(inside, quoted)| {
+            error6(&packet, &seen, &to, (&inside, quoted), &self.embed(&inside.ends))
+        });
+        made.map(|made| (made, seen)).map_err(|why| (Some(packet), why))
+    }
+}
+
+impl Vector for ProtocolTranslator46 {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            match self.translate(packet) {
+                Ok((made, seen)) if made.len() > self.mtu && seen.may_be_fragmented() => {
+                    let to = self.embed(&seen.ends);
+                    fragments(&made, &seen, &to, self.mtu, |piece| match piece {
+                        Some(piece) => cx.output(0, piece),
+                        None => cx.count_drops(1, drops::OUT_OF_MEMORY),
+                    });
+                }
+                Ok((made, _)) => cx.output(0, made),
+                Err(refused) => refuse(refused, cx),
+            }
+        }
+        cx.recycle(batch);
+    }
+}

@@ -1,0 +1,807 @@
+//! # NAT64
+//! Lets hosts that have only IPv6 talk to hosts that have only IPv4 (RFC 6146).
+//!
+//! An IPv6 host sends to an address that contains the IPv4 address of the other side (RFC 6052), usually one
+//! that a DNS server with DNS64 has made. The element gives the packets an IPv4 address of its own and a port,
+//! and translates replies back. Packets are translated as by ProtocolTranslator64 and ProtocolTranslator46.
+//!
+//! ## Synopsis
+//! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, FILTER, TCP_TIMEOUT, TCP_TRANSITORY_TIMEOUT,
+//! UDP_TIMEOUT, ICMP_TIMEOUT, MTU])`
+//!
+//! ## Arguments
+//! - `POOL` (*text*, `ADDRESS [LOW-HIGH]`): an IPv4 address for the hosts, and its ports, by default
+//!   1024-65535. There may be 256. A host has one of them, and another one only when that has no port left.
+//! - `PREFIX` (*IPv6 network*, keyword, default `64:ff9b::/96`): the network whose addresses contain the IPv4
+//!   addresses. Its length is 32, 40, 48, 56, 64 or 96.
+//! - `CAPACITY` (*int*, keyword, default 4,194,304, at most 16,777,216): how many mappings and sessions there
+//!   may be together. Beyond that there are no new ones.
+//! - `HOSTS` (*int*, keyword, default 65,536, at most 1,048,576): how many IPv6 addresses may have mappings.
+//!   An address without mappings that has sent nothing for a minute is forgotten.
+//! - `FILTER` (*bool*, keyword, default false): only packets of a session come in from the IPv4 side.
+//!   Otherwise any IPv4 host reaches a port that has a mapping (endpoint-independent filtering).
+//! - `TCP_TIMEOUT` (*time*, keyword, default 2 h 4 min): how long a session lasts after its last packet, while
+//!   the connection is established.
+//! - `TCP_TRANSITORY_TIMEOUT` (*time*, keyword, default 4 min): the same before that, after FIN in both
+//!   directions, and after RST.
+//! - `UDP_TIMEOUT` (*time*, keyword, default 5 min): the same for UDP; RFC 6146 wants two minutes at least.
+//! - `ICMP_TIMEOUT` (*time*, keyword, default 1 min): the same for pings.
+//! - `MTU` (*int*, bytes, keyword, default 1280): IPv4 packets without Don't Fragment that are longer as IPv6
+//!   packets are cut into fragments.
+//!
+//! ## Ports
+//! Two push inputs, two push outputs. Number 0 is the IPv6 side, number 1 the IPv4 side. Packets begin with
+//! their IP header. What comes in at input 0 leaves by output 1 and the other way round; but a packet from one
+//! IPv6 host to the mapping of another one goes back to output 0 (hairpinning). The new header is marked, and
+//! the destination annotation set. The new hop limit is the old one, so that DecIP6HLIM and DecIPTTL belong
+//! in front of the element.
+//!
+//! TCP, UDP and pings are translated, and ICMP errors about them in both directions. A host's port has the
+//! same mapping whoever the other side is (endpoint-independent mapping); its own port if that is free, else
+//! one with the same parity, if there are many. Only a SYN begins a session of TCP, and only a request one of
+//! ICMP. An ICMP error keeps no session alive and ends none. Fragments that have no ports are dropped, so that
+//! an IPReassembler belongs in front of input 1; path MTU discovery keeps IPv6 hosts from sending fragments.
+//!
+//! ## What RFC 6146 asks for
+//!
+//! | requirement | here |
+//! |---|---|
+//! | 3.5.1, 3.5.2: sessions of UDP and TCP, endpoint-independent mapping, port parity | yes |
+//! | 3.5.1: a mapping ends with its last session | up to four minutes later |
+//! | 3.5.1.1: addresses of the prefix as a source are dropped | yes |
+//! | 3.5.2.2: TCP by the state of the connection; simultaneous open | yes; a SYN from the IPv4 side needs a mapping, else it is dropped at once, not stored for six seconds |
+//! | 3.5.3: ICMP queries | pings; no other ones |
+//! | 3.6.1: ICMP errors | yes |
+//! | 3.7: address-dependent filtering | `FILTER` is stricter, by address and port |
+//! | 3.8: hairpinning | yes |
+//! | 3.4: fragments | see above |
+//! | 5.3: a limit for fragments and state | `CAPACITY`, `HOSTS` |
+//!
+//! ## Handlers
+//! - `sessions` (read): for each session a line `PROTOCOL [HOST]:PORT => ADDRESS:PORT to REMOTE:PORT
+//!   expSECONDS`. Pings have their identifier as port.
+//! - `mappings` (read): for each mapping a line `PROTOCOL [HOST]:PORT => ADDRESS:PORT`.
+//! - `nsessions`, `nmappings`, `nhosts` (read): how many there are.
+//! - `size` (read): sessions and mappings.
+//! - `mapping_failures` (read): mappings and sessions that could not be made.
+//! - `memory` (read): bytes of memory that they take.
+//! - `prefix` (read): the `PREFIX` argument.
+//! - `clear` (write): removes all sessions and mappings.
+//!
+//! ## Threads
+//! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets of
+//! known sessions take no lock; what has none takes that of a sixteenth of the table, or of two. A hot swap
+//! keeps sessions and mappings, unless `PREFIX`, a `POOL`, `CAPACITY` or `HOSTS` changes.
+//!
+//! ## Example
+//! ```click
+//! nat :: NAT64(198.51.100.1);
+//! InfiniteSource(LIMIT 1, STOP true)
+//!   -> UDPIP6Encap(2001:db8::7, 5000, 64:ff9b::192.0.2.9, 53) -> nat;
+//! nat [1] -> IPPrint(out) -> IPMirror -> [1] nat;
+//! nat [0] -> IP6Print(back) -> Discard;
+//! ```
+//!
+//! ## See also
+//! ProtocolTranslator64, ProtocolTranslator46, IPRewriter, IP6Fragmenter, IPReassembler
+
+use super::engine::sixfour::{
+    Lifetimes, Pool, Reaped, Remembered, Shared, State, Why, flow_time, key, number, ports,
+};
+use super::engine::translator::units;
+use crate::ip6::engine::translate::{
+    BAD_ADDRESS, Embedding, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen,
+    error4, error6, fragments, inside4, inside6, is_bad_source, refuse, see4, see6, tcp_flags, to4, to6,
+};
+use crate::prelude::*;
+use lang::args::Raw;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tables::flows::MOST_FLOWS;
+use wire::tcp;
+
+const NO_MAPPING: DropReason = DropReason::new("no mapping");
+const NO_PORT: DropReason = DropReason::new("no free address or port");
+const TABLE_FULL: DropReason = DropReason::new("table of flows full");
+const HOSTS_FULL: DropReason = DropReason::new("table of hosts full");
+
+const SIX: usize = 0;
+const FOUR: usize = 1;
+const DEFAULT_CAPACITY: usize = 1 << 22;
+const DEFAULT_HOSTS: usize = 1 << 16;
+const MOST_HOSTS: usize = 1 << 20;
+const MOST_POOLS: usize = 256;
+
+fn reason(why: Why) -> DropReason {
+    match why {
+        Why::None => NO_MAPPING,
+        Why::NoPort => NO_PORT,
+        Why::Full => TABLE_FULL,
+    }
+}
+
+/// The `NAT64` element.
+pub struct NAT64 {
+    shared: Arc<Shared>,
+    /// The state, as it was in this version.
+    state: Arc<State>,
+    version: u32,
+    filter: bool,
+    mtu: usize,
+    remembered: Remembered,
+    reaped: Reaped,
+}
+
+/// Reads `ADDRESS [LOW-HIGH]`.
+fn pool(text: &str) -> Result<Pool, String> {
+    let mut words = text.split_whitespace();
+    let address: Ipv4Addr = lang::args::parse(words.next().unwrap_or_default())?;
+    let ports = match (words.next(), words.next()) {
+        (None, _) => (1024, u16::MAX),
+        (Some(range), None) => {
+            let (low, high) = range.split_once('-').unwrap_or((range, range));
+            (lang::args::parse::<u16>(low)?, lang::args::parse::<u16>(high)?)
+        }
+        _ => return Err("expected `ADDRESS [LOW-HIGH]`".to_owned()),
+    };
+    if is_bad_source(address) {
+        return Err(format!("{address} is not the address of a host"));
+    }
+    if ports.0 == 0 || ports.0 > ports.1 {
+        return Err("the first port must be at least 1 and at most the last one".to_owned());
+    }
+    Ok(Pool { address, ports })
+}
+
+impl Element for NAT64 {
+    const CLASS: &'static str = "NAT64";
+    const PORTS: &'static str = "2/2";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS).with(Fields::DST_IP6).with(Fields::DST_IP);
+    const DROPS: &'static [DropCase] = &[
+        drops::BAD_IP_LENGTH.when("or no IP header of the side's version"),
+        BAD_ADDRESS.when(
+            "the source is not the address of one host, or is one of the prefix, or the destination is \
+             none of the prefix or of the pools",
+        ),
+        SOURCE_ROUTE.when("the packet has one that has not come to its end"),
+        NOT_TRANSLATED.when(
+            "another protocol or message than those above, a fragment that is not the first, or a \
+             transport header that is cut off",
+        ),
+        NO_MAPPING.when("the packet belongs to no session, and may not begin one"),
+        NO_PORT.when("all ports of the pools are in use"),
+        TABLE_FULL.when("there are `CAPACITY` mappings and sessions, or there is no memory"),
+        HOSTS_FULL.when("there are `HOSTS` hosts"),
+        NO_CHECKSUM.when("it cannot be computed, as the other fragments are not there"),
+        drops::BAD_PACKET_LENGTH.when("a UDP datagram without checksum has a wrong length"),
+        drops::PACKET_TOO_LONG.when("more than 65535 bytes as an IPv4 packet"),
+        drops::OUT_OF_MEMORY.when("there was no buffer for the new packet"),
+    ];
+    const MANUAL: &'static str = manual!("nat/nat64");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let prefix = args.k::<Raw>("PREFIX")?.map_or("64:ff9b::/96".to_owned(), |Raw(text)| text.to_string());
+        let prefix = Embedding::parse(&prefix).map_err(|e| args.error(format!("PREFIX: {e}")))?;
+        let capacity = args.k::<u32>("CAPACITY")?.map_or(DEFAULT_CAPACITY, |n| n as usize);
+        let hosts = args.k::<u32>("HOSTS")?.map_or(DEFAULT_HOSTS, |n| n as usize);
+        for (name, n, most) in [("CAPACITY", capacity, MOST_FLOWS), ("HOSTS", hosts, MOST_HOSTS)] {
+            if n == 0 || n > most {
+                return Err(args.error(format!("{name} must be 1 to {most}")));
+            }
+        }
+        let filter = args.k_or("FILTER", false)?;
+        let mut time = |name: &str, seconds: u64| {
+            args.k::<Duration>(name).map(|t| units(t.unwrap_or(Duration::from_secs(seconds))).max(1))
+        };
+        let lifetimes = Lifetimes {
+            tcp: time("TCP_TIMEOUT", 7440)?,
+            transitory: time("TCP_TRANSITORY_TIMEOUT", 240)?,
+            udp: time("UDP_TIMEOUT", 300)?,
+            ping: time("ICMP_TIMEOUT", 60)?,
+        };
+        let mtu = args.k::<u16>("MTU")?.map_or(LEAST_MTU, usize::from);
+        if mtu < LEAST_MTU {
+            return Err(args.error(format!("MTU must be at least {LEAST_MTU}")));
+        }
+        let mut pools: Vec<Pool> = Vec::new();
+        for spec in args.rest_args() {
+            let one = pool(&spec.text).map_err(|e| args.error_at(&spec, format!("POOL: {e}")))?;
+            if pools.iter().any(|pool| pool.address == one.address) {
+                return Err(args.error_at(&spec, format!("POOL: {} is there twice", one.address)));
+            }
+            pools.push(one);
+        }
+        if pools.is_empty() || pools.len() > MOST_POOLS {
+            return Err(args.error(format!("need 1 to {MOST_POOLS} POOLs")));
+        }
+        let shared = cx
+            .try_shared(|| {
+                State::new(prefix, pools, (capacity, hosts)).map(|s| Shared::new(s, lifetimes)).ok_or(())
+            })
+            .map_err(|()| args.error("out of memory"))?;
+        let share = (cx.worker().0, cx.workers().max(1));
+        Ok(Self {
+            version: shared.version(),
+            state: shared.state(),
+            shared,
+            filter,
+            mtu,
+            remembered: Remembered::new(),
+            reaped: Reaped::new(share),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Shared>("sessions", |s, _| Ok(s.state().table(false, &s.lifetimes)));
+        h.shared_read::<Shared>("mappings", |s, _| Ok(s.state().table(true, &s.lifetimes)));
+        h.shared_read::<Shared>("nsessions", |s, _| Ok(s.state().n_sessions().to_string()));
+        h.shared_read::<Shared>("nmappings", |s, _| Ok(s.state().n_mappings().to_string()));
+        h.shared_read::<Shared>("nhosts", |s, _| Ok(s.state().n_hosts().to_string()));
+        h.shared_read::<Shared>("size", |s, _| Ok(s.state().flows().len().to_string()));
+        h.shared_read::<Shared>("mapping_failures", |s, _| Ok(s.state().failures().to_string()));
+        h.shared_read::<Shared>("memory", |s, _| Ok(s.state().flows().bytes().to_string()));
+        h.shared_read::<Shared>("prefix", |s, _| Ok(s.state().prefix().to_string()));
+        h.shared_write::<Shared>("clear", |s, _| {
+            s.state().clear();
+            Ok(())
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.timer_after(0, Duration::ZERO);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
+        self.refresh();
+        let next = self.state.reap(&mut self.reaped, &self.shared.lifetimes, flow_time(cx.now_ns()));
+        cx.timer_after(id, next);
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.shared.adopt(&old.shared);
+        self.refresh();
+    }
+}
+
+impl NAT64 {
+    fn refresh(&mut self) {
+        if self.version != self.shared.version() {
+            self.version = self.shared.version();
+            self.state = self.shared.state();
+        }
+    }
+
+    /// Translates a packet from the IPv6 side.
+    fn outward(&mut self, packet: Packet, now: u32, random: u64) -> Result<Packet, Refused> {
+        let seen = match see6(packet.data(), false) {
+            Ok(seen) => seen,
+            Err(why) => return Err((Some(packet), why)),
+        };
+        let Some(remote) = self.remote(&seen.ends) else { return Err((Some(packet), BAD_ADDRESS)) };
+        let id = (random >> 16) as u16;
+        let to = match number(seen.kind) {
+            _ if seen.kind == Kind::Error => {
+                return self.outward_error(&packet, &seen, remote, id).map_err(|why| (Some(packet), why));
+            }
+            Some(kind) if !seen.is_later_fragment() => {
+                self.outward_session(&packet, &seen, (kind, remote), (now, random))
+            }
+            _ => Err(NOT_TRANSLATED),
+        };
+        match to {
+            Ok(to) => to4(packet, &seen, &to, id),
+            Err(why) => Err((Some(packet), why)),
+        }
+    }
+
+    /// The IPv4 host that a packet is sent to, if its addresses are right.
+    fn remote(&self, ends: &Ends<Ipv6Addr>) -> Option<Ipv4Addr> {
+        let (prefix, src) = (self.state.prefix(), ends.src);
+        let remote = prefix.extract(ends.dst)?;
+        let bad = src.is_multicast() || src.is_unspecified() || src.is_loopback();
+        (!bad && !src.is_unicast_link_local() && !prefix.contains(src) && !is_bad_source(remote))
+            .then_some(remote)
+    }
+
+    fn outward_session(
+        &mut self,
+        packet: &Packet,
+        seen: &Seen<Ipv6Addr>,
+        (kind, remote): (u8, Ipv4Addr),
+        (now, random): (u32, u64),
+    ) -> Result<Ends<Ipv4Addr>, DropReason> {
+        let state = &self.state;
+        let flags = tcp_flags(packet, seen);
+        let is_ping = matches!(seen.kind, Kind::Echo | Kind::EchoReply);
+        let may_begin = match seen.kind {
+            Kind::Tcp => flags & (tcp::SYN | tcp::RST | tcp::ACK) == tcp::SYN,
+            kind => kind != Kind::EchoReply,
+        };
+        let host = if may_begin {
+            state.number(seen.ends.src, now, &mut self.remembered).ok_or(HOSTS_FULL)?
+        } else {
+            state.known(seen.ends.src).ok_or(NO_MAPPING)?
+        };
+        let remote_port = if is_ping { 0 } else { seen.ends.dport };
+        let key = key(kind, host, remote.to_bits(), (seen.ends.sport, remote_port));
+        let found = match state.flows().get(&key) {
+            Some(found) => found,
+            None => state.begin(&key, may_begin, (now, random)).map_err(reason)?,
+        };
+        state.touch(&key, &found, flags, now);
+        let (sport, dport) = ports(&found.to);
+        Ok(Ends {
+            src: Ipv4Addr::from_bits(found.to.src),
+            dst: remote,
+            sport,
+            dport: if is_ping { sport } else { dport },
+        })
+    }
+
+    /// An ICMPv6 error is about a packet that came from the IPv4 side.
+    fn outward_error(
+        &self,
+        packet: &Packet,
+        seen: &Seen<Ipv6Addr>,
+        remote: Ipv4Addr,
+        id: u16,
+    ) -> Result<Packet, DropReason> {
+        let (inside, quoted) = inside6(packet.data(), seen)?;
+        let kind = number(inside.kind).ok_or(NOT_TRANSLATED)?;
+        let host = self.state.known(inside.ends.dst).ok_or(NO_MAPPING)?;
+        let is_ping = matches!(inside.kind, Kind::Echo | Kind::EchoReply);
+        let from = self.state.prefix().extract(inside.ends.src).ok_or(BAD_ADDRESS)?;
+        let remote_port = if is_ping { 0 } else { inside.ends.sport };
+        let key = key(kind, host, from.to_bits(), (inside.ends.dport, remote_port));
+        let found = self.state.flows().get(&key).ok_or(NO_MAPPING)?;
+        let own = Ipv4Addr::from_bits(found.to.src);
+        let port = ports(&found.to).0;
+        let sport = if is_ping { port } else { inside.ends.sport };
+        let about = Ends { src: from, dst: own, sport, dport: port };
+        // A router of the IPv6 side has no mapping; its errors come from the address of the host's mapping.
+        let to = Ends { src: own, dst: remote, sport: 0, dport: 0 };
+        error4(packet, (seen, id), &to, (&inside, quoted), &about)
+    }
+
+    /// Translates a packet from the IPv4 side. Also returned is what [`fragments`] needs.
+    fn inward(
+        &mut self,
+        packet: Packet,
+        now: u32,
+    ) -> Result<(Packet, Seen<Ipv4Addr>, Ends<Ipv6Addr>), Refused> {
+        let seen = match see4(packet.data(), false) {
+            Ok(seen) if is_bad_source(seen.ends.src) || !self.state.is_own(seen.ends.dst) => {
+                return Err((Some(packet), BAD_ADDRESS));
+            }
+            Ok(seen) => seen,
+            Err(why) => return Err((Some(packet), why)),
+        };
+        let to = match number(seen.kind) {
+            _ if seen.kind == Kind::Error => {
+                let made = self.inward_error(&packet, &seen);
+                return made.map(|(made, to)| (made, seen, to)).map_err(|why| (Some(packet), why));
+            }
+            Some(kind) if !seen.is_later_fragment() => self.inward_session(&packet, &seen, kind, now),
+            _ => Err(NOT_TRANSLATED),
+        };
+        match to {
+            Ok(to) => to6(packet, &seen, &to).map(|made| (made, seen, to)),
+            Err(why) => Err((Some(packet), why)),
+        }
+    }
+
+    fn inward_session(
+        &self,
+        packet: &Packet,
+        seen: &Seen<Ipv4Addr>,
+        kind: u8,
+        now: u32,
+    ) -> Result<Ends<Ipv6Addr>, DropReason> {
+        let flags = tcp_flags(packet, seen);
+        let is_ping = matches!(seen.kind, Kind::Echo | Kind::EchoReply);
+        let remote_port = if is_ping { 0 } else { seen.ends.sport };
+        let (src, dst) = (seen.ends.src.to_bits(), seen.ends.dst.to_bits());
+        let key = key(kind, src, dst, (remote_port, seen.ends.dport));
+        let found = match self.state.flows().get(&key) {
+            Some(found) => found,
+            None => {
+                let may_begin = !self.filter
+                    && match seen.kind {
+                        Kind::Tcp => flags & (tcp::SYN | tcp::RST | tcp::ACK) == tcp::SYN,
+                        kind => kind != Kind::EchoReply,
+                    };
+                self.state.begin_inward(&key, may_begin, now).map_err(reason)?
+            }
+        };
+        self.state.touch(&key, &found, flags, now);
+        let host = self.state.host(found.to.dst).ok_or(NO_MAPPING)?;
+        let (sport, dport) = ports(&found.to);
+        Ok(Ends {
+            src: self.state.prefix().embed(seen.ends.src),
+            dst: host,
+            sport: if is_ping { dport } else { sport },
+            dport,
+        })
+    }
+
+    /// An ICMP error is about a packet that left on the IPv4 side.
+    fn inward_error(
+        &self,
+        packet: &Packet,
+        seen: &Seen<Ipv4Addr>,
+    ) -> Result<(Packet, Ends<Ipv6Addr>), DropReason> {
+        let (inside, quoted) = inside4(packet.data(), seen)?;
+        let kind = number(inside.kind).ok_or(NOT_TRANSLATED)?;
+        let is_ping = matches!(inside.kind, Kind::Echo | Kind::EchoReply);
+        let remote_port = if is_ping { 0 } else { inside.ends.dport };
+        let (own, remote) = (inside.ends.src, inside.ends.dst);
+        let key = key(kind, remote.to_bits(), own.to_bits(), (remote_port, inside.ends.sport));
+        let found = self.state.flows().get(&key).ok_or(NO_MAPPING)?;
+        let host = self.state.host(found.to.dst).ok_or(NO_MAPPING)?;
+        let port = ports(&found.to).1;
+        let prefix = self.state.prefix();
+        let dport = if is_ping { port } else { inside.ends.dport };
+        let about = Ends { src: host, dst: prefix.embed(remote), sport: port, dport };
+        let to = Ends { src: prefix.embed(seen.ends.src), dst: host, sport: 0, dport: 0 };
+        error6(packet, seen, &to, (&inside, quoted), &about).map(|made| (made, to))
+    }
+
+    /// Translates a packet from the IPv4 side, and sends it.
+    fn send_inward(&mut self, packet: Packet, now: u32, cx: &mut Cx<'_>) {
+        match self.inward(packet, now) {
+            Ok((made, seen, to)) if made.len() > self.mtu && seen.may_be_fragmented() => {
+                fragments(&made, &seen, &to, self.mtu, |piece| match piece {
+                    Some(piece) => cx.output(SIX, piece),
+                    None => cx.count_drops(1, drops::OUT_OF_MEMORY),
+                });
+            }
+            Ok((made, ..)) => cx.output(SIX, made),
+            Err(refused) => refuse(refused, cx),
+        }
+    }
+}
+
+impl Vector for NAT64 {
+    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.refresh();
+        let now = flow_time(cx.now_ns());
+        self.state.note_time(now);
+        for packet in batch.drain(..) {
+            if port == FOUR {
+                self.send_inward(packet, now, cx);
+                continue;
+            }
+            let random = cx.random();
+            match self.outward(packet, now, random) {
+                Ok(made) if self.state.is_own(Ipv4Addr::from(made.dst_ip())) => {
+                    self.send_inward(made, now, cx)
+                }
+                Ok(made) => cx.output(FOUR, made),
+                Err(refused) => refuse(refused, cx),
+            }
+        }
+        cx.recycle(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use wire::checksum::{combine, sum};
+    use wire::{Ipv4, Ipv6, icmpv4, icmpv6, protocol, tcp, udp};
+
+    const HOST: &str = "2001:db8::7";
+    const OTHER: &str = "2001:db8::8";
+    const REMOTE: [u8; 4] = [192, 0, 2, 9];
+    const OWN: [u8; 4] = [198, 51, 100, 1];
+
+    fn nat() -> Bench {
+        Bench::new("NAT64(198.51.100.1, PREFIX 64:ff9b::/96)")
+    }
+    fn embedded(a: [u8; 4]) -> String {
+        format!("64:ff9b::{}.{}.{}.{}", a[0], a[1], a[2], a[3])
+    }
+    fn six(src: &str, dst: &str, next: u8, t: &[u8]) -> Vec<u8> {
+        let mut t = t.to_vec();
+        let h = Ipv6::build(src.parse().unwrap(), dst.parse().unwrap(), next, t.len() as u16);
+        let pseudo = h.pseudo_sum(t.len() as u32);
+        match next {
+            protocol::TCP => fill(&mut t, pseudo, 16),
+            protocol::UDP => drop(udp::fill(pseudo, &mut t)),
+            _ => drop(icmpv6::fill(pseudo, &mut t)),
+        }
+        [&h.bytes()[..], &t].concat()
+    }
+    fn four(src: [u8; 4], dst: [u8; 4], next: u8, t: &[u8]) -> Vec<u8> {
+        let mut t = t.to_vec();
+        let mut h = Ipv4::build(src.into(), dst.into(), next, t.len());
+        h.set_dont_fragment(true);
+        h.fill_checksum();
+        let pseudo = h.pseudo_sum(t.len() as u16);
+        match next {
+            protocol::TCP => fill(&mut t, pseudo, 16),
+            protocol::UDP => drop(udp::fill(pseudo, &mut t)),
+            _ => drop(icmpv4::fill(&mut t)),
+        }
+        [&h.bytes()[..], &t].concat()
+    }
+    fn fill(t: &mut [u8], pseudo: u16, at: usize) {
+        t[at..at + 2].fill(0);
+        let check = !combine(pseudo, sum(t));
+        t[at..at + 2].copy_from_slice(&check.to_be_bytes());
+    }
+    fn udp(sport: u16, dport: u16) -> Vec<u8> {
+        let [a, b] = sport.to_be_bytes();
+        let [c, d] = dport.to_be_bytes();
+        vec![a, b, c, d, 0, 12, 0, 0, 1, 2, 3, 4]
+    }
+    fn tcp(sport: u16, dport: u16, flags: u8) -> Vec<u8> {
+        let [a, b] = sport.to_be_bytes();
+        let [c, d] = dport.to_be_bytes();
+        vec![a, b, c, d, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, flags, 9, 9, 0, 0, 0, 0]
+    }
+    fn ping(kind: u8, id: u16) -> Vec<u8> {
+        let [a, b] = id.to_be_bytes();
+        vec![kind, 0, 0, 0, a, b, 0, 1, 7, 7]
+    }
+    fn ports(t: &[u8]) -> (u16, u16) {
+        (u16::from_be_bytes([t[0], t[1]]), u16::from_be_bytes([t[2], t[3]]))
+    }
+    /// The packet that leaves by output 1, with right checksums: its addresses and transport header.
+    fn four_of(mut out: Vec<(usize, Vec<u8>)>) -> ([u8; 4], [u8; 4], Vec<u8>) {
+        assert_eq!(out.len(), 1);
+        let (port, bytes) = out.remove(0);
+        let (h, t) = Ipv4::split(&bytes).unwrap();
+        assert!(port == 1 && h.verify_checksum());
+        let pseudo = if h.protocol() == protocol::ICMP { 0 } else { h.pseudo_sum(t.len() as u16) };
+        assert_eq!(combine(pseudo, sum(t)), 0xffff);
+        (h.src().octets(), h.dst().octets(), t.to_vec())
+    }
+    /// The same at output 0.
+    fn six_of(mut out: Vec<(usize, Vec<u8>)>) -> (String, String, Vec<u8>) {
+        assert_eq!(out.len(), 1);
+        let (port, bytes) = out.remove(0);
+        let (h, t) = Ipv6::split(&bytes).unwrap();
+        assert_eq!((port, combine(h.pseudo_sum(t.len() as u32), sum(t))), (0, 0xffff));
+        (h.src().to_string(), h.dst().to_string(), t.to_vec())
+    }
+    fn last_drop(bench: &mut Bench) -> Vec<(String, u64)> {
+        bench.drops()
+    }
+
+    #[test]
+    fn udp_there_and_back() {
+        let mut nat = nat();
+        let (src, dst, t) = four_of(nat.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53))));
+        assert_eq!((src, dst, ports(&t)), (OWN, REMOTE, (5000, 53)));
+        let (src, dst, t) = six_of(nat.push(1, &four(REMOTE, OWN, 17, &udp(53, 5000))));
+        assert_eq!((src, dst.as_str(), ports(&t)), ("64:ff9b::c000:209".into(), HOST, (53, 5000)));
+        assert_eq!(
+            (nat.read("nsessions"), nat.read("nmappings"), nat.read("nhosts")),
+            ("1".into(), "1".into(), "1".into())
+        );
+        assert_eq!(nat.read("mappings"), "UDP [2001:db8::7]:5000 => 198.51.100.1:5000\n");
+        assert!(
+            nat.read("sessions")
+                .starts_with("UDP [2001:db8::7]:5000 => 198.51.100.1:5000 to 192.0.2.9:53 exp")
+        );
+    }
+
+    /// The same port for every other side; another host gets another port, with the same parity.
+    #[test]
+    fn mappings_are_endpoint_independent() {
+        let mut nat = nat();
+        let mut at = |host: &str, remote: [u8; 4], port: u16| {
+            ports(&four_of(nat.push(0, &six(host, &embedded(remote), 17, &udp(5000, port)))).2).0
+        };
+        assert_eq!([at(HOST, REMOTE, 53), at(HOST, REMOTE, 54), at(HOST, [192, 0, 2, 77], 53)], [5000; 3]);
+        let other = at(OTHER, REMOTE, 53);
+        assert!(other != 5000 && other % 2 == 0 && other >= 1024, "{other}");
+        assert_eq!((nat.read("nsessions"), nat.read("nmappings")), ("4".into(), "2".into()));
+        // Anybody outside reaches a mapped port, unless that is filtered.
+        let stranger = four([192, 0, 2, 200], OWN, 17, &udp(9, 5000));
+        assert_eq!(six_of(nat.push(1, &stranger)).1, HOST);
+        assert!(nat.push(1, &four(REMOTE, OWN, 17, &udp(9, 5002))).is_empty());
+        let mut strict = Bench::new("NAT64(198.51.100.1, FILTER true)");
+        strict.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53)));
+        assert!(strict.push(1, &stranger).is_empty());
+        assert_eq!(last_drop(&mut strict), [("no mapping".to_owned(), 1)]);
+        assert_eq!(six_of(strict.push(1, &four(REMOTE, OWN, 17, &udp(53, 5000)))).1, HOST);
+    }
+
+    #[test]
+    fn tcp_begins_with_a_syn_and_lasts_by_its_state() {
+        let mut nat = nat();
+        let out = |flags| six(HOST, &embedded(REMOTE), 6, &tcp(4000, 80, flags));
+        let back = |flags| four(REMOTE, OWN, 6, &tcp(80, 4000, flags));
+        let left = |nat: &mut Bench| {
+            let text = nat.read("sessions");
+            text.trim().rsplit_once("exp").unwrap().1.parse::<u32>().unwrap()
+        };
+        assert!(nat.push(0, &out(tcp::ACK)).is_empty() && nat.push(1, &back(tcp::SYN)).is_empty());
+        assert_eq!(last_drop(&mut nat), [("no mapping".to_owned(), 2)]);
+        assert_eq!(four_of(nat.push(0, &out(tcp::SYN))).0, OWN);
+        assert_eq!(left(&mut nat), 240);
+        assert_eq!(six_of(nat.push(1, &back(tcp::SYN | tcp::ACK))).1, HOST);
+        assert_eq!(left(&mut nat), 7440);
+        // A reset, and a packet after all (RFC 6146 section 3.5.2.2).
+        nat.push(1, &back(tcp::RST));
+        assert_eq!(left(&mut nat), 240);
+        nat.push(0, &out(tcp::ACK));
+        assert_eq!(left(&mut nat), 7440);
+        nat.push(0, &out(tcp::FIN | tcp::ACK));
+        assert_eq!(left(&mut nat), 7440);
+        nat.push(1, &back(tcp::FIN | tcp::ACK));
+        assert_eq!(left(&mut nat), 240);
+    }
+
+    #[test]
+    fn pings_have_their_identifier_mapped() {
+        let mut nat = Bench::new("NAT64(198.51.100.1 2000-2003)");
+        let (_, _, t) = four_of(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &ping(128, 77))));
+        let id = u16::from_be_bytes([t[4], t[5]]);
+        assert!(t[0] == 8 && (2000..=2003).contains(&id));
+        let (_, dst, t) = six_of(nat.push(1, &four(REMOTE, OWN, 1, &ping(0, id))));
+        assert_eq!((dst.as_str(), &t[..2], &t[4..6]), (HOST, &[129, 0][..], &[0, 77][..]));
+        // A reply that nobody asked for begins nothing.
+        assert!(nat.push(0, &six(OTHER, &embedded(REMOTE), 58, &ping(129, 5))).is_empty());
+        assert_eq!(nat.read("nhosts"), "1");
+        // Four identifiers are enough for four.
+        for id in 1..=3 {
+            assert_eq!(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &ping(128, id))).len(), 1);
+        }
+        assert!(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &ping(128, 9))).is_empty());
+        assert!(last_drop(&mut nat).contains(&("no free address or port".to_owned(), 1)));
+        assert_eq!(nat.read("mapping_failures"), "1");
+    }
+
+    #[test]
+    fn errors_are_about_the_packet_as_its_sender_knows_it() {
+        let mut nat = Bench::new("NAT64(198.51.100.1 3000-3001)");
+        let sent = six(HOST, &embedded(REMOTE), 17, &udp(5000, 53));
+        let made = nat.push(0, &sent).remove(0).1;
+        let port = ports(&made[20..]).0;
+        // A router outside says how much fits.
+        let error = [&[3, 4, 0, 0, 0, 0, 5, 120][..], &made].concat();
+        let (src, dst, m) = six_of(nat.push(1, &four([203, 0, 113, 1], OWN, 1, &error)));
+        assert_eq!(
+            (src.as_str(), dst.as_str(), &m[..8]),
+            ("64:ff9b::cb00:7101", HOST, &[2, 0, m[2], m[3], 0, 0, 5, 140][..])
+        );
+        let (inner, t) = Ipv6::split(&m[8..]).unwrap();
+        assert_eq!((inner.src().to_string(), ports(t)), (HOST.to_owned(), (5000, 53)));
+        assert_eq!(t, &sent[40..]);
+        // The host says that nobody is there.
+        let reply = nat.push(1, &four(REMOTE, OWN, 17, &udp(53, port))).remove(0).1;
+        let error = [&[1, 4, 0, 0, 0, 0, 0, 0][..], &reply].concat();
+        let (src, dst, m) = four_of(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &error)));
+        assert_eq!((src, dst, &m[..2]), (OWN, REMOTE, &[3, 3][..]));
+        let (inner, t) = Ipv4::split(&m[8..]).unwrap();
+        assert_eq!((inner.src().octets(), inner.dst().octets(), ports(t)), (REMOTE, OWN, (53, port)));
+        // About a packet of nobody.
+        let foreign = four(OWN, REMOTE, 17, &udp(9, 9));
+        let error = [&[3, 1, 0, 0, 0, 0, 0, 0][..], &foreign].concat();
+        assert!(nat.push(1, &four([203, 0, 113, 1], OWN, 1, &error)).is_empty());
+    }
+
+    #[test]
+    fn hosts_reach_each_other_by_their_mappings() {
+        let mut nat = nat();
+        nat.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53)));
+        let (src, dst, t) = six_of(nat.push(0, &six(OTHER, &embedded(OWN), 17, &udp(6000, 5000))));
+        assert_eq!((src.as_str(), dst.as_str(), ports(&t)), ("64:ff9b::c633:6401", HOST, (6000, 5000)));
+        let (src, dst, t) = six_of(nat.push(0, &six(HOST, &embedded(OWN), 17, &udp(5000, 6000))));
+        assert_eq!((src.as_str(), dst.as_str(), ports(&t)), ("64:ff9b::c633:6401", OTHER, (5000, 6000)));
+    }
+
+    #[test]
+    fn wrong_addresses_and_kinds_are_dropped() {
+        let mut nat = nat();
+        for (src, dst) in [
+            ("64:ff9b::1.2.3.4", embedded(REMOTE)),
+            ("fe80::1", embedded(REMOTE)),
+            ("::", embedded(REMOTE)),
+            ("ff02::1", embedded(REMOTE)),
+            (HOST, "2001:db8::9".to_owned()),
+            (HOST, embedded([127, 0, 0, 1])),
+            (HOST, embedded([0, 0, 0, 5])),
+            (HOST, embedded([224, 0, 0, 1])),
+            (HOST, embedded([255, 255, 255, 255])),
+        ] {
+            assert!(nat.push(0, &six(src, &dst, 17, &udp(5000, 53))).is_empty(), "{src} {dst}");
+        }
+        for (src, dst) in [(REMOTE, [198, 51, 100, 2]), ([224, 0, 0, 1], OWN), ([0, 0, 0, 1], OWN)] {
+            assert!(nat.push(1, &four(src, dst, 17, &udp(53, 5000))).is_empty());
+        }
+        assert_eq!(last_drop(&mut nat), [("address not to be translated".to_owned(), 12)]);
+        assert_eq!(nat.read("size"), "0");
+        let mut h = Ipv4::build(REMOTE.into(), OWN.into(), 17, 8);
+        h.set_flags_fragment(5);
+        h.fill_checksum();
+        assert!(nat.push(1, &[&h.bytes()[..], &[0; 8]].concat()).is_empty());
+        assert!(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &[133, 0, 0, 0, 0, 0, 0, 0])).is_empty());
+    }
+
+    #[test]
+    fn there_are_no_more_than_allowed() {
+        let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 6, HOSTS 2)");
+        for n in 0..4 {
+            nat.push(0, &six(&format!("2001:db8::1:{n}"), &embedded(REMOTE), 17, &udp(5000, 53)));
+        }
+        for port in 1..5 {
+            nat.push(0, &six("2001:db8::1:0", &embedded(REMOTE), 17, &udp(5000, port)));
+        }
+        assert_eq!((nat.read("size"), nat.read("nhosts")), ("6".into(), "2".into()));
+        let drops = last_drop(&mut nat);
+        assert!(drops.contains(&("table of hosts full".to_owned(), 2)), "{drops:?}");
+        assert!(drops.contains(&("table of flows full".to_owned(), 2)), "{drops:?}");
+        nat.write("clear", "");
+        assert_eq!((nat.read("size"), nat.read("nmappings")), ("0".into(), "0".into()));
+        assert_eq!(nat.push(0, &six("2001:db8::1:0", &embedded(REMOTE), 17, &udp(5000, 1))).len(), 1);
+    }
+
+    /// Sessions end, then mappings and numbers of hosts.
+    #[test]
+    fn what_is_idle_ends() {
+        let config = "e :: NAT64(198.51.100.1, UDP_TIMEOUT 10s, HOSTS 1);";
+        let mut bench = Bench::simulated(config, 2, 2);
+        bench.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53)));
+        let mut seen = Vec::new();
+        for _ in 0..400 {
+            bench.turns(4);
+            let now = ["nsessions", "nmappings", "nhosts"].map(|h| bench.read(h)).join(" ");
+            if seen.last() != Some(&now) {
+                seen.push(now);
+            }
+        }
+        assert_eq!(seen, ["1 1 1", "0 1 1", "0 0 0"]);
+        assert_eq!(bench.push(0, &six(OTHER, &embedded(REMOTE), 17, &udp(5000, 53))).len(), 1);
+    }
+
+    #[test]
+    fn hot_swaps_keep_sessions() {
+        let config = |more: &str| {
+            format!(
+                "i :: Idle -> [0] nat :: NAT64(198.51.100.1{more}); Idle -> [1] nat; nat [0] -> Discard; nat [1] -> Discard;"
+            )
+        };
+        for workers in [1, 2] {
+            let options = runtime::Options { hotswap: true, workers, ..runtime::Options::default() };
+            let first =
+                "InfiniteSource(LIMIT 1) -> UDPIP6Encap(2001:db8::7, 5000, 64:ff9b::192.0.2.9, 53) -> nat;";
+            let whole = format!("{} {first}", config(""));
+            let mut bench = runtime::testing::Bench::with(&crate::registry(), &whole, 0, 0, options);
+            bench.run();
+            assert_eq!(bench.read("nat.size"), "2");
+            for next in ["", ", UDP_TIMEOUT 1m", ", FILTER true", ""] {
+                bench.router().write("hotconfig", &config(next)).unwrap();
+                assert_eq!(bench.read("nat.size"), "2", "{next}");
+            }
+            // Another address has no use for the mappings.
+            bench.router().write("hotconfig", &config(", 198.51.100.2")).unwrap();
+            assert_eq!(bench.read("nat.size"), "0");
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_errors() {
+        for (config, wrong) in [
+            ("NAT64()", "POOL"),
+            ("NAT64(198.51.100.1 5-4)", "first port"),
+            ("NAT64(198.51.100.1 0-4)", "first port"),
+            ("NAT64(224.0.0.1)", "not the address of a host"),
+            ("NAT64(198.51.100.1, 198.51.100.1)", "twice"),
+            ("NAT64(198.51.100.1, PREFIX 64:ff9b::/95)", "PREFIX"),
+            ("NAT64(198.51.100.1, MTU 1000)", "MTU"),
+            ("NAT64(198.51.100.1, HOSTS 0)", "HOSTS"),
+        ] {
+            let error = Bench::error(config);
+            assert!(error.contains(wrong), "{config}: {error}");
+        }
+    }
+}
