@@ -2,31 +2,32 @@
 //! Sends packets by a TCP, UDP or Unix socket of this machine's network stack, and receives from it.
 //!
 //! Packets do not pass through: input packets are sent to the other side, and what the other side sends comes
-//! out. A socket of type `TCP` or `UNIX` is a stream, whose pieces are packets: how the stream was divided when
-//! it was sent is lost. With `UDP` and `UNIX_DGRAM` a packet is a datagram.
+//! out. A socket of type `TCP` or `UNIX` is a stream, whose pieces are packets: how the stream was divided
+//! when it was sent is lost. With `UDP` and `UNIX_DGRAM` a packet is a datagram.
 //!
-//! A server binds `ADDR` and `PORT`, or `FILENAME`. A stream server accepts one connection at a time; the next
-//! is accepted when it has ended. A datagram server sends to whoever has sent to it last. A client connects to
-//! them when the router starts, or sends its datagrams there; when a client's connection has ended, there is no
-//! new one until the router starts anew.
+//! A server binds `ADDR` and `PORT`, or `FILENAME`. A stream server accepts one connection at a time; the
+//! next is accepted when it has ended. A datagram server sends to whoever has sent to it last. A client
+//! connects to them when the router starts, or sends its datagrams there; when a client's connection has
+//! ended, there is no new one until the router starts anew.
 //!
 //! The classes FromSocket and ToSocket are older names of Socket: the input of FromSocket is push, that of
 //! ToSocket pull.
 //!
 //! ## Synopsis
-//! `Socket(TCP, ADDR, PORT [, LOCAL_ADDR, LOCAL_PORT, ...])`, `Socket(UDP, ADDR, PORT [, LOCAL_ADDR, LOCAL_PORT, ...])`,
+//! `Socket(TCP, ADDR, PORT [, LOCAL_ADDR, LOCAL_PORT, ...])`,
+//! `Socket(UDP, ADDR, PORT [, LOCAL_ADDR, LOCAL_PORT, ...])`,
 //! `Socket(UNIX, FILENAME [, LOCAL_FILENAME, ...])`, `Socket(UNIX_DGRAM, FILENAME [, LOCAL_FILENAME, ...])`
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP`, `UDP`, `UNIX` or `UNIX_DGRAM`*): what kind of socket it is.
-//! - `ADDR` (*IP address*), `PORT` (*port number*): where a server is reached, or where a client connects to. A
-//!   UDP client with `ADDR` 0.0.0.0 sends each packet to the address of its destination annotation.
+//! - `ADDR` (*IP address*), `PORT` (*port number*): where a server is reached, or where a client connects to.
+//!   A UDP client with `ADDR` 0.0.0.0 sends each packet to the address of its destination annotation.
 //! - `LOCAL_ADDR` (*IP address*), `LOCAL_PORT` (*port number*): a client's own address. Ignored by a server.
 //! - `FILENAME` (*path*): the Unix socket; with a zero byte in front, a name without a file. A server
 //!   replaces the socket of a process that has died, and removes its own at the end.
 //! - `LOCAL_FILENAME` (*path*): a client's own path, to which a datagram server sends. Ignored by a server.
-//! - `CLIENT` (*bool*, keyword): whether to be a client. By default, an element without output is one, or with
-//!   a local address or file.
+//! - `CLIENT` (*bool*, keyword): whether to be a client. By default, an element without output is one, or
+//!   with a local address or file.
 //! - `SNAPLEN` (*int*, keyword, default 2048): the most bytes of a packet that is received. The rest of a
 //!   longer datagram is cut off.
 //! - `HEADROOM` (*int*, keyword, default 128): bytes left free before each packet.
@@ -36,9 +37,10 @@
 //!   algorithm.
 //! - `RCVBUF`, `SNDBUF` (*int*, keyword): how many bytes the system keeps for this socket, at most; the
 //!   sysctls `net.core.rmem_max` and `wmem_max` are the limits.
-//! - `ALLOW`, `DENY` (*element*, keyword): routing tables, such as RadixIPLookup. A server takes connections and
-//!   datagrams from addresses that have a route in `ALLOW`, and no others that have one in `DENY`.
-//! - `VERBOSE` (*bool*, keyword, default false): prints a line when a connection begins or ends, or is denied.
+//! - `ALLOW`, `DENY` (*element*, keyword): routing tables, such as RadixIPLookup. A server takes connections
+//!   and datagrams from addresses that have a route in `ALLOW`, and no others that have one in `DENY`.
+//! - `VERBOSE` (*bool*, keyword, default false): prints a line when a connection begins or ends, or is
+//!   denied.
 //! - `PROPER`: accepted for compatibility with Click, without effect.
 //!
 //! The system's limit for connecting is not waited for: after 10 seconds without an answer, the router does

@@ -5,10 +5,10 @@
 //! that is not part of the tree lets no frames through; it does again when the tree has changed. So a loop
 //! needs other switches with the protocol, such as those of Linux with `stp_state 1`.
 //!
-//! A port that becomes part of the tree passes no frames for 15 seconds, and for 15 more only learns addresses;
-//! the root's messages can set other times, of 4 to 30 seconds. When a port or another switch reports a change,
-//! SWITCH forgets addresses after that time. When messages stay out for 20 seconds (6 to 40), the other switch
-//! is given up.
+//! A port that becomes part of the tree passes no frames for 15 seconds, and for 15 more only learns
+//! addresses; the root's messages can set other times, of 4 to 30 seconds. When a port or another switch
+//! reports a change, SWITCH forgets addresses after that time. When messages stay out for 20 seconds (6 to
+//! 40), the other switch is given up.
 //!
 //! As in Click, the priority is 0xdead, so that hardly any other switch is further from being the root; each
 //! port costs 1; and an identifier ends with the bytes of ADDR in reverse order.
@@ -24,12 +24,12 @@
 //! All four elements have as many inputs and outputs as the switch has ports.
 //!
 //! ## Ports
-//! Any number of push inputs and as many push outputs. Input N: bridge messages that port N has received, frames
-//! with 0x4242 behind the length. Output N: those that it sends, past the suppressors.
+//! Any number of push inputs and as many push outputs. Input N: bridge messages that port N has received,
+//! frames with 0x4242 behind the length. Output N: those that it sends, past the suppressors.
 //!
 //! ## Handlers
-//! - `msgs` (read): a line for the last message of each port, then one for the best: who has sent it, its port,
-//!   `TC` if the topology changes, the distance of the root, and which it is; the times in seconds.
+//! - `msgs` (read): a line for the last message of each port, then one for the best: who has sent it, its
+//!   port, `TC` if the topology changes, the distance of the root, and which it is; the times in seconds.
 //! - `ports` (read): a line for each port: `block`, `listen`, `learn` or `forward`.
 //!
 //! ## Threads
