@@ -654,9 +654,14 @@ impl<K: Kind> Element for Socket<K> {
         moved
     }
 
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         self.sent.set(old.sent.get());
+        let same = matches!((self.end.get(), old.end.get()), (Some(a), Some(b)) if Arc::ptr_eq(a, b));
+        if !same {
+            // The first of them may be half sent.
+            old.waiting.clear(NO_PEER, cx);
+        }
         self.waiting.take_over(&mut old.waiting);
     }
 }
