@@ -44,6 +44,25 @@ pub(crate) struct FlattenArgs {
     /// read.
     #[arg(long)]
     pub(crate) annotations: bool,
+    /// Write to a file (`-`: standard output).
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+}
+
+impl FlattenArgs {
+    /// Prints the configuration, or writes it to the file.
+    fn write(&self, text: &str) -> ExitCode {
+        match self.output.as_deref().filter(|file| *file != "-") {
+            None => print(text),
+            Some(file) => {
+                if let Err(e) = std::fs::write(file, text) {
+                    error(&format!("{file}: {}", runtime::reason(&e)));
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+        ExitCode::SUCCESS
+    }
 }
 
 /// Checks a configuration: all errors, and which elements run on one worker only.
@@ -162,8 +181,7 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
                 if args.annotations {
                     text += &annotations(router.config(), registry);
                 }
-                print(&text);
-                ExitCode::SUCCESS
+                args.write(&text)
             }
             Err(diags) => {
                 report(&diags);
@@ -178,8 +196,7 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             if args.annotations {
                 text += &annotations(&config, registry);
             }
-            print(&text);
-            ExitCode::SUCCESS
+            args.write(&text)
         }
         Err(diags) => {
             report(&diags);

@@ -296,6 +296,10 @@ fn control_sockets(args: &RunArgs) -> String {
     let unix = args.unix_socket.iter().map(|p| format!("unix, {}", lang::quote(&p.display().to_string())));
     tcp.chain(unix)
         .enumerate()
-        .map(|(i, c)| format!("click_driver@@ControlSocket@{i} :: ControlSocket({c});\n"))
+        .map(|(i, c)| {
+            // As in Click, the first has no number.
+            let number = if i == 0 { String::new() } else { format!("@{i}") };
+            format!("click_driver@@ControlSocket{number} :: ControlSocket({c});\n")
+        })
         .collect()
 }

@@ -165,7 +165,7 @@ fn every_example_starts() {
 }
 
 /// The elements that a configuration written for Click's main path expects.
-const EXPECTED: &str = "FromDevice ToDevice FromDPDKDevice ToDPDKDevice FromHost ToHost KernelTap KernelTun FromDump ToDump \
+const EXPECTED: &str = "FromDevice ToDevice FromDPDKDevice ToDPDKDevice FromHost ToHost KernelTap KernelTun Socket FromSocket ToSocket RawSocket McastSocket EtherSpanTree FromDump ToDump \
 FromIPSummaryDump ToIPSummaryDump InfiniteSource RatedSource TimedSource TimedSink FastUDPSource Discard Idle \
 Tee PullTee Switch PullSwitch StaticSwitch StaticPullSwitch RoundRobinSwitch RandomSwitch HashSwitch InputSwitch Paint \
 PaintTee PaintSwitch CheckPaint Null Bypass Hub Suppressor Block RandomSample Counter AverageCounter Print Strip Unstrip Align \

@@ -17,11 +17,12 @@ pub(crate) const ELEMENT: [&str; 10] = [
 ];
 
 /// The global ones that can be read.
-pub(crate) const GLOBAL_READ: [&str; 17] = [
+pub(crate) const GLOBAL_READ: [&str; 19] = [
     "changed_workers",
     "classes",
     "config",
     "cycles",
+    "driver",
     "drops",
     "flatconfig",
     "handlers",
@@ -32,6 +33,7 @@ pub(crate) const GLOBAL_READ: [&str; 17] = [
     "requirements",
     "stats.json",
     "stuck",
+    "timewarp",
     "trace.json",
     "version",
     "workers",

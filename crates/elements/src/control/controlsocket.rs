@@ -30,8 +30,10 @@
 //! `READ handler [arg]`, `READDATA handler length`, `READUNTIL handler line`, `WRITE handler [value]`,
 //! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`, `HELP`,
 //! `QUIT`. A reply is one or more lines of a three-digit code, a hyphen if lines follow, and a text: 200
-//! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 the handler
-//! failed, 530 not allowed. The reply to a successful read continues with `DATA length` and that many bytes.
+//! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 a write
+//! handler failed, 530 not allowed, 590 a read handler failed. The reply to a successful read continues with
+//! `DATA length` and that many bytes. In place of an element's name, its number in the handler `list` may be
+//! given, and 0 for global handlers.
 //!
 //! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
 //! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,
@@ -416,6 +418,22 @@ impl Acceptor {
     }
 }
 
+/// The name of a handler whose element is given by its number, `0` for global handlers; `None` if it is not.
+fn numbered(router: &mut dyn Control, handler: &str) -> Option<String> {
+    if !handler.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let at = handler.find(['.', '#'])?;
+    let (number, rest) = handler.split_at_checked(at)?;
+    let number: usize = number.parse().ok()?;
+    if number == 0 {
+        return rest.strip_prefix('.').map(str::to_owned);
+    }
+    // Its first line is how many elements there are.
+    let list = router.read("", "list", "").ok()?;
+    Some(format!("{}{rest}", list.lines().nth(number)?))
+}
+
 /// Passes the request to the router and writes the answer.
 fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u8> {
     let failed = |e: HandlerError, handler: &str, verb: &str| -> Vec<u8> {
@@ -425,19 +443,28 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             HandlerError::NotReadable(_) => message(530, &format!("Handler '{handler}' write-only"), false),
             HandlerError::NotWritable(_) => message(530, &format!("Handler '{handler}' read-only"), false),
             HandlerError::Failed(text) => {
-                let first = format!("{verb} handler '{handler}' error");
-                messages(520, std::iter::once(first.as_str()).chain(text.lines()))
+                let colon = if text.is_empty() { "" } else { ":" };
+                let first = format!("{verb} handler '{handler}' error{colon}");
+                let code = if verb == "Read" { 590 } else { 520 };
+                messages(code, std::iter::once(first.as_str()).chain(text.lines()))
             }
             e @ HandlerError::NoAnswer(_) => message(520, &e.to_string(), false),
         }
     };
+    let (Request::Read(name, _)
+    | Request::Write(name, _)
+    | Request::CheckRead(name)
+    | Request::CheckWrite(name)
+    | Request::Llrpc(name)) = request;
+    let numbered = numbered(router, name);
+    let called = numbered.as_deref().unwrap_or(name);
     if let Request::Read(handler, _) | Request::CheckRead(handler) = request
-        && router.look_up("", handler, false).is_ok_and(|known| known.private)
+        && router.look_up("", called, false).is_ok_and(|known| known.private)
     {
         return message(530, &format!("Permission denied for '{handler}'"), false);
     }
     match request {
-        Request::Read(handler, arg) => match router.read("", handler, arg) {
+        Request::Read(handler, arg) => match router.read("", called, arg) {
             Ok(data) => {
                 let mut reply = message(200, &format!("Read handler '{handler}' OK"), false);
                 reply.extend_from_slice(format!("DATA {}\r\n", data.len()).as_bytes());
@@ -446,22 +473,22 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::Write(handler, value) => match router.look_up("", handler, true) {
+        Request::Write(handler, value) => match router.look_up("", called, true) {
             Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Err(e) => failed(e, handler, "Write"),
-            Ok(_) => match router.write("", handler, &String::from_utf8_lossy(value)) {
+            Ok(_) => match router.write("", called, &String::from_utf8_lossy(value)) {
                 Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
                 Err(e) => failed(e, handler, "Write"),
             },
         },
-        Request::CheckRead(handler) => match router.look_up("", handler, false) {
+        Request::CheckRead(handler) => match router.look_up("", called, false) {
             Ok(_) => message(200, &format!("Read handler '{handler}' OK"), false),
             Err(HandlerError::NotReadable(_)) => {
                 message(511, &format!("Handler '{handler}' not readable"), false)
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::CheckWrite(handler) => match router.look_up("", handler, true) {
+        Request::CheckWrite(handler) => match router.look_up("", called, true) {
             Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Ok(_) => message(200, &format!("Write handler '{handler}' OK"), false),
             Err(HandlerError::NotWritable(_)) => {
@@ -469,6 +496,17 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             }
             Err(e) => failed(e, handler, "Write"),
         },
+        Request::Llrpc(name) => {
+            let (element, number) = called.split_once('#').unwrap_or((called, called));
+            if u32::from_str_radix(number, 16).is_err() {
+                return message(500, &format!("Syntax error in LLRPC name '{name}'"), false);
+            }
+            let handler = format!("{element}.name");
+            match router.look_up("", &handler, false) {
+                Ok(_) => message(501, &format!("Cannot call LLRPC '{name}' remotely"), false),
+                Err(e) => failed(e, &handler, "Read"),
+            }
+        }
     }
 }
 

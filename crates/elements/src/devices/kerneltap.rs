@@ -48,6 +48,7 @@ pub struct OfKernelTap;
 impl KernelDevice for OfKernelTap {
     const CLASS: &'static str = "KernelTap";
     const MODE: TunMode = TunMode::Ethernet;
+    const PORTS: &'static str = "0-1/0-1";
     const MANUAL: &'static str = manual!("devices/kerneltap");
 }
 

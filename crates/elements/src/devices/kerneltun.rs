@@ -17,8 +17,9 @@
 //! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
-//! One input, agnostic; one push output, which may be left out. Input: packets that the kernel receives by
-//! the interface. Output: packets that it sends by the interface.
+//! One input, agnostic; up to two push outputs. Input: packets that the kernel receives by the interface.
+//! Output 0: IP packets that it sends by the interface. Output 1: what it sends and is not IP; without this
+//! output, it is dropped.
 //!
 //! ## Handlers
 //! - `dev_name` (read): the interface's name.
@@ -47,6 +48,7 @@ pub struct OfKernelTun;
 impl KernelDevice for OfKernelTun {
     const CLASS: &'static str = "KernelTun";
     const MODE: TunMode = TunMode::Ip;
+    const PORTS: &'static str = "0-1/0-2";
     const MANUAL: &'static str = manual!("devices/kerneltun");
 }
 

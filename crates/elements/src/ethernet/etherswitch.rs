@@ -36,7 +36,7 @@
 //! ```
 //!
 //! ## See also
-//! Hub, EtherMirror, HostEtherFilter
+//! EtherSpanTree, Hub, EtherMirror, HostEtherFilter
 
 use crate::plumbing::engine::text;
 use crate::prelude::*;
@@ -58,13 +58,23 @@ struct Place {
 }
 
 /// What the workers share.
-struct Shared(Mutex<State>);
+pub(super) struct Shared(Mutex<State>);
+
+impl Shared {
+    /// Has addresses forgotten after so many seconds, if that is sooner than the argument says. `None`: no
+    /// longer.
+    pub(super) fn forget_after(&self, seconds: Option<u32>) {
+        self.0.lock().ignore_poison().sooner_s = seconds;
+    }
+}
 
 struct State {
     places: ExactMap<EtherAddr, Place>,
     /// How many frames have come: the order in which addresses were used.
     clock: u64,
     timeout_s: u32,
+    /// A shorter time, while the topology of the network changes.
+    sooner_s: Option<u32>,
 }
 
 impl State {
@@ -80,7 +90,8 @@ impl State {
         }
         let place = *self.places.get(&dst)?;
         // A hot swap may have removed the port.
-        let until_ns = place.at_ns.saturating_add(u64::from(self.timeout_s) * 1_000_000_000);
+        let timeout_s = self.timeout_s.min(self.sooner_s.unwrap_or(u32::MAX));
+        let until_ns = place.at_ns.saturating_add(u64::from(timeout_s) * 1_000_000_000);
         if at_ns < until_ns && place.port < ports {
             return Some(place.port);
         }
@@ -114,7 +125,7 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
         let timeout = args.k_or("TIMEOUT", Duration::from_secs(300))?;
         let timeout_s = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
         let capacity = args.k_or("CAPACITY", 1u32 << 16)?.max(1) as usize;
-        let state = || State { places: ExactMap::new(capacity), clock: 0, timeout_s };
+        let state = || State { places: ExactMap::new(capacity), clock: 0, timeout_s, sooner_s: None };
         Ok(Self { shared: cx.shared(|| Shared(Mutex::new(state()))) })
     }
 
@@ -224,7 +235,7 @@ mod tests {
     #[test]
     fn addresses_behind_ports_that_are_gone_are_forgotten() {
         let [a, b] = [1, 2].map(|n| EtherAddr([2, 0, 0, 0, 0, n]));
-        let mut state = State { places: ExactMap::new(4), clock: 0, timeout_s: 300 };
+        let mut state = State { places: ExactMap::new(4), clock: 0, timeout_s: 300, sooner_s: None };
         state.port([a, b], 2, 3, 1);
         assert_eq!(state.port([b, a], 0, 3, 2), Some(2));
         assert_eq!(state.port([b, a], 0, 2, 3), None);

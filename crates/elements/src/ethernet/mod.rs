@@ -12,6 +12,7 @@ mod ensureether;
 pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
+mod etherspantree;
 mod etherswitch;
 mod ethervlanencap;
 mod getetheraddress;
@@ -41,6 +42,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<etherencap::EtherEncap>());
     r.add(simple::<ethermirror::EtherMirror>());
     r.add(simple::<etherrewrite::EtherRewrite>());
+    r.add(vector::<etherspantree::EtherSpanTree>());
     r.add(vector::<etherswitch::EtherSwitch<false>>());
     r.add(vector::<etherswitch::EtherSwitch<true>>());
     r.add(simple::<ethervlanencap::EtherVlanEncap>());

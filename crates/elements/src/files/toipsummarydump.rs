@@ -18,7 +18,8 @@
 //!   (bytes, `+` more, `!` not allowed), `ip_opt`; `sport`, `dport`; `tcp_seq`, `tcp_ack`, `tcp_off` (bytes),
 //!   `tcp_flags` (letters `FSRPAUECN`), `tcp_window`, `tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps),
 //!   `tcp_sack`; `udp_len`; `icmp_type`, `icmp_code`, `icmp_type_name`, `icmp_code_name`, `icmp_flowid`,
-//!   `icmp_seq`, `icmp_nextmtu`; `payload` (a string), `payload_len`; `none`.
+//!   `icmp_seq`, `icmp_nextmtu`; `payload` (a string), `payload_len`, `payload_md5` (the MD5 digest, in 22
+//!   characters) and `payload_md5_hex` (in 32 hexadecimal digits); `none`.
 //! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time.
 //! - `HEADER` (*bool*, keyword, default true): whether to write the lines at the beginning.
 //! - `BANNER` (*string*, keyword): written in a line `!creator`.

@@ -48,7 +48,7 @@ mod storeanno;
 mod storedata;
 mod storetimestamp;
 pub(crate) mod strip;
-mod suppressor;
+pub(crate) mod suppressor;
 mod switch;
 mod tee;
 #[cfg(test)]

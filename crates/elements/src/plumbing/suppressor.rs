@@ -15,7 +15,7 @@
 //! - `reset` (write): lets all ports through.
 //!
 //! ## Threads
-//! Each worker has its own instance; a write changes all of them.
+//! Each worker has its own instance; whether a port lets packets through is the same for all.
 //!
 //! ## Example
 //! ```click
@@ -25,33 +25,27 @@
 //! ```
 //!
 //! ## See also
-//! Switch
+//! Switch, EtherSpanTree
 
+use super::engine::gates::Gates;
 use super::engine::text;
 use crate::prelude::*;
+use std::sync::Arc;
 
 const SUPPRESSED: DropReason = DropReason::new("suppressed");
 
 /// The `Suppressor` element.
 pub struct Suppressor {
-    /// One for each port.
-    suppressed: Vec<bool>,
-}
-
-impl Suppressor {
-    fn suppressed(&self, port: usize) -> bool {
-        self.suppressed.get(port).copied().unwrap_or(false)
-    }
+    gates: Arc<Gates>,
 }
 
 fn read<const PORT: usize>(e: &mut Suppressor, _: &str, _: &mut Cx<'_>) -> Result<String, String> {
-    e.suppressed.get(PORT).map(|off| (!off).to_string()).ok_or_else(|| format!("no port {PORT}"))
+    e.gates.is_open(PORT).map(|open| open.to_string()).ok_or_else(|| format!("no port {PORT}"))
 }
 
 fn write<const PORT: usize>(e: &mut Suppressor, value: &str, _: &mut Cx<'_>) -> Result<(), String> {
     let active: bool = text::value(value, "type mismatch")?;
-    *e.suppressed.get_mut(PORT).ok_or_else(|| format!("no port {PORT}"))? = !active;
-    Ok(())
+    if e.gates.set(PORT, active) { Ok(()) } else { Err(format!("no port {PORT}")) }
 }
 
 macro_rules! ports {
@@ -73,34 +67,33 @@ impl Element for Suppressor {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         args.rest();
-        Ok(Self { suppressed: vec![false; cx.n_inputs()] })
+        let ports = cx.n_inputs();
+        Ok(Self { gates: cx.shared(|| Gates::new(ports)) })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         ports!(h: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
         h.write("reset", |e, _, _| {
-            e.suppressed.fill(false);
+            e.gates.open_all();
             Ok(())
         });
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        for (new, old) in self.suppressed.iter_mut().zip(&old.suppressed) {
-            *new = *old;
-        }
+        self.gates.copy(&old.gates);
     }
 }
 
 impl Vector for Suppressor {
     fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        if self.suppressed(port) {
+        if self.gates.is_open(port) == Some(false) {
             cx.drop_batch(batch, SUPPRESSED);
         } else {
             cx.output_batch(port, batch);
         }
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        if !self.suppressed(port) {
+        if self.gates.is_open(port) != Some(false) {
             cx.pull(port, max, out);
         }
     }

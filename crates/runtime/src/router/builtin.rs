@@ -154,6 +154,7 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             let lines = summaries.into_iter().map(|(name, summary)| format!("{name}: {summary}\n"));
             table(router) + &lines.collect::<String>()
         }
+        "driver" => "userlevel\n".to_owned(),
         "load.json" => super::load::json(router),
         "stats.json" => {
             let summaries = summaries(router);
@@ -163,6 +164,9 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
             text
         }),
+        // How fast time passes.
+        "timewarp" if router.options().simulated_time => "simulation\n".to_owned(),
+        "timewarp" => "1\n".to_owned(),
         "trace.json" => super::trace::json(router)?,
         "workers" => format!("{}\n", router.options().workers.max(1)),
         _ if GLOBAL_WRITE.contains(&name) => return Err(HandlerError::NotReadable(name.to_owned())),

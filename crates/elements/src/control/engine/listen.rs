@@ -50,10 +50,10 @@ pub(crate) struct Bound {
 
 /// Distinguishes a socket from all others: inode numbers are used again, so it contains the creation time
 /// too.
-type SocketId = (FileId, SystemTime);
+pub(crate) type SocketId = (FileId, SystemTime);
 
 /// The socket at a path, if the path is not a symbolic link.
-fn socket_at(path: &Path) -> io::Result<SocketId> {
+pub(crate) fn socket_at(path: &Path) -> io::Result<SocketId> {
     let there = symlink_metadata(path)?;
     if !there.file_type().is_socket() {
         return Err(io::Error::other("exists and is no socket"));
@@ -242,7 +242,7 @@ fn beside(path: &Path) -> PathBuf {
 
 /// Removes a socket from its path, but only this one: it is renamed first and checked then, so that another
 /// file that is created there meanwhile is not lost. Returns its new path.
-fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
+pub(crate) fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
     let gone = || io::Error::other(format!("{} has been replaced", path.display()));
     if socket_at(path)? != id {
         return Err(gone());

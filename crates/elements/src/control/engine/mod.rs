@@ -7,7 +7,7 @@ mod calls;
 pub(super) mod clients;
 pub(super) mod functions;
 mod instructions;
-pub(super) mod listen;
+pub(crate) mod listen;
 pub(super) mod names;
 pub(super) mod program;
 pub mod session;

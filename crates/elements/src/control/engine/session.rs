@@ -23,6 +23,8 @@ pub enum Request {
     CheckRead(String),
     /// Check whether a handler can be written.
     CheckWrite(String),
+    /// An LLRPC, `ELEMENT#NUMBER`; no element has any.
+    Llrpc(String),
 }
 
 /// What the session needs next.
@@ -47,6 +49,8 @@ enum Pending {
     Bytes { write: bool, handler: String, length: usize },
     /// Lines up to and including this one.
     Until { write: bool, handler: String, until: String },
+    /// This many bytes for an LLRPC.
+    Llrpc { name: String, length: usize },
 }
 
 /// The protocol state of one client.
@@ -275,7 +279,19 @@ impl Session {
             }
             "CLOSE" | "QUIT" => Step::Close(message(200, "Goodbye!", false)),
             "HELP" => Step::Reply(messages(200, HELP)),
-            "LLRPC" => Step::Reply(message(501, "Cannot call LLRPCs remotely", false)),
+            "LLRPC" => {
+                let (name, length) = match words[..] {
+                    [_, name] => (name, Some(0)),
+                    [_, name, length] => (name, length.parse().ok()),
+                    _ => return wrong(),
+                };
+                match length {
+                    Some(length) if length <= self.longest() => {
+                        self.finish(Pending::Llrpc { name: name.to_owned(), length }, closed)
+                    }
+                    _ => Step::Reply(message(500, "Syntax error in 'llrpc'", false)),
+                }
+            }
             _ => Step::Reply(message(501, &format!("Command '{name}' unimplemented"), false)),
         }
     }
@@ -292,6 +308,21 @@ impl Session {
                     return Step::Close(message(500, "Not enough data", false));
                 }
                 self.pending = Some(Pending::Bytes { write, handler, length });
+                Step::Wait
+            }
+            Pending::Llrpc { name, length } => {
+                if self.input.len() >= length {
+                    drop(self.input.drain(..length));
+                    self.give_back();
+                    if name.len() > MAX_NAME {
+                        return Step::Reply(message(500, "LLRPC name too long", false));
+                    }
+                    return Step::Ask(Request::Llrpc(name));
+                }
+                if closed {
+                    return Step::Close(message(500, "Not enough data", false));
+                }
+                self.pending = Some(Pending::Llrpc { name, length });
                 Step::Wait
             }
             Pending::Until { write, handler, until } => {

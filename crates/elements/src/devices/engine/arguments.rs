@@ -13,6 +13,15 @@ use std::sync::Arc;
 
 /// The port that an argument names.
 pub(in crate::devices) fn port(text: &str) -> Result<PortSpec, ArgError> {
+    // Names of netmap's ports and switches.
+    if let Some(name) = text.strip_prefix("netmap:") {
+        return Err(ArgError::new(format!(
+            "'{text}': netmap is not supported; '{name}' is opened without it"
+        )));
+    }
+    if text.starts_with("vale") && text.contains(':') {
+        return Err(ArgError::new(format!("'{text}': netmap is not supported, nor its switches")));
+    }
     PortSpec::parse(text).map_err(|e| ArgError::new(e.to_string()))
 }
 

@@ -7,7 +7,7 @@ use locks::IgnorePoison;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use wire::ipv4::Ipv4;
+use wire::{Ipv4, ipv4, ipv6};
 
 /// Drop reasons of elements that give packets to the kernel.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
@@ -87,12 +87,20 @@ impl HostDevice {
     }
 }
 
-/// Marks the IP header of a packet that begins with one.
-fn mark(packet: &mut Packet) {
-    let length = Ipv4::new(packet.data()).map(|h| (h.header_len(), h.dst()));
-    if let Some((length, dst)) = length {
-        packet.set_network_header(0, length);
-        packet.set_dst_ip(dst.octets());
+/// Marks the IP header of a packet that begins with a whole one. Returns whether it does.
+pub(in crate::devices) fn mark(packet: &mut Packet) -> bool {
+    let header = Ipv4::new(packet.data()).map(|h| (h.version(), h.header_len(), h.dst()));
+    match header {
+        Some((4, length, dst)) if length >= ipv4::HEADER_LEN && length <= packet.len() => {
+            packet.set_network_header(0, length);
+            packet.set_dst_ip(dst.octets());
+            true
+        }
+        Some((6, ..)) if packet.len() >= ipv6::HEADER_LEN => {
+            packet.set_network_header(0, ipv6::HEADER_LEN);
+            true
+        }
+        _ => false,
     }
 }
 

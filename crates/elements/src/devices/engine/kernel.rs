@@ -14,9 +14,20 @@ pub trait KernelDevice: Send + 'static {
     const CLASS: &'static str;
     /// What packets begin with.
     const MODE: TunMode;
+    /// The ports.
+    const PORTS: &'static str;
     /// The manual.
     const MANUAL: &'static str;
 }
+
+const NOT_IP: DropReason = DropReason::new("not IP");
+
+/// Drop reasons of elements whose packets begin with an IP header.
+const DROPS: [DropCase; 3] = [
+    super::host::DROPS[0],
+    super::host::DROPS[1],
+    NOT_IP.when("what the kernel sends by the interface has no IP header, and there is no second output"),
+];
 
 /// A kernel interface, seen from the router's side.
 pub struct Kernel<K> {
@@ -29,11 +40,14 @@ pub struct Kernel<K> {
 
 impl<K: KernelDevice> Element for Kernel<K> {
     const CLASS: &'static str = K::CLASS;
-    const PORTS: &'static str = "0-1/0-1";
+    const PORTS: &'static str = K::PORTS;
     const PROCESSING: &'static str = "a/h";
     const FLOW: &'static str = "x/y";
     const READS: Fields = Fields::DATA;
-    const DROPS: &'static [DropCase] = super::host::DROPS;
+    const DROPS: &'static [DropCase] = match K::MODE {
+        TunMode::Ip => &DROPS,
+        TunMode::Ethernet => super::host::DROPS,
+    };
     const OPENS: Option<Opens> = Some(Opens::Interface);
     const MANUAL: &'static str = K::MANUAL;
 
@@ -79,6 +93,15 @@ impl<K: KernelDevice> Element for Kernel<K> {
             let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
             self.count.add(n as u64);
             moved |= n > 0;
+            if K::MODE == TunMode::Ip {
+                batch.filter_map_in_place(|packet| {
+                    if packet.network_header_offset().is_some() {
+                        return Some(packet);
+                    }
+                    cx.fail(packet, NOT_IP);
+                    None
+                });
+            }
             cx.output_batch(0, batch);
         }
         let pulls = cx.n_inputs() > 0 && cx.input_is_pull(0);

@@ -7,7 +7,7 @@
 //! `indirection.rs` is the table by which flows are spread; `rebalancer.rs` and `parker.rs` change it while
 //! packets flow.
 //! `portrules.rs` has the flow rules in front of a port, `hardware.rs` those that its device carries out.
-//! `host.rs` is for Linux's TUN and TAP devices.
+//! `host.rs` is for Linux's TUN and TAP devices, `socket.rs` for sockets.
 
 pub(super) mod arguments;
 mod batches;
@@ -38,6 +38,7 @@ mod reta;
 pub(crate) mod rss;
 pub(super) mod rx;
 mod sharing;
+pub(super) mod socket;
 mod spread;
 mod steering;
 pub(super) mod tx;

@@ -129,6 +129,19 @@ impl Draft {
         Icmpv4::new_mut(self.transport(&[protocol::ICMP])?)
     }
 
+    /// Sets the type of an ICMP message, which has at least the bytes of its type's header: 20 for
+    /// timestamps, 8 for others.
+    pub(in crate::files) fn set_icmp_kind(&mut self, kind: u8) -> Option<()> {
+        const TIMESTAMPS: [u8; 2] = [13, 14];
+        self.icmp()?.set_kind(kind);
+        self.icmp_type = Some(kind);
+        let all = self.header_len() + if TIMESTAMPS.contains(&kind) { 20 } else { icmpv4::HEADER_LEN };
+        if self.bytes.len() < all {
+            self.bytes.resize(all, 0);
+        }
+        Some(())
+    }
+
     /// Inserts space for options at `at`, filled with zeros (end of options).
     fn widen(&mut self, at: usize, by: usize) {
         let at = at.min(self.bytes.len());

@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::fields::{B2, FLAGS, Field, FieldKind};
+use super::ipoptions;
 use lang::args::{Bytes, EtherAddr as EtherArg, NameDb, Timestamp, parse};
 use wire::{ipv4, protocol};
 
@@ -31,11 +32,11 @@ fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
             d.payload(&bytes);
         }
         FieldKind::IpOpt => {
-            let bytes = read_options(text, ip_option_bytes)?;
+            let bytes = fitting(ipoptions::read(text)?)?;
             d.ip_options(&bytes);
         }
         FieldKind::TcpOpt | FieldKind::TcpNtopt | FieldKind::TcpSack => {
-            let bytes = read_options(text, tcp_option_bytes)?;
+            let bytes = tcp_options(text)?;
             d.tcp_options(&bytes);
         }
         FieldKind::Nothing => return None,
@@ -136,8 +137,7 @@ fn inject(kind: FieldKind, n: u64, d: &mut Draft) -> Option<()> {
         FieldKind::TcpUrp => d.tcp()?.set_urgent(n16),
         FieldKind::UdpLen => d.udp()?.set_length(n16),
         FieldKind::IcmpType | FieldKind::IcmpTypeName => {
-            d.icmp()?.set_kind(n8);
-            d.icmp_type = Some(n8);
+            d.set_icmp_kind(n8)?;
         }
         FieldKind::IcmpCode | FieldKind::IcmpCodeName => d.icmp()?.set_code(n8),
         FieldKind::IcmpFlowid => d.icmp()?.set_id(n16),
@@ -152,25 +152,29 @@ fn inject(kind: FieldKind, n: u64, d: &mut Draft) -> Option<()> {
 /// The most bytes of options that a header can have.
 const MOST_OPTIONS: usize = 40;
 
-fn read_options(text: &str, one: impl Fn(&str, &mut Vec<u8>) -> Option<()>) -> Option<Vec<u8>> {
+fn tcp_options(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     if text != "." {
         for word in text.split([';', ',']) {
             match word {
                 "nop" => bytes.push(1),
                 "eol" => bytes.push(0),
-                word => one(word, &mut bytes)?,
+                word => tcp_option(word, &mut bytes)?,
             }
         }
     }
-    // Padding at the front is removed first.
+    fitting(bytes)
+}
+
+/// The options, if they fit. Padding at the front is removed first.
+fn fitting(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     while bytes.len() > MOST_OPTIONS && bytes.first() == Some(&1) {
         bytes.remove(0);
     }
     (bytes.len() <= MOST_OPTIONS).then_some(bytes)
 }
 
-fn ip_option_bytes(word: &str, to: &mut Vec<u8>) -> Option<()> {
+fn plain_option(word: &str, to: &mut Vec<u8>) -> Option<()> {
     let (number, data) = word.split_once('=').unwrap_or((word, ""));
     let at = to.len();
     to.extend([number.parse().ok()?, 2]);
@@ -184,7 +188,7 @@ fn ip_option_bytes(word: &str, to: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-fn tcp_option_bytes(word: &str, to: &mut Vec<u8>) -> Option<()> {
+fn tcp_option(word: &str, to: &mut Vec<u8>) -> Option<()> {
     if let Some(n) = word.strip_prefix("mss") {
         to.extend([2, 4]);
         to.extend(n.parse::<u16>().ok()?.to_be_bytes());
@@ -204,7 +208,7 @@ fn tcp_option_bytes(word: &str, to: &mut Vec<u8>) -> Option<()> {
         to.extend(a.parse::<u32>().ok()?.to_be_bytes());
         to.extend(b.parse::<u32>().ok()?.to_be_bytes());
     } else {
-        return ip_option_bytes(word, to);
+        return plain_option(word, to);
     }
     Some(())
 }

@@ -82,6 +82,8 @@ fields! {
     TcpOpt            33    0      "tcp_opt";
     Payload           40    0      "payload";
     PayloadLen        41    B4     "payload_len";
+    PayloadMd5        41    0      "payload_md5";
+    PayloadMd5Hex     41    0      "payload_md5_hex";
     IpCaptureLen      42    B4     "ip_capture_len";
 }
 

@@ -4,6 +4,7 @@ use super::facts::{Facts, Missing, padded};
 use super::fields::{FLAGS, FieldKind};
 use crate::plumbing::engine::text::timestamp;
 use lang::args::NameDb;
+use md5::{Digest, Md5};
 use std::fmt::Write;
 use wire::{Tcp, ipv4, protocol, tcp};
 
@@ -47,7 +48,9 @@ pub(in crate::files) fn write(kind: FieldKind, f: &mut Facts<'_>, out: &mut Stri
             let allowed = f.ip.map_or(f.length, <[u8]>::len);
             number(out, if f.ip.is_some() { allowed.min(f.header().total_len().into()) } else { allowed })
         }
-        FieldKind::Payload | FieldKind::PayloadLen => payload(kind, f, out),
+        FieldKind::Payload | FieldKind::PayloadLen | FieldKind::PayloadMd5 | FieldKind::PayloadMd5Hex => {
+            payload(kind, f, out)
+        }
         FieldKind::Sport | FieldKind::Dport => {
             let need = if kind == FieldKind::Sport { 2 } else { 4 };
             match f.ported().filter(|t| t.len() >= need) {
@@ -233,9 +236,18 @@ fn payload(kind: FieldKind, f: &Facts<'_>, out: &mut String) -> bool {
     }
     let data = f.packet.data();
     let data = data.get(..f.length.min(data.len())).unwrap_or(data);
-    let Some(bytes) = data.get(at..) else { return len == 0 && number(out, "\"\"") };
-    let bytes = bytes.get(..usize::try_from(len).unwrap_or(0)).unwrap_or(bytes);
-    number(out, lang::quote_bytes(bytes))
+    let bytes = match data.get(at..) {
+        Some(bytes) => bytes.get(..usize::try_from(len).unwrap_or(0)).unwrap_or(bytes),
+        None if len == 0 => &[],
+        None => return false,
+    };
+    match kind {
+        FieldKind::PayloadMd5 => number(out, digest_text(Md5::digest(bytes).into())),
+        FieldKind::PayloadMd5Hex => {
+            number(out, format_args!("{:032x}", u128::from_be_bytes(Md5::digest(bytes).into())))
+        }
+        _ => number(out, lang::quote_bytes(bytes)),
+    }
 }
 
 /// Writes options with `one`, which returns `None` for an invalid option and an empty value for one that is
@@ -366,4 +378,12 @@ fn timestamps(o: &[u8]) -> Option<String> {
         let _ = write!(s, "++{}", flags >> 4);
     }
     Some(s)
+}
+
+/// A digest as Click writes it: six bits a character, the lowest first.
+fn digest_text(digest: [u8; 16]) -> String {
+    const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@";
+    let bits = u128::from_le_bytes(digest);
+    let letter = |at: u32| LETTERS.get((bits >> at) as usize & 63).map_or('@', |letter| char::from(*letter));
+    (0..128).step_by(6).map(letter).collect()
 }

@@ -2,8 +2,8 @@
 //!
 //! Read first: `capture.rs`, which reads capture files by means of `input.rs`. For IP summary dumps:
 //! `fields.rs`, the table of their fields; `fieldwriter.rs` and `fieldreader.rs` write and read the values,
-//! `format.rs` reads lines. `reading.rs` has the code that all elements that read files share. `output.rs`
-//! writes all files.
+//! `ipoptions.rs` those of IP options, `format.rs` reads lines. `reading.rs` has the code that all elements
+//! that read files share. `output.rs` writes all files.
 
 pub(super) mod capture;
 mod draft;
@@ -14,6 +14,7 @@ pub(super) mod fieldwriter;
 pub(super) mod format;
 pub(crate) mod frames;
 pub(super) mod input;
+mod ipoptions;
 pub(super) mod link;
 pub(super) mod opened;
 pub(super) mod output;

@@ -231,6 +231,11 @@ impl Table {
     pub(crate) fn len(&self) -> usize {
         self.0.get().map_or(0, |routes| routes.lpm.len())
     }
+    /// Whether there is a route for an address.
+    pub(crate) fn covers(&self, address: std::net::Ipv4Addr) -> bool {
+        let found = self.0.get().and_then(|r| r.lpm.route(address.to_bits()).and_then(|(_, hop)| r.hop(hop)));
+        found.is_some_and(|hop| hop.port != DISCARD)
+    }
     /// The table, once it is filled.
     pub(in crate::lookup) fn get(&self) -> Option<&Arc<Routes>> {
         self.0.get()

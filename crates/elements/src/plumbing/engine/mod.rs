@@ -4,6 +4,7 @@
 
 pub(crate) mod call;
 pub(super) mod crc;
+pub(crate) mod gates;
 pub(super) mod payload;
 pub(super) mod rate;
 pub(crate) mod text;
