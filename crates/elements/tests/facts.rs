@@ -164,8 +164,7 @@ fn every_reason_with_a_name_is_counted_somewhere() {
     let names: BTreeSet<&str> = names.collect();
     assert!(names.len() > 80, "{names:?}");
     let idle: Vec<&&str> = names.iter().filter(|name| !counted.contains(**name)).collect();
-    // The elements that check headers count the errors of their protocol by index.
-    assert_eq!(idle, [&"BAD_PACKET_LENGTH"], "declared, and never counted");
+    assert!(idle.is_empty(), "declared, and never counted: {idle:?}");
 }
 
 #[test]

@@ -7,13 +7,14 @@
 //! ## Arguments
 //! - `N` (*int*): the number of static mappings, at most 65,536.
 //! - `STATICPORTS` (*bool*, only if `N` is not 0): whether static mappings have ports.
-//! - `STATIC` (*text*, `N` times): `INNER MAPPED`, two IPv6 addresses, or with ports `INNER PORT MAPPED PORT`.
+//! - `STATIC` (*text*, `N` times): `INNER MAPPED`, two IPv6 addresses, or with ports
+//!   `INNER PORT MAPPED PORT`.
 //! - `DYNAMIC` (*bool*): whether hosts without a static mapping get one.
 //! - `PORTS` (*bool*, only if `DYNAMIC`): whether hosts share one mapped address.
 //! - `INWARD` (*bool*, only if `DYNAMIC`): which side's packets make mappings. It must be false: those of the
 //!   inner side.
-//! - `MAPPED` (*text*, only if `DYNAMIC`): without `PORTS` IPv6 addresses, one for each host that comes first,
-//!   at most 65,536; with `PORTS` one `ADDRESS FIRST LAST`, whose ports are given to flows in turn.
+//! - `MAPPED` (*text*, only if `DYNAMIC`): without `PORTS` IPv6 addresses, one for each host that comes
+//!   first, at most 65,536; with `PORTS` one `ADDRESS FIRST LAST`, whose ports are given to flows in turn.
 //!
 //! ## Ports
 //! Two push inputs, two push outputs. Input 0 takes packets of the inner side, whose sources are translated;

@@ -2,8 +2,9 @@
 //! Lets hosts that have only IPv6 talk to hosts that have only IPv4 (RFC 6146).
 //!
 //! An IPv6 host sends to an address that contains the IPv4 address of the other side (RFC 6052), usually one
-//! that a DNS server with DNS64 has made. The element gives the packets an IPv4 address of its own and a port,
-//! and translates replies back. Packets are translated as by ProtocolTranslator64 and ProtocolTranslator46.
+//! that a DNS server with DNS64 has made. The element gives the packets an IPv4 address of its own and a
+//! port, and translates replies back. Packets are translated as by ProtocolTranslator64 and
+//! ProtocolTranslator46.
 //!
 //! ## Synopsis
 //! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, FILTER, TCP_TIMEOUT, TCP_TRANSITORY_TIMEOUT,
@@ -20,8 +21,8 @@
 //!   An address without mappings that has sent nothing for a minute is forgotten.
 //! - `FILTER` (*bool*, keyword, default false): only packets of a session come in from the IPv4 side.
 //!   Otherwise any IPv4 host reaches a port that has a mapping (endpoint-independent filtering).
-//! - `TCP_TIMEOUT` (*time*, keyword, default 2 h 4 min): how long a session lasts after its last packet, while
-//!   the connection is established.
+//! - `TCP_TIMEOUT` (*time*, keyword, default 2 h 4 min): how long a session lasts after its last packet,
+//!   while the connection is established.
 //! - `TCP_TRANSITORY_TIMEOUT` (*time*, keyword, default 4 min): the same before that, after FIN in both
 //!   directions, and after RST.
 //! - `UDP_TIMEOUT` (*time*, keyword, default 5 min): the same for UDP; RFC 6146 wants two minutes at least.
@@ -31,16 +32,17 @@
 //!
 //! ## Ports
 //! Two push inputs, two push outputs. Number 0 is the IPv6 side, number 1 the IPv4 side. Packets begin with
-//! their IP header. What comes in at input 0 leaves by output 1 and the other way round; but a packet from one
-//! IPv6 host to the mapping of another one goes back to output 0 (hairpinning). The new header is marked, and
-//! the destination annotation set. The new hop limit is the old one, so that DecIP6HLIM and DecIPTTL belong
-//! in front of the element.
+//! their IP header. What comes in at input 0 leaves by output 1 and the other way round; but a packet from
+//! one IPv6 host to the mapping of another one goes back to output 0 (hairpinning). The new header is marked,
+//! and the destination annotation set. The new hop limit is the old one, so that DecIP6HLIM and DecIPTTL
+//! belong in front of the element.
 //!
 //! TCP, UDP and pings are translated, and ICMP errors about them in both directions. A host's port has the
 //! same mapping whoever the other side is (endpoint-independent mapping); its own port if that is free, else
 //! one with the same parity, if there are many. Only a SYN begins a session of TCP, and only a request one of
-//! ICMP. An ICMP error keeps no session alive and ends none. Fragments that have no ports are dropped, so that
-//! an IPReassembler belongs in front of input 1; path MTU discovery keeps IPv6 hosts from sending fragments.
+//! ICMP. An ICMP error keeps no session alive and ends none. Fragments that have no ports are dropped, so
+//! that an IPReassembler belongs in front of input 1; path MTU discovery keeps IPv6 hosts from sending
+//! fragments.
 //!
 //! ## What RFC 6146 asks for
 //!
@@ -69,9 +71,9 @@
 //! - `clear` (write): removes all sessions and mappings.
 //!
 //! ## Threads
-//! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets of
-//! known sessions take no lock; what has none takes that of a sixteenth of the table, or of two. A hot swap
-//! keeps sessions and mappings, unless `PREFIX`, a `POOL`, `CAPACITY` or `HOSTS` changes.
+//! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets
+//! of known sessions take no lock; what has none takes that of a sixteenth of the table, or of two. A hot
+//! swap keeps sessions and mappings, unless `PREFIX`, a `POOL`, `CAPACITY` or `HOSTS` changes.
 //!
 //! ## Example
 //! ```click
@@ -786,6 +788,67 @@ mod tests {
             bench.router().write("hotconfig", &config(", 198.51.100.2")).unwrap();
             assert_eq!(bench.read("nat.size"), "0");
         }
+    }
+
+    /// Whatever comes in on either side, it is sent or counted; what is sent is a packet of the other
+    /// version, and no limit is passed.
+    #[test]
+    fn any_packet_is_survived() {
+        let mut x = 0x1357_9bdfu32;
+        let mut random = move |n: usize| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) as usize % n
+        };
+        let mut nat = Bench::new("NAT64(198.51.100.1 1024-1055, CAPACITY 100, HOSTS 4)");
+        for round in 0..20_000 {
+            let mut t: Vec<u8> = (0..random(60))
+                .map(|_| [0, 1, 3, 4, 8, 11, 44, 58, 0x45, 0x60, 128, 129, random(256)][random(13)] as u8)
+                .collect();
+            let side = random(2);
+            let made = if side == 0 {
+                let host = format!("2001:db8::{}", random(6));
+                // Often an error about a packet of a session.
+                if random(3) == 0 {
+                    let inner = six(&embedded(REMOTE), &host, 17, &udp(53, 1024 + random(40) as u16));
+                    t = [&[1 + random(4) as u8, random(5) as u8, 0, 0, 0, 0, 0, 0][..], &inner].concat();
+                    six(&host, &embedded(REMOTE), 58, &t)
+                } else if random(2) == 0 {
+                    six(&host, &embedded(REMOTE), 17, &udp(1024 + random(40) as u16, 53))
+                } else {
+                    t.resize(t.len().max(20), 0);
+                    six(&host, &embedded([192, 0, 2, random(9) as u8]), [6, 17, 58, 0, 44][random(5)], &t)
+                }
+            } else if random(2) == 0 {
+                let inner = four(OWN, REMOTE, 17, &udp(1024 + random(40) as u16, 53));
+                t = [&[[3, 11, 12][random(3)], random(5) as u8, 0, 0, 0, 0, 0, 0][..], &inner].concat();
+                four(REMOTE, OWN, 1, &t)
+            } else {
+                t.resize(t.len().max(20), 0);
+                four([192, 0, 2, random(9) as u8], OWN, [6, 17, 1, 0, 44][random(5)], &t)
+            };
+            let mut bytes = made;
+            for _ in 0..random(3) {
+                let at = random(bytes.len());
+                bytes[at] = random(256) as u8;
+            }
+            bytes.truncate(bytes.len() - usize::from(random(8) == 0) * random(bytes.len()));
+            let before: u64 = nat.drops().iter().map(|d| d.1).sum();
+            let out = nat.push(side, &bytes);
+            let after: u64 = nat.drops().iter().map(|d| d.1).sum();
+            assert!(after - before + out.len() as u64 >= 1, "round {round}");
+            for (port, bytes) in &out {
+                if *port == 1 {
+                    let (h, t) = Ipv4::split(bytes).unwrap();
+                    assert!(h.verify_checksum() && usize::from(h.total_len()) == 20 + t.len());
+                } else {
+                    let (h, t) = Ipv6::split(bytes).unwrap();
+                    assert_eq!((h.version(), usize::from(h.payload_len())), (6, t.len()));
+                }
+            }
+        }
+        let read = |nat: &mut Bench, handler: &str| nat.read(handler).parse::<u32>().unwrap();
+        assert!(read(&mut nat, "size") <= 100 && read(&mut nat, "nhosts") <= 4);
+        assert!(read(&mut nat, "nsessions") > 0);
     }
 
     #[test]
