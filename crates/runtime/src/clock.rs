@@ -7,6 +7,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Where simulated time starts, as in Click's driver: 1,000,000,000 seconds after the epoch.
 pub const SIMULATION_START_NS: u64 = 1_000_000_000_000_000_000;
 
+/// How many timers an element may set in `initialize` before they are due after those of the next element
+/// that have the same delay.
+pub(crate) const STAMPS: u64 = 4;
+
 /// How many pairs of readings of the wall clock and the monotonic clock a real clock takes at first.
 const PAIRS: usize = 16;
 

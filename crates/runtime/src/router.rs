@@ -10,7 +10,7 @@ mod trace;
 use crate::ElementId;
 use crate::build::build;
 use crate::class::Registry;
-use crate::clock::Clock;
+use crate::clock::{Clock, STAMPS};
 use crate::control::{Control, ControlTask};
 use crate::crew::{Crew, Usage};
 use crate::handler::HandlerError;
@@ -40,9 +40,6 @@ const TASKS_FIRST: u64 = 32 * 129;
 /// In simulated time, how long a run of a task takes for which there would otherwise be no end. As with
 /// Click, where each look at the clock takes as long.
 const RUN_NS: u64 = 1000;
-/// How many timers an element may set in `initialize` before they are due after those of the next element
-/// that have the same delay.
-pub(crate) const STAMPS: u64 = 4;
 /// With several workers, the rounds for which some of them may be busy before simulated time advances
 /// nevertheless.
 const BUSY_ROUNDS: u32 = 8;

@@ -56,8 +56,8 @@
 //! DecIP6HLIM, IP6Fragmenter, LookupIP6Route, ICMPError
 
 use super::engine::header::{dst_ip6, header, set_dst_ip6};
+use crate::plumbing::engine::bucket::{Bucket, Packets};
 use crate::prelude::*;
-use crate::queues::engine::rate::{Bucket, Packets};
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
 use std::net::Ipv6Addr;

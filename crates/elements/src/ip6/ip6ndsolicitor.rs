@@ -55,8 +55,8 @@
 use super::engine::discovery::{Advertisement, frame};
 use super::engine::header::dst_ip6;
 use crate::ethernet::engine::neighbors::{Answer, Cache, Limits, Neighbors};
+use crate::plumbing::engine::bucket::{Bucket, Packets};
 use crate::prelude::*;
-use crate::queues::engine::rate::{Bucket, Packets};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 use std::sync::Arc;

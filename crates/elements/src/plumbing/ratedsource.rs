@@ -39,10 +39,10 @@
 //! ## See also
 //! InfiniteSource, TimedSource, RatedUnqueue, Shaper
 
+use super::engine::bucket::{Bucket, Packets};
 use super::engine::payload::Payload;
 use super::engine::text;
 use crate::prelude::*;
-use crate::queues::engine::rate::{Bucket, Packets};
 use lang::args::{Bandwidth, Bytes};
 
 /// Click's headroom: link, IP and TCP headers.

@@ -30,8 +30,8 @@
 //! ## See also
 //! RatedSplitter, BandwidthMeter, BandwidthShaper
 
-use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
+use crate::plumbing::engine::bucket::Bytes;
 
 /// The kind of `BandwidthRatedSplitter`.
 pub struct ByBytes;

@@ -34,8 +34,8 @@
 //! ## See also
 //! RatedUnqueue, BandwidthShaper, BandwidthRatedSplitter
 
-use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
+use crate::plumbing::engine::bucket::Bytes;
 
 /// The kind of `BandwidthRatedUnqueue`.
 pub struct ByBytes;

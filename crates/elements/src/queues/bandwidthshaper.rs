@@ -27,8 +27,8 @@
 //! ## See also
 //! Shaper, BandwidthRatedUnqueue, BandwidthRatedSplitter
 
-use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
+use crate::plumbing::engine::bucket::Bytes;
 
 /// The kind of `BandwidthShaper`.
 pub struct ByBytes;

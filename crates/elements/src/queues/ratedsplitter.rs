@@ -29,8 +29,8 @@
 //! ## See also
 //! BandwidthRatedSplitter, Meter, Shaper, RatedUnqueue
 
-use super::engine::rate::{Bucket, Packets};
 use super::ratedunqueue::RateUnit;
+use crate::plumbing::engine::bucket::{Bucket, Packets};
 use crate::prelude::*;
 
 const RATE_EXCEEDED: DropReason = DropReason::new("rate exceeded");

@@ -33,7 +33,7 @@
 //! ## See also
 //! BandwidthRatedUnqueue, Unqueue, Shaper, RatedSplitter
 
-use super::engine::rate::{Bucket, Packets, Unit};
+use crate::plumbing::engine::bucket::{Bucket, Packets, Unit};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 

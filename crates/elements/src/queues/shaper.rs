@@ -26,8 +26,8 @@
 //! ## See also
 //! BandwidthShaper, DelayShaper, RatedUnqueue, RatedSplitter
 
-use super::engine::rate::{Bucket, Packets};
 use super::ratedunqueue::RateUnit;
+use crate::plumbing::engine::bucket::{Bucket, Packets};
 use crate::prelude::*;
 
 /// The kind of `Shaper` itself.

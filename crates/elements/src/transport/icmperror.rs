@@ -63,8 +63,8 @@
 //! DecIPTTL, FixIPSrc, IPGWOptions, IPFragmenter, PaintTee
 
 use crate::ip::engine::header::header;
+use crate::plumbing::engine::bucket::{Bucket, Packets};
 use crate::prelude::*;
-use crate::queues::engine::rate::{Bucket, Packets};
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
 use std::cell::Cell;

@@ -68,7 +68,7 @@ impl Pattern<'_> {
         core.initializing = true;
         let first = core.clock.stamp();
         for index in (0..count).filter(|_| !options.check_only) {
-            core.clock.set_stamp(first + index as u64 * crate::router::STAMPS);
+            core.clock.set_stamp(first + index as u64 * crate::clock::STAMPS);
             let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
             if let Some(Err(message)) = done {
                 let element = &self.config.elements[index];
@@ -80,7 +80,7 @@ impl Pattern<'_> {
                 }
             }
         }
-        core.clock.set_stamp(first + count as u64 * crate::router::STAMPS);
+        core.clock.set_stamp(first + count as u64 * crate::clock::STAMPS);
         core.initializing = false;
         (graph, core)
     }

@@ -1,7 +1,9 @@
 //! Code that the elements of this section share, and that other sections use.
 //!
-//! Read first: `text.rs`, how handlers write and read numbers and times.
+//! Read first: `text.rs`, how handlers write and read numbers and times; `bucket.rs` is the token bucket of
+//! all elements that limit a rate.
 
+pub(crate) mod bucket;
 pub(crate) mod call;
 pub(super) mod crc;
 pub(crate) mod gates;

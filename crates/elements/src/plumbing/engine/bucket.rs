@@ -52,7 +52,7 @@ impl Unit for Bytes {
 
 /// The size of the bucket.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::queues) enum Burst {
+pub(crate) enum Burst {
     /// As many as are earned in this many milliseconds.
     Millis(u64),
     /// This many.
@@ -253,7 +253,7 @@ struct Form {
 
 /// The part of a bucket that workers share.
 #[derive(Debug)]
-pub(in crate::queues) struct Shared {
+pub(crate) struct Shared {
     line: Mutex<Arc<Line>>,
     /// Increases with each change of the rate, so that workers read `line` only then.
     generation: AtomicU64,
@@ -270,11 +270,7 @@ pub(crate) struct Bucket<U> {
 
 impl<U: Unit> Bucket<U> {
     /// Reads `RATE` and, for a token bucket, the size of the burst.
-    pub(in crate::queues) fn from_args(
-        args: &mut Args<'_>,
-        cx: &mut ConfigCx<'_>,
-        gap: bool,
-    ) -> Result<Self, ArgError> {
+    pub(crate) fn from_args(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, gap: bool) -> Result<Self, ArgError> {
         let rate = if U::BYTES { args.mp::<Bandwidth>("RATE")?.0 } else { args.mp::<u64>("RATE")? };
         let burst = if gap {
             Burst::Gap
@@ -356,7 +352,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// Counts the packets that passed after [`Bucket::admit`] returned `admitted`.
-    pub(in crate::queues) fn settle(&mut self, now_ns: u64, admitted: usize, packets: &[Packet]) {
+    pub(crate) fn settle(&mut self, now_ns: u64, admitted: usize, packets: &[Packet]) {
         if self.line.unlimited() {
             return;
         }
@@ -369,7 +365,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// How many packets from the front of a batch may pass now; their tokens are taken.
-    pub(in crate::queues) fn pass(&mut self, now_ns: u64, packets: &[Packet]) -> usize {
+    pub(crate) fn pass(&mut self, now_ns: u64, packets: &[Packet]) -> usize {
         if !U::BYTES {
             return self.admit(now_ns, packets.len());
         }
