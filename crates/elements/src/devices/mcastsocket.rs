@@ -164,7 +164,8 @@ impl Element for McastSocket {
             self.send(&end, batch, cx);
             moved |= self.sent.get() > before;
         }
-        if !moved && !(pulls && self.waiting.is_empty() && cx.upstream_active(0)) {
+        let more = pulls && self.waiting.is_empty() && cx.upstream_active(0);
+        if !moved && !more {
             let (read, write) = (end.receives.as_raw_fd(), end.writable.fd());
             match (cx.n_outputs() > 0, self.waiting.is_empty()) {
                 (true, true) => cx.idle_until_readable(&[read]),

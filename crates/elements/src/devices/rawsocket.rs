@@ -171,7 +171,8 @@ impl Element for RawSocket {
             moved |= self.sent.get() > before;
         }
         let pulls = cx.n_inputs() > 0 && self.waiting.is_empty();
-        if !moved && !(pulls && cx.upstream_active(0)) {
+        let more = pulls && cx.upstream_active(0);
+        if !moved && !more {
             let (read, write) = (end.socket.as_raw_fd(), end.writable.fd());
             match (cx.n_outputs() > 0, self.waiting.is_empty()) {
                 (true, true) => cx.idle_until_readable(&[read]),

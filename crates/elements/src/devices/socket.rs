@@ -639,7 +639,8 @@ impl<K: Kind> Element for Socket<K> {
             }
         }
         let ready = pulls && self.waiting.is_empty() && link.as_ref().is_some_and(|l| l.peer.is_some());
-        if !moved && !(ready && cx.upstream_active(0)) {
+        let more = ready && cx.upstream_active(0);
+        if !moved && !more {
             let (reads, writes) = (cx.n_outputs() > 0, !self.waiting.is_empty());
             match (link.as_ref(), &end.listener) {
                 (Some(open), _) if reads && writes => {

@@ -320,7 +320,7 @@ impl EtherSpanTree {
         let port = self.ports.get_mut(index)?;
         let acknowledge = std::mem::take(&mut port.acknowledge);
         let change = own.change || self.changes(now_ns);
-        let flags = u8::from(change) * CHANGE | u8::from(acknowledge) * ACKNOWLEDGED;
+        let flags = (u8::from(change) * CHANGE) | (u8::from(acknowledge) * ACKNOWLEDGED);
         // Older by one tick than it is, so that no message circles for ever.
         let age = own.at_ns.map_or(0, |at_ns| now_ns.saturating_sub(at_ns) / TICK_NS + 1);
         put(12, &38u16.to_be_bytes());
