@@ -29,6 +29,7 @@
 //! ## See also
 //! ARPQuerier
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr as EtherArg, IpPrefix};
 use runtime::FromArg;
@@ -79,6 +80,7 @@ fn answer(data: &mut [u8], find: impl Fn(Ipv4Addr) -> Option<EtherAddr>) -> Resu
 
 impl Element for ArpResponder {
     const CLASS: &'static str = "ARPResponder";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -124,18 +126,19 @@ impl Element for ArpResponder {
         h.read("table", |e| e.table.iter().fold(String::new(), |t, (p, mac)| t + &format!("{p} {mac}\n")));
         h.parameter("lookup");
         h.read_with("lookup", Combine::First, |e, arg, _| {
-            let ip = arg.trim().parse().map_err(|_| "expected IP address".to_owned())?;
+            let ip = text::value(arg, "expected IP address")?;
             Ok(e.find(ip).map_or_else(String::new, |mac| mac.to_string()))
         });
         h.write("add", |e, v, _| {
-            let names = runtime::NameDb::default();
+            let names = runtime::handler_names();
             let (ip, mac) = v.trim().split_once(char::is_whitespace).ok_or("expected 'IP/MASK ETHADDR'")?;
             let prefix = IpPrefix::parse(ip, &names, true)?;
-            e.add(prefix, mac.trim().parse().map_err(|_| "expected Ethernet address".to_owned())?);
+            let mac = text::value::<EtherArg>(mac, "expected Ethernet address")?;
+            e.add(prefix, EtherAddr(mac.0));
             Ok(())
         });
         h.write("remove", |e, v, _| {
-            let prefix = IpPrefix::parse(v.trim(), &runtime::NameDb::default(), true)?;
+            let prefix = IpPrefix::parse(v.trim(), &runtime::handler_names(), true)?;
             let before = e.table.len();
             e.table.retain(|(p, _)| (p.network(), p.mask) != (prefix.network(), prefix.mask));
             if e.table.len() < before { Ok(()) } else { Err("no such address".into()) }
