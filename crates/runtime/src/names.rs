@@ -1,5 +1,5 @@
-//! The names that the values which are written to handlers may use: those of the configuration, as seen from the
-//! element whose handler is called.
+//! The names that the values which are written to handlers may use: those of the configuration, as seen from
+//! the element whose handler is called.
 
 use lang::args::NameDb;
 use std::cell::RefCell;
@@ -8,8 +8,8 @@ thread_local! {
     static NAMES: RefCell<Option<NameDb>> = const { RefCell::new(None) };
 }
 
-/// The names that the text of the handler call which this thread makes may use (`AddressInfo` and so on), as seen
-/// from the element; outside of a call those that are always known.
+/// The names that the text of the handler call which this thread makes may use (`AddressInfo` and so on), as
+/// seen from the element; outside of a call those that are always known.
 #[must_use]
 pub fn handler_names() -> NameDb {
     NAMES.with_borrow(|names| names.clone().unwrap_or_default())

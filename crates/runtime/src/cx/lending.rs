@@ -26,8 +26,8 @@ impl Lenders for Lent<'_, '_> {
 impl Cx<'_> {
     /// Lends the calling element, `element`, to handlers while `f` runs: what `f` does may cause calls of the
     /// element's own handlers (a `COUNT_CALL` that runs a script, packets that are delivered or pulled
-    /// meanwhile), and they act at once, as in Click. Afterwards the element must expect that its handlers have
-    /// been called.
+    /// meanwhile), and they act at once, as in Click. Afterwards the element must expect that its handlers
+    /// have been called.
     pub fn lend<R>(&mut self, element: &mut dyn Any, f: impl FnOnce(&mut Cx<'_>) -> R) -> R {
         let lent = Lent { slot: self.me, element: RefCell::new(element), outer: self.lent };
         f(&mut Cx {

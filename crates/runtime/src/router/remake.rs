@@ -14,8 +14,8 @@ use std::sync::Arc;
 use tracing::Level;
 
 impl Router {
-    /// Gives an element other arguments, between two batches, on all workers at once. It keeps its state as in
-    /// a hot swap. If an argument is wrong, nothing changes.
+    /// Gives an element other arguments, between two batches, on all workers at once. It keeps its state as
+    /// in a hot swap. If an argument is wrong, nothing changes.
     ///
     /// # Errors
     /// All errors in the arguments; or a worker that does not answer.
