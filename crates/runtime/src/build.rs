@@ -3,16 +3,17 @@
 mod connect;
 mod devices;
 mod elements;
+mod remake;
 mod replicas;
 
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
 use crate::configure::StartAction;
 use crate::control::ControlTask;
-use crate::cx::{Core, Graph};
+use crate::cx::{Core, Counts, Graph};
 use crate::facts::Facts;
 use crate::hub::Hub;
-use crate::info::{ElementInfo, Loaded};
+use crate::info::{ElementInfo, Loaded, Plan};
 use crate::limits::Limits;
 use crate::options::Options;
 use crate::placement::PortUse;
@@ -21,8 +22,10 @@ use crate::replacing::Replacing;
 use crate::store::SharedStore;
 use connect::connect;
 use devices::{Environment, open_ports};
+pub(crate) use elements::Moved;
 use elements::{From, make};
 use lang::{Config, Diagnostic, Diagnostics};
+pub(crate) use remake::{Remade, remake};
 use replicas::Pattern;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -36,7 +39,8 @@ pub(crate) struct Built {
     pub(crate) acts: Vec<StartAction>,
 }
 
-/// Makes the replicas. `old` is the running configuration that the new one is to replace.
+/// Makes the replicas. `old` is the running configuration that the new one is to replace; with `moved`, it is
+/// the same one, and only elements move.
 pub(crate) fn build(
     config: Config,
     registry: &Registry,
@@ -44,6 +48,7 @@ pub(crate) fn build(
     clock: &Clock,
     hub: &Arc<Hub>,
     old: Option<&Loaded>,
+    moved: Option<&Moved>,
 ) -> Result<Built, Diagnostics> {
     let _replacing = Replacing::begin(old.is_some());
     let mut diags = Diagnostics::new();
@@ -72,6 +77,7 @@ pub(crate) fn build(
         by_name: &by_name,
         store: &store,
         inherited: inherited.as_ref(),
+        moved,
     };
     let mut made = make(&from, &mut environment, &mut diags);
     if diags.has_errors() {
@@ -129,6 +135,7 @@ pub(crate) fn build(
         crossing: &made.passing.crossing,
         by_name: &by_name,
         store: &store,
+        names: &made.names,
         old: old.map(|old| &old.elements[..]),
     };
     let mut replicas: Vec<(Graph, Core)> = Vec::new();
@@ -140,6 +147,12 @@ pub(crate) fn build(
             return Err(diags);
         }
     }
+    for (index, info) in elements.iter().enumerate() {
+        let counts = Arc::new(Counts { counters: info.counters.clone(), stats: info.stats.clone() });
+        for (graph, _) in &mut replicas {
+            graph.slots[index].counts = Some(Arc::clone(&counts));
+        }
+    }
     let mut warnings = Diagnostics::new();
     warnings.set_sources(config.sources.clone());
     made.warnings.into_iter().for_each(|warning| warnings.push(warning));
@@ -148,7 +161,16 @@ pub(crate) fn build(
         return Err(diags);
     }
     let shortage = shortage_of(&made.holding, dpdk::Mempool::buffers(), &config);
-    let loaded = Loaded { config, elements, by_name, store, warnings, shortage, ports };
+    let plan = Plan {
+        classes: shape.classes,
+        sides: shape.sides,
+        names: made.names,
+        scheduling: made.scheduling,
+        crossing: made.passing.crossing,
+        pulling: made.passing.pulling,
+        holding: made.holding,
+    };
+    let loaded = Loaded { config, elements, by_name, store, warnings, shortage, plan, ports };
     Ok(Built { replicas, control: made.control, loaded, acts: made.acts })
 }
 

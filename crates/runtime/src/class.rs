@@ -32,6 +32,8 @@ pub struct Class {
     pub phase: Phase,
     /// See [`Element::PULL_THROUGH`].
     pub pull_through: Option<(usize, usize)>,
+    /// See [`Element::LIVE`].
+    pub live: bool,
     /// See [`Element::STEP`].
     pub step: Option<StepFacts>,
     /// See [`Element::MANUAL`].
@@ -54,14 +56,16 @@ const BEHIND_THE_REASONS: [&str; 3] = ["\n## Threads\n", "\n## Example\n", "\n##
 const WIDTH: usize = 106;
 
 impl Class {
-    /// The manual: the author's text with the drop reasons that the class declares.
+    /// The manual: the author's text with the drop reasons that the class declares, and the handler `config`
+    /// if it can be written.
     #[must_use]
     pub fn manual(&self) -> String {
+        let manual = if self.live { with_config(self.manual) } else { self.manual.to_owned() };
         if self.drops.is_empty() {
-            return self.manual.to_owned();
+            return manual;
         }
-        let behind = BEHIND_THE_REASONS.iter().filter_map(|heading| self.manual.find(heading)).min();
-        let (before, after) = self.manual.split_at(behind.map_or(self.manual.len(), |at| at + 1));
+        let behind = BEHIND_THE_REASONS.iter().filter_map(|heading| manual.find(heading)).min();
+        let (before, after) = manual.split_at(behind.map_or(manual.len(), |at| at + 1));
         let mut text = format!("{before}## Drop reasons\n");
         for case in self.drops {
             push_item(&mut text, &format!("`{}`: {}.", case.reason, case.when));
@@ -74,6 +78,24 @@ impl Class {
     pub fn summary(&self) -> &'static str {
         self.manual.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or("")
     }
+}
+
+/// A manual with the handler `config`, which can be written.
+fn with_config(manual: &str) -> String {
+    const HEADING: &str = "\n## Handlers\n";
+    let section = manual.find(HEADING).map(|at| at + HEADING.len());
+    let behind = BEHIND_THE_REASONS.iter().filter_map(|heading| manual.find(heading)).min();
+    let end = match section {
+        Some(start) => manual[start..].find("\n## ").map(|at| start + at),
+        None => behind,
+    };
+    let (before, after) = manual.split_at(end.unwrap_or(manual.len()));
+    let mut text = before.to_owned();
+    if section.is_none() {
+        text.push_str(HEADING);
+    }
+    push_item(&mut text, "`config` (read/write): the arguments; the element keeps its state.");
+    text + after
 }
 
 /// Adds an item of a list, broken into lines.
@@ -106,6 +128,7 @@ fn class<T: Element>(make: Make) -> Class {
             role: T::ROLE,
             opens: T::OPENS,
         },
+        live: T::LIVE,
         step: T::STEP,
         ports: T::PORTS,
         processing: T::PROCESSING,
@@ -252,5 +275,12 @@ mod tests {
         assert_eq!(class.manual(), format!("# Passer\nPasses packets on.\n\n{reasons}"));
         class.facts.drops = &[];
         assert_eq!(class.manual(), class.manual);
+        class.live = true;
+        let config = "- `config` (read/write): the arguments; the element keeps its state.\n";
+        class.manual = "# A\nB.\n\n## Handlers\n- `x`: y.\n\n## Threads\nAny.\n";
+        let with = format!("# A\nB.\n\n## Handlers\n- `x`: y.\n{config}\n## Threads\nAny.\n");
+        assert_eq!(class.manual(), with);
+        class.manual = "# A\nB.\n\n## Threads\nAny.\n";
+        assert_eq!(class.manual(), format!("# A\nB.\n\n## Handlers\n{config}\n## Threads\nAny.\n"));
     }
 }

@@ -79,6 +79,8 @@ pub struct ConfigCx<'a> {
     pub(crate) names: &'a mut NameDb,
     pub(crate) store: &'a Arc<SharedStore>,
     pub(crate) inherited: Option<&'a SharedStore>,
+    /// Whether the same configuration goes on, with elements on other workers.
+    pub(crate) moving: bool,
     pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) warnings: &'a mut Vec<Diagnostic>,
@@ -236,6 +238,12 @@ impl ConfigCx<'_> {
         };
         self.store.put(name, Arc::clone(&state));
         Ok(state)
+    }
+    /// What the element has published where its configuration does not begin anew, but elements move to other
+    /// workers: a script goes on where it is. Control tasks go on too.
+    #[must_use]
+    pub fn going_on<S: Send + Sync + 'static>(&self) -> Option<Arc<S>> {
+        self.inherited.filter(|_| self.moving)?.typed(self.name())
     }
     /// Publishes state that exists already, for other elements and handlers to find; one per type and
     /// element.

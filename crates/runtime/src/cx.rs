@@ -5,6 +5,7 @@ mod core;
 mod delivery;
 mod follow;
 mod graph;
+mod lending;
 mod run;
 mod trace;
 
@@ -20,7 +21,9 @@ use tracing::Level;
 
 pub(crate) use self::core::Scratch;
 pub use self::core::{Core, MAX_BATCH, Numbers};
-pub(crate) use self::graph::{CalledFn, Input, Listeners, Output, Passed, Reader, Slot, Writer, find};
+pub(crate) use self::graph::{
+    CalledFn, Counts, Input, Listeners, Output, Passed, Reader, Slot, Writer, find,
+};
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
 pub(crate) use self::trace::{Event, Head, Trace, Wanted, What};
 
@@ -255,7 +258,7 @@ impl Cx<'_> {
     pub fn flush(&mut self) {
         let me = self.core.enter(self.me);
         self.core.scratch.staged[self.base..].reverse();
-        self.core.drain(self.graph, self.base);
+        self.core.drain(self.graph, self.base, self.lent);
         self.core.enter(me);
     }
 
@@ -278,7 +281,7 @@ impl Cx<'_> {
         let before = out.len();
         let previous = self.core.enter(from);
         let mark = self.core.scratch.staged.len();
-        let mut cx = Cx { graph: self.graph, core: self.core, me: from, base: mark };
+        let mut cx = Cx { graph: self.graph, core: self.core, me: from, base: mark, lent: self.lent };
         match (upstream.node.try_borrow_mut(), upstream.pull_through) {
             (Ok(mut node), _) => node.pull(usize::from(from_port), max, out, &mut cx),
             (Err(_), Some((output, input))) if output == usize::from(from_port) => {
@@ -288,7 +291,7 @@ impl Cx<'_> {
         }
         if self.core.scratch.staged.len() > mark {
             self.core.scratch.staged[mark..].reverse();
-            self.core.drain(self.graph, mark);
+            self.core.drain(self.graph, mark, self.lent);
         }
         let n = out.len() - before;
         if n > 0 {

@@ -12,6 +12,9 @@ pub struct Handlers<T> {
     of: PhantomData<fn(T)>,
 }
 
+/// The handler for the worker that runs an element's task.
+pub(crate) const HOME_THREAD: &str = "home_thread";
+
 const WRONG: &str = "handler called on another element's state";
 
 impl<T: 'static> Handlers<T> {
@@ -31,6 +34,7 @@ impl<T: 'static> Handlers<T> {
                 takes_parameter: false,
                 private: false,
                 secret: false,
+                argument: None,
                 dynamic: None,
             });
             self.list.len() - 1
@@ -76,11 +80,21 @@ impl<T: 'static> Handlers<T> {
     pub fn parameter(&mut self, name: &'static str) {
         self.entry(name).takes_parameter = true;
     }
-    /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets`
-    /// (read/write).
+    /// Click's handlers of an element with a task: `scheduled` (read), `home_thread`, `tickets` (read/write).
     pub fn task(&mut self) {
         self.reader("scheduled", Combine::First, |_, _, cx| Ok(cx.scheduled().to_string()));
-        self.reader("home_thread", Combine::First, |_, _, cx| Ok(cx.worker().0.to_string()));
+        self.reader(HOME_THREAD, Combine::First, |_, _, cx| Ok(cx.worker().0.to_string()));
+        self.write(HOME_THREAD, |_, value, cx| {
+            let worker: usize = value.trim().parse().map_err(|_| "bad thread")?;
+            if worker >= cx.hub().workers() {
+                return Err("bad thread".into());
+            }
+            // The control thread moves tasks.
+            if worker != cx.worker().0 {
+                cx.hub().post_write(cx.name(), &format!("{}.{HOME_THREAD}", cx.name()), value);
+            }
+            Ok(())
+        });
         self.reader("tickets", Combine::First, |_, _, cx| Ok(cx.tickets().to_string()));
         self.write("tickets", |_, value, cx| {
             let tickets = value.trim().parse().ok().filter(|n| *n > 0).ok_or("bad number of tickets")?;
@@ -162,6 +176,11 @@ impl<T: 'static> Handlers<T> {
         let nothing = Dynamic::default;
         self.entry("*").dynamic =
             Some((kind, Arc::new(move |any| any.downcast_ref().map_or_else(nothing, which))));
+    }
+    /// Declares that what is written becomes the value of an argument: that with the keyword, or the one at
+    /// the position if it is not given by keyword. The handlers `config` and `flatconfig` then show it.
+    pub fn argument(&mut self, name: &'static str, position: usize, keyword: &'static str) {
+        self.entry(name).argument = Some((position, keyword));
     }
     /// Makes a handler unavailable over control sockets.
     pub fn private(&mut self, name: &'static str) {

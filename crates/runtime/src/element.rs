@@ -102,6 +102,11 @@ pub trait Element: Sized + Send + 'static {
     const DROPS: &'static [DropCase] = &[];
     /// Its role for code that handles a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
+    /// Whether the arguments of its elements can be changed while the router runs (the handler `config` is
+    /// writable, as Click's is where `can_live_reconfigure` says so). The runtime then makes such an element
+    /// anew, initializes it, and has it take the state of the one before ([`Element::take_state`]), between
+    /// two batches. It must not use ports of the machine, and no other element its shared state.
+    const LIVE: bool = false;
     /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: its fast path.
     const STEP: Option<StepFacts> = None;
     /// What outside the process its elements open, or reach by instructions in their arguments or handlers.
@@ -227,7 +232,7 @@ impl<T: Simple> Node for SimpleNode<T> {
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(port, max, &mut batch);
+        cx.lend(&mut self.0, |cx| cx.pull(port, max, &mut batch));
         batch.filter_map_in_place(|p| self.0.packet(p, cx));
         out.append(&mut batch);
         cx.recycle(batch);

@@ -129,6 +129,10 @@ pub type Sessions = Box<dyn Fn() -> bool + Send + Sync>;
 #[derive(Default)]
 pub struct Hub {
     stops: AtomicI64,
+    /// Arguments that workers have changed by handlers: element, position, keyword, value.
+    changed: Mutex<BTreeMap<(String, usize, &'static str), String>>,
+    /// Hot swaps so far.
+    generation: AtomicU64,
     /// Signals that elements handle, and how many of them do.
     claimed: Mutex<BTreeMap<i32, usize>>,
     /// The operation that the control thread waits for, if it takes long.
@@ -425,6 +429,15 @@ impl Hub {
     pub fn lost_writes(&self) -> u64 {
         self.lost_writes.load(Ordering::Relaxed)
     }
+    /// Notes that a worker has changed an argument of an element by a handler.
+    pub(crate) fn note_argument(&self, element: &str, argument: (usize, &'static str), value: &str) {
+        let key = (element.to_owned(), argument.0, argument.1);
+        self.changed.lock().ignore_poison().insert(key, value.to_owned());
+    }
+    /// Takes what workers have noted.
+    pub(crate) fn take_arguments(&self) -> BTreeMap<(String, usize, &'static str), String> {
+        std::mem::take(&mut *self.changed.lock().ignore_poison())
+    }
     /// Takes the next handler to be written.
     pub(crate) fn take_write(&self) -> Option<Write> {
         self.writes.lock().ignore_poison().pop_front()
@@ -450,6 +463,14 @@ impl Hub {
         self.failure.get().map(String::as_str)
     }
 
+    /// How often the configuration has been replaced.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+    pub(crate) fn next_generation(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
     /// Asks the driver to stop.
     pub fn request_stop(&self) {
         self.stops.fetch_add(1, Ordering::Release);

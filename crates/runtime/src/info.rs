@@ -1,6 +1,8 @@
 //! Information on a configuration and its elements, for the control thread.
 
+use crate::NameDb;
 use crate::class::Class;
+use crate::configure::Scheduling;
 use crate::cx::Handler;
 use crate::element::Sharing;
 use crate::placement::{Lanes, PortUse};
@@ -29,6 +31,8 @@ pub struct ElementInfo {
     pub sharing: Sharing,
     /// Its counters on each worker.
     pub stats: Vec<Arc<SlotStats>>,
+    /// Whether its arguments can be changed while it runs.
+    pub live: bool,
     /// The worker that has the only instance, if there is only one.
     pub home: usize,
     /// Whether it is bound to that worker (StaticThreadSched).
@@ -50,6 +54,7 @@ impl ElementInfo {
             kinds: words(class, sides),
             handlers: Arc::clone(&class.handlers),
             sharing: class.sharing,
+            live: class.live,
             stats: Vec::new(),
             home: 0,
             bound: false,
@@ -66,6 +71,20 @@ impl ElementInfo {
     }
 }
 
+/// What an element of a configuration needs to be made again.
+pub(crate) struct Plan {
+    pub(crate) classes: Vec<Class>,
+    pub(crate) sides: Vec<Sides>,
+    /// The names that arguments may use.
+    pub(crate) names: NameDb,
+    pub(crate) scheduling: Scheduling,
+    /// See `Passing` of the builder.
+    pub(crate) crossing: Vec<bool>,
+    pub(crate) pulling: Vec<u128>,
+    /// How many packets elements may hold, for each replica that has declared it.
+    pub(crate) holding: Vec<(usize, usize)>,
+}
+
 /// A configuration that runs, or is ready to.
 pub(crate) struct Loaded {
     pub(crate) config: Config,
@@ -75,6 +94,7 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Diagnostics,
     /// Whether more packets may wait than there are buffers.
     pub(crate) shortage: Diagnostics,
+    pub(crate) plan: Plan,
     /// The uses of ports and, when they are open, what each worker does there.
     pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
 }

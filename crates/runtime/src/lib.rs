@@ -21,7 +21,8 @@
 //!    errors of the operating system in words; what workers and the control thread share: calls of handlers
 //!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
 //!    sockets that were opened for this process, tokens for access to it; what a program may name.
-//! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
+//! 3. `configure`, `names`, `options`: what an element may ask while it is configured; the names that values
+//!    of handlers use; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
 //! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
@@ -54,6 +55,7 @@ mod info;
 mod inherited;
 mod limits;
 mod live;
+mod names;
 mod options;
 pub mod placement;
 mod ports;
@@ -93,6 +95,7 @@ pub use inherited::{Inherited, bequeath, inherited};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use limits::{Bounds, Budget, Held, Limits, Over, Rate};
 pub use live::live_annotations;
+pub use names::handler_names;
 pub use options::{Idle, Options, ThreadSetup};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use reason::reason;

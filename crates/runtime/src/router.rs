@@ -3,12 +3,13 @@
 mod builtin;
 mod handlers;
 mod load;
+mod remake;
 mod swap;
 mod team;
 mod trace;
 
 use crate::ElementId;
-use crate::build::build;
+use crate::build::{Moved, build};
 use crate::class::Registry;
 use crate::clock::{Clock, STAMPS};
 use crate::control::{Control, ControlTask};
@@ -66,6 +67,7 @@ pub struct Router {
     turned: Option<u64>,
     /// Grows with each hot swap.
     generation: u64,
+    moved: Moved,
     running: bool,
     exit: bool,
     answer_limit: Duration,
@@ -134,7 +136,7 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         hub.limit(&options.limits);
         let hub = Arc::new(hub);
-        let built = build(config, &registry, &options, &clock, &hub, None)?;
+        let built = build(config, &registry, &options, &clock, &hub, None, None)?;
         let loaded = built.loaded;
         let mut diags = Diagnostics::new();
         diags.set_sources(loaded.config.sources.clone());
@@ -180,6 +182,7 @@ impl Router {
             timers: true,
             turned: None,
             generation: 0,
+            moved: Moved::default(),
             running: false,
             exit: false,
             answer_limit: ANSWER_LIMIT,

@@ -9,13 +9,29 @@ use std::sync::{Arc, Mutex};
 /// Values shared by the replicas of an element, by element name and type.
 #[derive(Default)]
 pub struct SharedStore {
+    /// Where the values of all elements but one are.
+    beside: Option<(Arc<SharedStore>, String)>,
     map: Mutex<HashMap<(String, TypeId), Arc<dyn Any + Send + Sync>>>,
 }
 
 impl SharedStore {
+    /// A store for an element that is made anew: it has the values of all others.
+    pub(crate) fn beside(others: &Arc<Self>, element: &str) -> Self {
+        Self { beside: Some((Arc::clone(others), element.to_owned())), map: Mutex::default() }
+    }
+    /// Takes the values of an element that has been made anew, in place of those that it had.
+    pub(crate) fn adopt(&self, element: &str, new: &Self) {
+        let values = new.of(element);
+        let mut map = self.map.lock().ignore_poison();
+        map.retain(|(name, _), _| name != element);
+        map.extend(values.into_iter().map(|(kind, value)| ((element.to_owned(), kind), value)));
+    }
     /// The value of a type that an element has published.
     #[must_use]
     pub fn get(&self, element: &str, kind: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
+        if let Some((others, _)) = self.beside.as_ref().filter(|(_, own)| own != element) {
+            return others.get(element, kind);
+        }
         self.map.lock().ignore_poison().get(&(element.to_owned(), kind)).cloned()
     }
     /// The same, for a handler that works on it.

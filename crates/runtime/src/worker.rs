@@ -1,8 +1,10 @@
 //! A worker: one replica of the graph, run by one thread.
 
 use crate::WorkerId;
-use crate::cx::{Core, Graph};
+use crate::configure::StartAction;
+use crate::cx::{Core, Counts, Graph, Node};
 use crate::hub::Handed;
+use crate::names::Names;
 use crate::options::Idle;
 use dpdk::Bell;
 use dpdk::crash::{Seat, Seated};
@@ -48,6 +50,10 @@ pub(crate) enum Order {
     Deliver,
     /// Switch to another graph.
     Swap(Box<(Graph, Core)>),
+    /// Initialize an element in the place where it will run, and give it back.
+    Initialize(u32, Box<dyn Node>),
+    /// Put an element in the place of another one.
+    Replace(u32, Option<Box<dyn Node>>, Arc<Counts>),
 }
 
 /// The answer of a stopped worker.
@@ -58,6 +64,10 @@ pub(crate) enum Report {
     Delivered(bool),
     /// The graph that it had.
     Swapped(Box<(Graph, Core)>),
+    /// The element, the actions that it has registered, and what went wrong.
+    Initialized(Box<dyn Node>, Vec<StartAction>, Result<(), String>),
+    /// The element that was there.
+    Replaced(Option<Box<dyn Node>>),
 }
 
 /// Work of the control thread that runs on the worker, between two batches.
@@ -173,6 +183,12 @@ impl Worker {
     #[must_use]
     pub fn id(&self) -> WorkerId {
         self.core.worker
+    }
+
+    /// A handler of an element is about to be called.
+    pub(crate) fn names_of(&self, slot: u32) -> Option<Names> {
+        let slot = self.graph.slots.get(slot as usize)?;
+        Some(Names::of(&self.graph.texts, &slot.name))
     }
 
     /// Asks the processor to fetch what the worker's own fields lead to, which a round uses.
@@ -495,7 +511,33 @@ impl Worker {
         match order {
             Order::Deliver => Report::Delivered(self.take_handed()),
             Order::Swap(new) => Report::Swapped(Box::new(self.swap(*new))),
+            Order::Initialize(slot, node) => self.initialize(slot, node),
+            Order::Replace(slot, node, counts) => Report::Replaced(self.replace(slot, node, counts)),
         }
+    }
+
+    /// Initializes an element that takes the place of another one later.
+    fn initialize(&mut self, slot: u32, node: Box<dyn Node>) -> Report {
+        let before = self.graph.slots[slot as usize].node.replace(node);
+        self.core.initializing = true;
+        let done = self.core.with_node(&self.graph, slot, |node, cx| node.initialize(cx));
+        self.core.initializing = false;
+        let node = self.graph.slots[slot as usize].node.replace(before);
+        Report::Initialized(node, std::mem::take(&mut self.core.acts), done.unwrap_or(Ok(())))
+    }
+
+    /// Replaces an element, which takes the state of the one before. Returns that, to be dropped elsewhere.
+    fn replace(
+        &mut self,
+        slot: u32,
+        node: Option<Box<dyn Node>>,
+        counts: Arc<Counts>,
+    ) -> Option<Box<dyn Node>> {
+        self.graph.slots[slot as usize].counts = Some(counts);
+        let mut before = self.graph.slots[slot as usize].node.replace(node?);
+        self.core.with_node(&self.graph, slot, |node, cx| node.take_state(&mut *before, cx));
+        self.busy();
+        Some(before)
     }
 
     /// Replaces the graph. Returns the old one, to be dropped elsewhere.

@@ -389,8 +389,8 @@ impl AggregateCounter {
     }
 
     /// Counts packets, and says of each whether it was counted.
-    fn count(&self, packets: &[Packet], port: usize, cx: &mut Cx<'_>, mut each: impl FnMut(bool)) {
-        let (s, worker, mut next) = (&*self.shared, cx.worker().0, 0);
+    fn count(&mut self, packets: &[Packet], port: usize, cx: &mut Cx<'_>, mut each: impl FnMut(bool)) {
+        let (s, worker, mut next) = (Arc::clone(&self.shared), cx.worker().0, 0);
         // A call may change anything: the counts are locked anew after each.
         while next < packets.len() {
             let call = {
@@ -398,7 +398,7 @@ impl AggregateCounter {
                 self.count_until_call(&mut counts, packets, &mut next, port, cx, &mut each)
             };
             if let Some(call) = call {
-                call.fire_at_once(cx);
+                call.fire_at_once(self, cx);
             }
         }
     }
@@ -462,7 +462,8 @@ impl Vector for AggregateCounter {
 
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(if cx.n_inputs() < 2 { 0 } else { port }, max, out);
+        let input = if cx.n_inputs() < 2 { 0 } else { port };
+        cx.lend(self, |cx| cx.pull(input, max, out));
         self.count(out.get(before..).unwrap_or_default(), port, cx, |_| {});
     }
 }

@@ -38,6 +38,7 @@ pub struct Classifier(Engine);
 
 impl Element for Classifier {
     const CLASS: &'static str = "Classifier";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;

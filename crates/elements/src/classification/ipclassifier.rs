@@ -63,6 +63,7 @@ pub struct IpClassifier(Engine);
 
 impl Element for IpClassifier {
     const CLASS: &'static str = "IPClassifier";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;

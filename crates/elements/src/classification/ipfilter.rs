@@ -46,6 +46,7 @@ pub struct IpFilter(Engine);
 
 impl Element for IpFilter {
     const CLASS: &'static str = "IPFilter";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;

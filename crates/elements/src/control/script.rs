@@ -184,7 +184,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
             }
             first.unwrap_or_else(|| ArgError::new("bad script"))
         })?;
-        let program = Arc::new(program);
+        let program = cx.going_on().unwrap_or_else(|| Arc::new(program));
         cx.publish(Arc::clone(&program));
         let watch = Arc::new(OnceLock::new());
         if let ScriptType::Signal(signals) = &program.kind {
@@ -242,7 +242,7 @@ impl<const DRIVER: bool> Vector for Script<DRIVER> {
                 None => cx.drop(packet, SCRIPT),
             }
             if many {
-                cx.flush();
+                cx.flush_lending(self);
             }
         }
         cx.recycle(batch);
@@ -250,7 +250,7 @@ impl<const DRIVER: bool> Vector for Script<DRIVER> {
 
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         for _ in 0..max {
-            let Some(packet) = cx.pull_one(port) else { return };
+            let Some(packet) = cx.lend(self, |cx| cx.pull_one(port)) else { return };
             match self.output(0, cx) {
                 Some(0) => out.push(packet),
                 Some(to) => cx.output(to, packet),

@@ -31,6 +31,7 @@
 //! ## See also
 //! ARPQuerier
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr as EtherArg, IpPrefix};
 use runtime::{FromArg, NameDb};
@@ -129,6 +130,7 @@ fn answer(data: &mut [u8], find: impl Fn(Ipv4Addr) -> Option<EtherAddr>) -> Resu
 
 impl Element for ArpResponder {
     const CLASS: &'static str = "ARPResponder";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -161,18 +163,18 @@ impl Element for ArpResponder {
         h.read("table", |e| e.table.iter().fold(String::new(), |t, (p, mac)| t + &format!("{p} {mac}\n")));
         h.parameter("lookup");
         h.read_with("lookup", Combine::First, |e, arg, _| {
-            let ip = arg.trim().parse().map_err(|_| "expected IP address".to_owned())?;
+            let ip = text::value(arg, "expected IP address")?;
             Ok(e.find(ip).map_or_else(String::new, |mac| mac.to_string()))
         });
         h.write("add", |e, v, _| {
             let mut table = e.table.clone();
-            add(&mut table, v, &NameDb::default())?;
+            add(&mut table, v, &runtime::handler_names())?;
             order(&mut table);
             e.table = table;
             Ok(())
         });
         h.write("remove", |e, v, _| {
-            let prefix = IpPrefix::parse(v.trim(), &NameDb::default(), true);
+            let prefix = IpPrefix::parse(v.trim(), &runtime::handler_names(), true);
             let prefix = prefix.map_err(|_| "expected IP/MASK".to_owned())?;
             let prefix = IpPrefix { addr: prefix.network(), ..prefix };
             let at = e.table.iter().position(|(p, _)| *p == prefix);

@@ -41,6 +41,7 @@
 //! ARPQuerier
 
 use super::engine::neighbors::{DEFAULT_SLIM, DEFAULT_TIMEOUT_NS, Limits, Neighbors, capacity};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use runtime::Over;
 use std::net::Ipv4Addr;
@@ -93,7 +94,7 @@ pub(crate) fn insert(
 
 /// The `delete` handler.
 pub(crate) fn delete(table: &Neighbors, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
-    let ip = value.trim().parse().map_err(|_| "expected IP address".to_owned())?;
+    let ip = text::value(value, "expected IP address")?;
     discard(table.remove(ip), cx);
     Ok(())
 }

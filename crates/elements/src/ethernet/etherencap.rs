@@ -26,6 +26,7 @@
 //! ## See also
 //! ARPQuerier, EtherRewrite, Strip
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::EtherAddr as EtherArg;
 use wire::{EtherAddr, Ethernet, ethernet};
@@ -35,6 +36,7 @@ pub struct EtherEncap(Ethernet<[u8; ethernet::HEADER_LEN]>);
 
 impl Element for EtherEncap {
     const CLASS: &'static str = "EtherEncap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
@@ -54,15 +56,18 @@ impl Element for EtherEncap {
         h.read("dst", |e| e.0.dst().to_string());
         h.read("ethertype", |e| format!("{:04x}", e.0.ethertype()));
         h.write("src", |e, v, _| {
-            v.trim().parse().map(|a| e.0.set_src(a)).map_err(|_| "expected Ethernet address".into())
+            text::value::<EtherArg>(v, "expected Ethernet address").map(|a| e.0.set_src(EtherAddr(a.0)))
         });
         h.write("dst", |e, v, _| {
-            v.trim().parse().map(|a| e.0.set_dst(a)).map_err(|_| "expected Ethernet address".into())
+            text::value::<EtherArg>(v, "expected Ethernet address").map(|a| e.0.set_dst(EtherAddr(a.0)))
         });
         h.write("ethertype", |e, v, _| {
             e.0.set_ethertype(lang::args::parse(v.trim())?);
             Ok(())
         });
+        h.argument("src", 1, "SRC");
+        h.argument("dst", 2, "DST");
+        h.argument("ethertype", 0, "ETHERTYPE");
     }
 }
 

@@ -38,6 +38,7 @@ pub struct EtherRewrite {
 
 impl Element for EtherRewrite {
     const CLASS: &'static str = "EtherRewrite";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const WRITES: Fields = Fields::DATA;
@@ -58,6 +59,8 @@ impl Element for EtherRewrite {
         h.write("dst", |e, v, _| {
             text::value::<EtherArg>(v, "expected Ethernet address").map(|a| e.dst = EtherAddr(a.0))
         });
+        h.argument("src", 0, "SRC");
+        h.argument("dst", 1, "DST");
     }
 }
 

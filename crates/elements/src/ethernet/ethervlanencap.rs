@@ -57,6 +57,7 @@ impl Tagged for EtherVlanEncap {
 
 impl Element for EtherVlanEncap {
     const CLASS: &'static str = "EtherVLANEncap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::VLAN_TCI;
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
@@ -84,6 +85,9 @@ impl Element for EtherVlanEncap {
         });
         h.write("ethertype", |e, v, _| text::value(v, "expected Ethernet type").map(|t| e.ethertype = t));
         vlan::handlers(h, true);
+        h.argument("src", 1, "SRC");
+        h.argument("dst", 2, "DST");
+        h.argument("ethertype", 0, "ETHERTYPE");
     }
 }
 

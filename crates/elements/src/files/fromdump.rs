@@ -55,7 +55,7 @@
 //! - `packet_filepos` (read): where the last packet begins.
 //! - `extend_interval` (write): moves the end time by so many seconds, and becomes active.
 //! - `reset_timing` (write): `TIMING` treats the next packet as the first.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the element's task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task.
 //!
 //! ## Threads
 //! One worker reads the file.
@@ -332,8 +332,8 @@ impl Reading for FromDump {
         if self.common.stop {
             self.common.active = false;
             cx.request_stop();
-        } else if let Some(call) = &self.end_call {
-            call.fire(cx);
+        } else if let Some(call) = self.end_call.clone() {
+            call.fire(self, cx);
         } else if at_end_time || self.end.is_some() {
             self.common.active = false;
         }

@@ -39,7 +39,7 @@
 //! - `filename` (read): the file.
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
 //! - `filepos` (read): the position in the decompressed file, in bytes.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the element's task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task.
 //!
 //! ## Threads
 //! One worker reads the file.

@@ -35,7 +35,7 @@
 //! - `reset_counts` (write): sets both to zero.
 //! - `filename` (read): the file.
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task.
 //!
 //! ## Threads
 //! All workers write to the same file, a batch at a time.

@@ -37,7 +37,7 @@
 //!
 //! ## Handlers
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task.
 //!
 //! ## Threads
 //! All workers write to the same file; lines never mix.

@@ -39,8 +39,9 @@
 //! UDPIPEncap, ICMPPingEncap, StripIPHeader, SetIPChecksum
 
 use crate::ip::engine::arguments::{BAD_DESTINATION, destination};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
-use lang::args::{IpProto, NameDb, Raw, Word};
+use lang::args::{IpProto, Raw, Word};
 use std::net::Ipv4Addr;
 use wire::Ipv4;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, HEADER_LEN};
@@ -87,6 +88,7 @@ fn tos(args: &mut Args<'_>) -> Result<u8, ArgError> {
 
 impl Element for IPEncap {
     const CLASS: &'static str = "IPEncap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
@@ -113,14 +115,16 @@ impl Element for IPEncap {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("src", |e| e.header.src().to_string());
         h.write("src", |e, v, _| {
-            e.header.set_src(v.trim().parse().map_err(|_| "SRC: parse error".to_owned())?);
+            e.header.set_src(text::value(v, "SRC: parse error")?);
             Ok(())
         });
         h.read("dst", |e| e.dst.map_or_else(|| "DST_ANNO".to_owned(), |d| d.to_string()));
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new(), BAD_DESTINATION)?;
+            e.dst = destination(v.trim(), &runtime::handler_names(), BAD_DESTINATION)?;
             Ok(())
         });
+        h.argument("src", 1, "SRC");
+        h.argument("dst", 2, "DST");
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

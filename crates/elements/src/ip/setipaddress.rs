@@ -25,6 +25,7 @@
 //! ## See also
 //! GetIPAddress, StoreIPAddress, StaticIPLookup
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Anno;
 use std::net::Ipv4Addr;
@@ -37,6 +38,7 @@ pub struct SetIPAddress {
 
 impl Element for SetIPAddress {
     const CLASS: &'static str = "SetIPAddress";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::USER;
@@ -52,9 +54,10 @@ impl Element for SetIPAddress {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("addr", |e| e.address.to_string());
         h.write("addr", |e, v, _| {
-            e.address = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.address = text::value(v, "syntax error")?;
             Ok(())
         });
+        h.argument("addr", 0, "IPADDR");
     }
 }
 

@@ -36,6 +36,7 @@ pub struct SetIPDSCP {
 
 impl Element for SetIPDSCP {
     const CLASS: &'static str = "SetIPDSCP";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
@@ -54,6 +55,7 @@ impl Element for SetIPDSCP {
             e.dscp = code_point(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
             Ok(())
         });
+        h.argument("dscp", 0, "DSCP");
     }
 }
 

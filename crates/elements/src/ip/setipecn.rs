@@ -41,6 +41,7 @@ pub struct SetIPECN {
 
 impl Element for SetIPECN {
     const CLASS: &'static str = "SetIPECN";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
@@ -60,6 +61,7 @@ impl Element for SetIPECN {
             e.text = v.trim().to_owned();
             Ok(())
         });
+        h.argument("ecn", 0, "ECN");
     }
 }
 

@@ -35,8 +35,9 @@
 
 use super::engine::header::{dst_ip6, set_dst_ip6};
 use crate::ip::engine::arguments::{BAD_DESTINATION, destination};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
-use lang::args::{IpProto, NameDb, Raw};
+use lang::args::{IpProto, Raw};
 use std::net::Ipv6Addr;
 use wire::Ipv6;
 use wire::ipv6::HEADER_LEN;
@@ -72,12 +73,12 @@ impl Element for IP6Encap {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("src", |e| e.header.src().to_string());
         h.write("src", |e, v, _| {
-            e.header.set_src(v.trim().parse().map_err(|_| "SRC: parse error".to_owned())?);
+            e.header.set_src(text::value(v, "SRC: parse error")?);
             Ok(())
         });
         h.read("dst", |e| e.dst.map_or_else(|| "DST_ANNO".to_owned(), |d| d.to_string()));
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new(), BAD_DESTINATION)?;
+            e.dst = destination(v.trim(), &runtime::handler_names(), BAD_DESTINATION)?;
             Ok(())
         });
     }

@@ -37,7 +37,7 @@
 use super::engine::header::{dst_ip6, set_dst_ip6};
 use crate::ip::engine::arguments::{BAD_DST, destination};
 use crate::prelude::*;
-use lang::args::{NameDb, Raw, UdpPort};
+use lang::args::{Raw, UdpPort};
 use std::net::Ipv6Addr;
 use wire::{Ipv6, Udp, ipv6, protocol, udp};
 
@@ -90,7 +90,7 @@ impl Element for UDPIP6Encap {
         });
         h.read("dst", |e| e.dst.unwrap_or(Ipv6Addr::UNSPECIFIED).to_string());
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new(), BAD_DST)?;
+            e.dst = destination(v.trim(), &runtime::handler_names(), BAD_DST)?;
             Ok(())
         });
         h.read("dport", |e| e.dport.to_string());

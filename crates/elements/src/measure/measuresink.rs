@@ -71,7 +71,7 @@
 //! - `changed` (read): frames that have arrived with others than `expect` says.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): sets everything to zero.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that runs with `AWAKE`.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task that runs with `AWAKE`.
 //!
 //! ## Threads
 //! Each worker measures the frames that it gets; handlers add the numbers up. A flow should stay on one

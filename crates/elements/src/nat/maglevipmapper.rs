@@ -51,7 +51,6 @@ use super::engine::input::SharedMapper;
 use super::engine::pool::{Balancing, By, Pool, Server};
 use super::healthcheck::HealthCheck;
 use crate::prelude::*;
-use lang::args::NameDb;
 use std::sync::Arc;
 
 /// The `MaglevIPMapper` element.
@@ -104,7 +103,7 @@ impl Element for MaglevIPMapper {
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_read::<Pool>("servers", |pool, _| Ok(pool.text()));
         h.shared_read_with::<Pool>("lookup", look_up);
-        h.shared_write::<Pool>("add", |pool, text| pool.add(text, &NameDb::new()));
+        h.shared_write::<Pool>("add", |pool, text| pool.add(text, &runtime::handler_names()));
         h.shared_write::<Pool>("remove", Pool::remove);
         h.shared_write::<Pool>("down", |pool, text| pool.set_up(text, false));
         h.shared_write::<Pool>("up", |pool, text| pool.set_up(text, true));

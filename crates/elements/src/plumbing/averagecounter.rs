@@ -212,7 +212,7 @@ impl Vector for AverageCounter {
     }
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(0, max, out);
+        cx.lend(self, |cx| cx.pull(0, max, out));
         if let Some(new) = out.get(before..).filter(|new| !new.is_empty()) {
             self.count(new, cx);
         }

@@ -127,18 +127,35 @@ impl CounterElement {
     #[cold]
     fn call(&mut self, n: u64, bytes: u64, cx: &mut Cx<'_>) {
         let before = self.totals.packets.fetch_add(n, Ordering::Relaxed);
-        let sum = self.totals.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
         let due = |c: &&Call| (before + 1..=before + n).contains(&c.at);
         if let Some(call) = self.packet_call.as_ref().filter(due)
             && !self.totals.packet_called.swap(true, Ordering::Relaxed)
         {
-            call.call.clone().fire(cx);
+            call.call.clone().fire(self, cx);
         }
+        // The first call may have changed the counts.
+        let sum = self.totals.bytes.load(Ordering::Relaxed);
         if let Some(call) = self.byte_call.as_ref().filter(|c| sum >= c.at)
             && !self.totals.byte_called.swap(true, Ordering::Relaxed)
         {
-            call.call.clone().fire(cx);
+            call.call.clone().fire(self, cx);
         }
+    }
+    /// How many packets are still to come before the one that makes a call, or `u64::MAX`.
+    fn packets_to_call(&self) -> u64 {
+        let (call, count) = (self.packet_call.as_ref(), self.totals.packets.load(Ordering::Relaxed));
+        match call.filter(|c| count < c.at && !self.totals.packet_called.load(Ordering::Relaxed)) {
+            Some(call) => call.at - count - 1,
+            None => u64::MAX,
+        }
+    }
+    /// Whether one of the next `n` packets, of `bytes` bytes, makes a call.
+    fn is_due(&self, n: u64, bytes: u64) -> bool {
+        let sum = self.totals.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        self.packets_to_call() < n
+            || (self.byte_call.as_ref().is_some_and(|c| sum >= c.at)
+                && !self.totals.byte_called.load(Ordering::Relaxed))
     }
 }
 
@@ -245,6 +262,9 @@ impl Step for CounterElement {
         true
     }
     fn run(&mut self, packets: &mut [Packet], cx: &mut Cx<'_>) -> usize {
+        if self.totalling && self.is_due(packets.len() as u64, total_len(packets)) {
+            return 0;
+        }
         self.count(packets, cx);
         packets.len()
     }
@@ -252,15 +272,32 @@ impl Step for CounterElement {
 
 impl Vector for CounterElement {
     #[inline]
-    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        self.count(&batch, cx);
-        cx.output_batch(0, batch);
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        if !self.totalling || !self.is_due(batch.len() as u64, total_len(&batch)) {
+            self.count(&batch, cx);
+            return cx.output_batch(0, batch);
+        }
+        // A call is made before its packet is passed on, and after the packets before have been.
+        let mut passed = cx.spare_batch();
+        for packet in batch.drain(..) {
+            if !passed.is_empty() && self.is_due(1, packet.len() as u64) {
+                cx.output_batch(0, std::mem::take(&mut passed));
+                cx.flush_lending(self);
+            }
+            self.count(std::slice::from_ref(&packet), cx);
+            passed.push(packet);
+        }
+        cx.output_batch(0, passed);
+        cx.recycle(batch);
     }
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(0, max, out);
-        if let Some(new) = out.get(before..).filter(|new| !new.is_empty()) {
-            self.count(new, cx);
+        // The packet that makes a call comes alone.
+        let max = max.min(usize::try_from(self.packets_to_call()).unwrap_or(max).max(1));
+        cx.lend(self, |cx| cx.pull(0, max, out));
+        let at_once = if self.totalling { 1 } else { max.max(1) };
+        for packets in out.get(before..).unwrap_or_default().chunks(at_once) {
+            self.count(packets, cx);
         }
     }
 }

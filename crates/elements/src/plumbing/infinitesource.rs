@@ -25,7 +25,7 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are
 //!   old names.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker: the limit is that of the whole router.
@@ -64,7 +64,6 @@ impl InfiniteSource {
     fn make(&self, most: usize, out: &mut Batch, cx: &Cx<'_>) -> usize {
         let (before, now) = (out.len(), self.timestamp.then(|| cx.now_ns()));
         out.extend((0..most).map_while(|_| self.payload.packet(now)));
-        self.count.add((out.len() - before) as u64);
         out.len() - before
     }
     /// Called after a change: there may be work again.
@@ -77,15 +76,16 @@ impl InfiniteSource {
             }
         }
     }
-    fn end(&self, cx: &mut Cx<'_>) {
-        if let Some(end) = self.end.as_ref().filter(|_| self.limit >= 0) {
-            end.clone().fire(cx);
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        if let Some(end) = self.end.clone().filter(|_| self.limit >= 0) {
+            end.fire(self, cx);
         }
     }
 }
 
 impl Element for InfiniteSource {
     const CLASS: &'static str = "InfiniteSource";
+    const LIVE: bool = true;
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
@@ -189,10 +189,10 @@ impl Element for InfiniteSource {
             if n == 0 {
                 break;
             }
-            if made < wanted {
-                cx.flush();
-            }
+            cx.flush_lending(self);
         }
+        // As in Click, a handler that the packets cause to be called sees the count before them.
+        self.count.add(made as u64);
         cx.reschedule_with_room(0);
         made > 0
     }
@@ -211,7 +211,8 @@ impl Vector for InfiniteSource {
             }
             return cx.set_nonempty(false);
         }
-        self.make(max.min(left), out, cx);
+        let made = self.make(max.min(left), out, cx);
+        self.count.add(made as u64);
     }
 }
 

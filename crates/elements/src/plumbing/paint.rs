@@ -53,6 +53,7 @@ pub(super) fn handler_value(v: &str) -> Result<u8, String> {
 
 impl Element for Paint {
     const CLASS: &'static str = "Paint";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::USER;
@@ -67,6 +68,7 @@ impl Element for Paint {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("color", |e| e.color.to_string());
         h.write("color", |e, v, _| handler_value(v).map(|c| e.color = c));
+        h.argument("color", 0, "COLOR");
     }
 }
 

@@ -77,6 +77,7 @@ pub struct Print {
 
 impl Element for Print {
     const CLASS: &'static str = "Print";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::USER);
     const WRITES: Fields = Fields::NONE;

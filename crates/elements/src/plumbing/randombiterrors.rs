@@ -68,6 +68,7 @@ fn probability(p: Real2<BITS>) -> Result<u32, String> {
 
 impl Element for RandomBitErrors {
     const CLASS: &'static str = "RandomBitErrors";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;

@@ -5,7 +5,7 @@
 //! packets or, from 200 packets per second on, of ten milliseconds. The source begins with such a burst.
 //!
 //! ## Synopsis
-//! `RatedSource([DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH])`
+//! `RatedSource([DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, END_CALL, BANDWIDTH])`
 //!
 //! ## Arguments
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
@@ -15,6 +15,8 @@
 //! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
 //!   alone. By keyword; `DATASIZE` is an old name.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last packet. By keyword.
+//! - `END_CALL` (*write handler and value*): called after the last packet, in place of `STOP`: FastClick's.
+//!   By keyword.
 //! - `BANDWIDTH` (*bandwidth*, bytes per second unless it has a unit): instead of `RATE`, counting the
 //!   packets' bytes. By keyword.
 //!
@@ -26,7 +28,7 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of
 //!   `length`.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker: rate and limit are those of the whole router.
@@ -40,10 +42,11 @@
 //! InfiniteSource, TimedSource, RatedUnqueue, Shaper
 
 use super::engine::bucket::{Bucket, Packets};
+use super::engine::call::HandlerCall;
 use super::engine::payload::Payload;
 use super::engine::text;
 use crate::prelude::*;
-use lang::args::{Bandwidth, Bytes};
+use lang::args::{Bandwidth, Bytes, Raw};
 
 /// Click's headroom: link, IP and TCP headers.
 const HEADROOM: usize = 60;
@@ -56,7 +59,8 @@ pub struct RatedSource {
     counted_ns: u64,
     limit: Option<u64>,
     active: bool,
-    stop: bool,
+    /// Called at the limit.
+    end: Option<HandlerCall>,
     count: Counter,
 }
 
@@ -85,11 +89,11 @@ impl RatedSource {
             cx.reschedule();
         }
     }
-    /// Whether the limit is reached; then the driver may have to stop.
-    fn ended(&self, cx: &mut Cx<'_>) -> bool {
+    /// Whether the limit is reached; then a handler may have to be called.
+    fn ended(&mut self, cx: &mut Cx<'_>) -> bool {
         let ended = self.left() == 0;
-        if ended && self.stop {
-            cx.request_stop();
+        if let Some(end) = self.end.clone().filter(|_| ended) {
+            end.fire(self, cx);
         }
         ended
     }
@@ -97,6 +101,7 @@ impl RatedSource {
 
 impl Element for RatedSource {
     const CLASS: &'static str = "RatedSource";
+    const LIVE: bool = true;
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const READS: Fields = Fields::NONE;
@@ -110,6 +115,11 @@ impl Element for RatedSource {
         let length: Option<i32> = args.k("LENGTH")?;
         let length = args.k("DATASIZE")?.or(length).unwrap_or(-1);
         let stop = args.k("STOP")?.unwrap_or(false);
+        let end = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));
+        if stop && end.is_some() {
+            return Err("END_CALL and STOP are mutually exclusive".into());
+        }
+        let end = if stop { HandlerCall::parse("stop") } else { end };
         let payload = Payload::new(data, length.into(), HEADROOM)?;
         let mut most = burst(rate);
         if let Some(Bandwidth(bandwidth)) = args.k("BANDWIDTH")?.filter(|b: &Bandwidth| b.0 > 0) {
@@ -118,7 +128,7 @@ impl Element for RatedSource {
         }
         let limit = u64::try_from(limit).ok();
         let bucket = Bucket::source(rate, most, cx);
-        Ok(Self { payload, bucket, counted_ns: 0, limit, active, stop, count: Counter::new() })
+        Ok(Self { payload, bucket, counted_ns: 0, limit, active, end, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -170,6 +180,9 @@ impl Element for RatedSource {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if let Some(end) = &self.end {
+            end.check(cx)?;
+        }
         if !cx.output_is_pull(0) {
             cx.reschedule();
         }

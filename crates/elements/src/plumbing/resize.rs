@@ -38,6 +38,7 @@ pub struct Resize {
 
 impl Element for Resize {
     const CLASS: &'static str = "Resize";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA;
@@ -53,6 +54,8 @@ impl Element for Resize {
         h.write("head", |e, v, _| text::value(v, "syntax error").map(|n| e.head = n));
         h.read("tail", |e| e.tail.to_string());
         h.write("tail", |e, v, _| text::value(v, "syntax error").map(|n| e.tail = n));
+        h.argument("head", 0, "HEAD");
+        h.argument("tail", 1, "TAIL");
     }
 }
 

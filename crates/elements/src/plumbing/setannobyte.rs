@@ -40,6 +40,7 @@ pub struct SetAnnoByte {
 
 impl Element for SetAnnoByte {
     const CLASS: &'static str = "SetAnnoByte";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::USER;
@@ -55,6 +56,7 @@ impl Element for SetAnnoByte {
         h.read("anno", |e| e.anno.to_string());
         h.read("value", |e| e.value.to_string());
         h.write("value", |e, v, _| text::value(v, "syntax error").map(|n| e.value = n));
+        h.argument("value", 1, "VALUE");
     }
 }
 

@@ -222,8 +222,8 @@ impl Element for TimeFilter {
 impl TimeFilter {
     /// Whether a packet is before the end after all, when the call has been made that is due.
     #[cold]
-    fn at_end(&self, at: i64, cx: &mut Cx<'_>) -> bool {
-        let Some(call) = &self.call else { return false };
+    fn at_end(&mut self, at: i64, cx: &mut Cx<'_>) -> bool {
+        let Some(call) = self.call.clone() else { return false };
         loop {
             let before = self.range.last();
             if !self.range.armed.swap(false, Ordering::Relaxed) {
@@ -236,7 +236,7 @@ impl TimeFilter {
                         cx.log(Level::WARN, &format!("{}: {e}", cx.name()));
                     }
                 }
-                _ => call.fire(cx),
+                _ => call.fire(self, cx),
             }
             if at < self.range.last() {
                 return true;

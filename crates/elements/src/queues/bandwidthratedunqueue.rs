@@ -21,7 +21,7 @@
 //! - `active` (read/write): whether to pull; true at the start.
 //! - `calls` (read): how often the task ran, ran without a packet, pushed packets, and pulled without getting
 //!   one.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.

@@ -17,7 +17,7 @@
 //! - `interval` (read/write): the `INTERVAL` argument. A shorter one applies at once, a longer one from the
 //!   next pull on.
 //! - `burst` (read/write): the `BURST` argument.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! There is one instance: it runs on one worker, the first unless StaticThreadSched says otherwise.

@@ -14,7 +14,7 @@
 //!
 //! ## Handlers
 //! - `delay` (read/write): the `DELAY` argument; a change is for packets that are pulled from then on.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -102,7 +102,7 @@ impl Element for DelayUnqueue {
                 return moved > 0;
             }
             cx.output(0, packet);
-            cx.flush();
+            cx.flush_lending(self);
         }
         cx.reschedule();
         true

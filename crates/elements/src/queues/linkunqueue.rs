@@ -22,7 +22,7 @@
 //! - `bandwidth` (read/write): the `BANDWIDTH` argument in bytes per second. Writing it empties the link.
 //! - `size` (read): packets on the link.
 //! - `reset` (write): empties the link.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! There is one instance: it runs on one worker, the first unless StaticThreadSched says otherwise.
@@ -156,7 +156,7 @@ impl Element for LinkUnqueue {
         {
             self.depth.left(self.worker, 1);
             cx.output(0, packet);
-            cx.flush();
+            cx.flush_lending(self);
             pushed += 1;
         }
         if let (Some(first), Some(last)) = (self.packets.front(), self.packets.back()) {

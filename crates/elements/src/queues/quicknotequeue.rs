@@ -19,6 +19,7 @@
 //! - `length` (read): packets in the queue.
 //! - `highwater_length` (read): the greatest length so far; with several workers, that of the longest of
 //!   their queues.
+//! - `config` (read/write): the argument, as `capacity`.
 //! - `capacity` (read/write): the `CAPACITY` argument. Packets above a reduced capacity are
 //!   dropped, the newest first.
 //! - `drops` (read): packets that arrived when it was full.

@@ -51,6 +51,7 @@ pub struct RatedSplitter<K: RateUnit = ByPackets> {
 
 impl<K: RateUnit> Element for RatedSplitter<K> {
     const CLASS: &'static str = K::CLASS;
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
@@ -66,6 +67,7 @@ impl<K: RateUnit> Element for RatedSplitter<K> {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("rate", |e| e.bucket.rate());
         h.write("rate", |e, v, cx| e.bucket.set_rate(v, cx.now_ns()));
+        h.argument("rate", 0, "RATE");
     }
 }
 

@@ -20,7 +20,7 @@
 //! - `active` (read/write): whether to pull; true at the start.
 //! - `calls` (read): how often the task ran, ran without a packet, pushed packets, and pulled without getting
 //!   one.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.
@@ -68,6 +68,7 @@ pub struct RatedUnqueue<K: RateUnit = ByPackets> {
 
 impl<K: RateUnit> Element for RatedUnqueue<K> {
     const CLASS: &'static str = K::CLASS;
+    const LIVE: bool = true;
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::NONE;
@@ -101,6 +102,7 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
             let Self { runs, empty_runs, pushes, failed_pulls, .. } = e;
             format!("{runs} calls to run_task()\n{empty_runs} empty runs\n{pushes} pushes\n{failed_pulls} failed pulls\n")
         });
+        h.argument("rate", 0, "RATE");
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -176,6 +176,7 @@ impl Red {
 
 impl Element for Red {
     const CLASS: &'static str = "RED";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -244,6 +245,9 @@ impl Element for Red {
             let n = text::value::<Real2<16>>(v, "MAX_P: invalid real number")?;
             e.change(|p| p.max_p = u64::from(n.0))
         });
+        h.argument("min_thresh", 0, "MIN_THRESH");
+        h.argument("max_thresh", 1, "MAX_THRESH");
+        h.argument("max_p", 2, "MAX_P");
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -46,6 +46,7 @@ pub struct Shaper<K: RateUnit = ByPackets> {
 
 impl<K: RateUnit> Element for Shaper<K> {
     const CLASS: &'static str = K::CLASS;
+    const LIVE: bool = true;
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Shared;
     const NOTIFY: Notify = Notify::Gate;
@@ -65,9 +66,15 @@ impl<K: RateUnit> Element for Shaper<K> {
             cx.set_nonempty(true);
             Ok(())
         });
+        h.argument("rate", 0, "RATE");
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        cx.set_nonempty(true);
+    }
+
+    fn take_state(&mut self, _old: &mut Self, cx: &mut Cx<'_>) {
+        // The rate may allow packets now that the one before did not.
         cx.set_nonempty(true);
     }
 }

@@ -18,7 +18,7 @@
 //! - `count` (read): packets moved.
 //! - `active`, `limit`, `burst` (read/write): the arguments.
 //! - `reset`, `reset_counts` (write): set `count` to zero; `LIMIT` counts from there on.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -107,17 +107,18 @@ impl Element for Unqueue {
         }
         let wanted = self.burst.max(cx.batch_size()).min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut moved = 0;
-        while moved < wanted && cx.may_go_on(moved) {
+        while moved < wanted && self.active && cx.may_go_on(moved) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.batch_size().min(wanted - moved), &mut batch);
+            let most = cx.batch_size().min(wanted - moved);
+            let n = cx.lend(self, |cx| cx.pull(0, most, &mut batch));
+            self.count.add(n as u64);
             cx.output_batch(0, batch);
             if n == 0 {
                 break;
             }
             moved += n;
-            cx.flush();
+            cx.flush_lending(self);
         }
-        self.count.add(moved as u64);
         if moved > 0 || cx.upstream_active(0) {
             cx.reschedule();
         }

@@ -18,7 +18,7 @@
 //! ## Handlers
 //! - `count` (read): packets moved.
 //! - `packets` (read): the same, as `N packets` and a line end.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own instance, which looks at the worker's own queues and at those that all workers
@@ -105,13 +105,14 @@ impl Element for Unqueue2 {
         let mut moved = 0;
         while moved < wanted && cx.may_go_on(moved) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.batch_size().min(wanted - moved), &mut batch);
+            let most = cx.batch_size().min(wanted - moved);
+            let n = cx.lend(self, |cx| cx.pull(0, most, &mut batch));
             cx.output_batch(0, batch);
             if n == 0 {
                 break;
             }
             moved += n;
-            cx.flush();
+            cx.flush_lending(self);
         }
         if moved > 0 {
             self.moved.0.fetch_add(moved as u64, Ordering::Relaxed);

@@ -107,6 +107,7 @@ const BURST_MS: u64 = 50;
 
 impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA
         .with(Fields::IP_HEADERS)
@@ -177,6 +178,7 @@ impl Element for ICMPError {
         h.write("pmtu", |e, v, _| set(&mut e.pmtu, v));
         h.read("rate", |e| e.limit.rate());
         h.write("rate", |e, v, cx| e.limit.set_rate(v, cx.now_ns()));
+        h.argument("src", 0, "SRC");
     }
 }
 

@@ -38,7 +38,7 @@
 
 use crate::ip::engine::arguments::{BAD_DST, destination};
 use crate::prelude::*;
-use lang::args::{NameDb, Raw, UdpPort};
+use lang::args::{Raw, UdpPort};
 use std::net::Ipv4Addr;
 use wire::{Ipv4, Udp, ipv4, protocol, udp};
 
@@ -63,6 +63,7 @@ pub(super) const CASES: [DropCase; 2] =
 
 impl Element for UDPIPEncap {
     const CLASS: &'static str = "UDPIPEncap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
@@ -96,7 +97,7 @@ impl Element for UDPIPEncap {
         });
         h.read("dst", |e| e.dst.unwrap_or(Ipv4Addr::UNSPECIFIED).to_string());
         h.write("dst", |e, v, _| {
-            e.dst = destination(v.trim(), &NameDb::new(), BAD_DST)?;
+            e.dst = destination(v.trim(), &runtime::handler_names(), BAD_DST)?;
             Ok(())
         });
         h.read("dport", |e| e.dport.to_string());
@@ -104,6 +105,10 @@ impl Element for UDPIPEncap {
             e.dport = port(v).map_err(|e| format!("DPORT: {e}"))?;
             Ok(())
         });
+        h.argument("src", 0, "SRC");
+        h.argument("sport", 1, "SPORT");
+        h.argument("dst", 2, "DST");
+        h.argument("dport", 3, "DPORT");
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -577,7 +577,7 @@ impl<'a> Args<'a> {
 }
 
 /// Length of what may be a keyword in front of a value; 0 if there is none.
-fn keyword_len(text: &str) -> usize {
+pub fn keyword_len(text: &str) -> usize {
     let s = text.as_bytes();
     if !s.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_') {
         return 0;

@@ -37,6 +37,10 @@ impl Environment {
         }
         this
     }
+    /// One that is never started.
+    pub(super) fn unused() -> Self {
+        Self { allowed: false, starter: None }
+    }
     pub(super) fn start(&mut self, options: &Options) {
         if self.allowed && self.starter.is_none() && dpdk::Eal::get().is_none() {
             let eal = options.eal.clone();

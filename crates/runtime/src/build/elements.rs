@@ -16,8 +16,11 @@ use crate::ports::Sides;
 use crate::store::SharedStore;
 use crate::{Args, NameDb, WorkerId};
 use lang::{Config, Diagnostic, Diagnostics};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Elements whose tasks handlers have moved to other workers.
+pub(crate) type Moved = BTreeMap<String, usize>;
 
 /// The input from which elements are made.
 pub(super) struct From<'a> {
@@ -32,6 +35,7 @@ pub(super) struct From<'a> {
     pub(super) store: &'a Arc<SharedStore>,
     /// State that elements keep from the configuration that this one replaces.
     pub(super) inherited: Option<&'a SharedStore>,
+    pub(super) moved: Option<&'a Moved>,
 }
 
 /// Configured elements, and their requests.
@@ -48,6 +52,7 @@ pub(super) struct Made {
     pub(super) uses: Vec<PortUse>,
     pub(super) port_slots: Vec<(usize, PortSlot)>,
     pub(super) holding: Vec<(usize, usize)>,
+    pub(super) names: NameDb,
 }
 
 /// Makes all elements; errors in their arguments go to `diags`.
@@ -68,6 +73,10 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
     let mut phase = Phase::Info;
     for &index in &order {
         if classes[index].phase != phase {
+            if let Some(moved) = from.moved.filter(|_| phase == Phase::Info) {
+                let all = moved.iter().map(|(name, worker)| (name.clone(), *worker));
+                made.scheduling.threads.extend(all);
+            }
             phase = classes[index].phase;
             made.passing = passing(config, classes, from.sides, &made.scheduling, workers);
         }
@@ -80,6 +89,7 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
             break;
         }
     }
+    made.names = names;
     made
 }
 
@@ -97,7 +107,7 @@ fn names(config: &Config) -> NameDb {
 
 impl Made {
     /// Makes one element, for all workers that have it.
-    fn add(
+    pub(super) fn add(
         &mut self,
         from: &From<'_>,
         index: usize,
@@ -129,6 +139,7 @@ impl Made {
                 names,
                 store: from.store,
                 inherited: from.inherited,
+                moving: from.moved.is_some(),
                 scheduling: &mut self.scheduling,
                 control: &mut self.control,
                 warnings: &mut self.warnings,

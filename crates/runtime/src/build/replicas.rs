@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::ports::Processing;
 use crate::stats::SlotStats;
 use crate::store::SharedStore;
-use lang::{Config, Diagnostic, Diagnostics};
+use lang::{Config, Diagnostic, Diagnostics, NameDb};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ pub(super) struct Pattern<'a> {
     pub(super) crossing: &'a [bool],
     pub(super) by_name: &'a Arc<HashMap<String, u32>>,
     pub(super) store: &'a Arc<SharedStore>,
+    pub(super) names: &'a NameDb,
     /// The elements of the configuration that this one replaces.
     pub(super) old: Option<&'a [ElementInfo]>,
 }
@@ -64,7 +65,12 @@ impl Pattern<'_> {
             slot.listeners.empty.retain(|s| here[*s as usize]);
             slot.listeners.room.retain(|s| here[*s as usize]);
         }
-        let graph = Graph { slots, names: Arc::clone(self.by_name), shared: Arc::clone(self.store) };
+        let graph = Graph {
+            slots,
+            names: Arc::clone(self.by_name),
+            shared: Arc::clone(self.store),
+            texts: self.names.clone(),
+        };
         core.initializing = true;
         let first = core.clock.stamp();
         for index in (0..count).filter(|_| !options.check_only) {
@@ -128,6 +134,9 @@ impl Pattern<'_> {
             runs_here: !pinned || info.home == worker,
             pull_through: class.pull_through,
             handlers: Arc::clone(&class.handlers),
+            single: class.sharing == Sharing::Single,
+            live: class.live,
+            counts: None,
         }
     }
 }

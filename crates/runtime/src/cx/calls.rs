@@ -1,11 +1,14 @@
 //! Handlers that elements call while they run: their own, other elements', global ones.
 
 use super::core::Call;
-use super::graph::{Cx, Handler, Node, Reader, Writer, find};
+use super::graph::{Cx, Handler, Reader, Slot, Writer, find};
 use crate::ElementId;
 use crate::builtin::check_global;
 use crate::handler::{CallArgs, Caller, HandlerError, KnownHandler};
 use crate::hub::Hub;
+use crate::names::Names;
+use crate::stats::{Counter, StatsSnapshot};
+use std::any::Any;
 use std::sync::Arc;
 use tracing::Level;
 
@@ -16,14 +19,21 @@ impl Cx<'_> {
     /// No such handler, or the element is busy with the very packet that caused the call.
     pub fn read_handler(&mut self, id: ElementId, name: &str, arg: &str) -> Result<String, HandlerError> {
         let handler = self.handler(id, name)?;
+        let _names = Names::of(&self.graph.texts, self.name_of(id));
         match handler.reader {
             Some(Reader::Worker(f, _)) => {
-                self.on(id, |node, cx| f(node.element(), arg, cx))?.map_err(HandlerError::Failed)
+                self.on(id, |element, cx| f(element, arg, cx))?.map_err(HandlerError::Failed)
             }
-            Some(Reader::Counter(f)) => {
-                let n = self.on(id, |node, _| f(&*node.element()).map(|c| c.get()))?;
-                Ok(n.unwrap_or(0).to_string())
-            }
+            Some(Reader::Counter(f)) => match &self.graph.slots[id.0 as usize].counts {
+                Some(counts) => {
+                    let counters = counts.counters.get(handler.name).map_or(&[][..], |c| c);
+                    Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
+                }
+                None => {
+                    let n = self.on(id, |element, _| f(element).map(|c| c.get()))?;
+                    Ok(n.unwrap_or(0).to_string())
+                }
+            },
             Some(Reader::Shared(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, arg).map_err(HandlerError::Failed)
@@ -32,10 +42,10 @@ impl Cx<'_> {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, self, &CallArgs { name, value: arg, write: false })
             }
-            Some(Reader::Stats(f)) => Ok(f(&self.graph.slots[id.0 as usize].stats.snapshot())),
+            Some(Reader::Stats(f)) => Ok(f(&self.graph.slots[id.0 as usize].totals())),
             Some(Reader::SharedStats(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
-                let stats = self.graph.slots[id.0 as usize].stats.snapshot();
+                let stats = self.graph.slots[id.0 as usize].totals();
                 f(&*state, &stats).map_err(HandlerError::Failed)
             }
             None => Err(HandlerError::NotReadable(name.into())),
@@ -48,9 +58,14 @@ impl Cx<'_> {
     /// As for [`Cx::read_handler`].
     pub fn write_handler(&mut self, id: ElementId, name: &str, value: &str) -> Result<(), HandlerError> {
         let handler = self.handler(id, name)?;
+        let _names = Names::of(&self.graph.texts, self.name_of(id));
         match handler.writer {
             Some(Writer::Worker(f)) => {
-                self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed)
+                self.on(id, |element, cx| f(element, value, cx))?.map_err(HandlerError::Failed)?;
+                if let Some(argument) = handler.argument {
+                    self.core.hub.note_argument(self.name_of(id), argument, value);
+                }
+                Ok(())
             }
             Some(Writer::Shared(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
@@ -79,23 +94,25 @@ impl Cx<'_> {
     /// There is no such element or handler, or it cannot be written.
     pub fn can_write(&self, element: Option<&str>, handler: &str) -> Result<(), HandlerError> {
         match self.whose(element, handler)? {
+            Some(id) if self.reconfigures(id, handler) => Ok(()),
             Some(id) if self.handler(id, handler)?.writable() => Ok(()),
             Some(id) => Err(HandlerError::NotWritable(format!("{}.{handler}", self.name_of(id)))),
             None => check_global(handler, true),
         }
     }
 
-    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there
-    /// is one worker and the other element is not running, otherwise when it has returned. Errors are
-    /// printed. Without an element name, the handler is the calling element's own or otherwise a global one.
+    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if the
+    /// other element is on this worker only and is not running, or lends itself ([`Cx::lend`]); otherwise
+    /// when it has returned. Errors are printed. Without an element name, the handler is the calling
+    /// element's own or otherwise a global one.
     pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
         let done = match self.whose(element, handler) {
             Ok(None) if handler == "stop" => {
                 self.request_stop();
                 Ok(())
             }
-            Ok(Some(id)) if self.core.hub.workers() < 2 => {
-                if self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok() {
+            Ok(Some(id)) if self.is_here(id) && !self.reconfigures(id, handler) => {
+                if self.is_free(id) {
                     self.write_handler(id, handler, value)
                 } else {
                     let (handler, value) = (handler.to_owned(), value.to_owned());
@@ -123,17 +140,43 @@ impl Cx<'_> {
             .ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
     }
 
+    /// Calls a handler of an element that is not running, or that is lent ([`Cx::lend`]).
     fn on<R>(
         &mut self,
         id: ElementId,
-        f: impl FnOnce(&mut dyn Node, &mut Cx<'_>) -> R,
+        f: impl FnOnce(&mut dyn Any, &mut Cx<'_>) -> R,
     ) -> Result<R, HandlerError> {
-        let slot = &self.graph.slots[id.0 as usize];
-        let mut node = slot.node.try_borrow_mut().map_err(|_| {
-            HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name))
-        })?;
+        let (slot, lent) = (&self.graph.slots[id.0 as usize], self.lent);
         let base = self.core.scratch.staged.len();
-        Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
+        let mut cx = Cx { graph: self.graph, core: self.core, me: id.0, base, lent };
+        if let Ok(mut node) = slot.node.try_borrow_mut() {
+            return Ok(f(node.element(), &mut cx));
+        }
+        let (mut f, mut result) = (Some(f), None);
+        if let Some(lent) = lent {
+            lent.with(id.0, &mut |element| result = f.take().map(|f| f(element, &mut cx)));
+        }
+        result.ok_or_else(|| {
+            HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name))
+        })
+    }
+
+    /// Whether a handler gives an element other arguments, which the control thread does.
+    fn reconfigures(&self, id: ElementId, handler: &str) -> bool {
+        let slot = &self.graph.slots[id.0 as usize];
+        handler == "config" && slot.live && slot.handlers.iter().all(|h| h.name != handler)
+    }
+
+    /// Whether handlers of an element can be called now.
+    fn is_free(&self, id: ElementId) -> bool {
+        self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok()
+            || self.lent.is_some_and(|lent| lent.with(id.0, &mut |_| ()))
+    }
+
+    /// Whether the only instance of an element is on this worker, or there is only this worker.
+    fn is_here(&self, id: ElementId) -> bool {
+        let slot = &self.graph.slots[id.0 as usize];
+        self.core.hub.workers() < 2 || (slot.single && slot.runs_here)
     }
 
     /// Splits `element.handler` and finds the element from the scope of `from`; without an element name it is
@@ -146,6 +189,16 @@ impl Cx<'_> {
                 None => Err(HandlerError::NoElement(element.to_owned())),
             },
         }
+    }
+}
+
+impl Slot {
+    /// The counts of all workers.
+    fn totals(&self) -> StatsSnapshot {
+        let Some(counts) = &self.counts else { return self.stats.snapshot() };
+        let mut sum = StatsSnapshot::default();
+        counts.stats.iter().for_each(|s| sum.merge(&s.snapshot()));
+        sum
     }
 }
 
@@ -170,10 +223,14 @@ impl Caller for Cx<'_> {
             }
             return Ok(());
         };
+        if self.reconfigures(id, handler) {
+            let name = self.name_of(id).to_owned();
+            self.call(Some(&name), handler, value);
+            return Ok(());
+        }
         let there =
             matches!(self.handler(id, handler)?.writer, Some(Writer::Shared(..) | Writer::Called(..)));
-        let free = self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok();
-        if there || (self.core.hub.workers() < 2 && free) {
+        if there || (self.is_here(id) && self.is_free(id)) {
             return self.write_handler(id, handler, value);
         }
         // It cannot be called here or now: an error is printed when the call is made.
@@ -193,8 +250,11 @@ impl Caller for Cx<'_> {
                 secret: false,
             });
         };
-        let h = self.handler(id, handler)?;
         let name = format!("{}.{handler}", self.name_of(id));
+        if write && self.reconfigures(id, handler) {
+            return Ok(KnownHandler { name, takes_parameter: false, private: false, secret: false });
+        }
+        let h = self.handler(id, handler)?;
         match write {
             true if !h.writable() => Err(HandlerError::NotWritable(name)),
             false if !h.readable() => Err(HandlerError::NotReadable(name)),

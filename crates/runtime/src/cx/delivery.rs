@@ -2,7 +2,7 @@
 //! returned, depth first, in the order of emission.
 
 use super::core::{Core, Staged};
-use super::graph::{Cx, Graph, Node};
+use super::graph::{Cx, Graph, Lenders, Node};
 use tracing::Level;
 
 /// The most deliveries that one run of a task may cause; beyond that, its packets are assumed to be in a loop
@@ -14,7 +14,7 @@ impl Core {
     pub(super) fn settle(&mut self, graph: &Graph) -> bool {
         let any = !self.scratch.staged.is_empty() || !self.scratch.deferred.is_empty();
         self.scratch.staged.reverse();
-        self.drain(graph, 0);
+        self.drain(graph, 0, None);
         loop {
             if !self.scratch.deferred.is_empty() {
                 let deferred = std::mem::take(&mut self.scratch.deferred);
@@ -28,7 +28,7 @@ impl Core {
                     self.hub.lose_writes(from, &call.handler, lost);
                     continue;
                 }
-                let cx = &mut Cx { graph, core: self, me: call.from, base: 0 };
+                let cx = &mut Cx { graph, core: self, me: call.from, base: 0, lent: None };
                 if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
                     cx.log(Level::WARN, &format!("{}: {e}", cx.name()));
                 }
@@ -36,12 +36,12 @@ impl Core {
             } else {
                 return any;
             }
-            self.drain(graph, 0);
+            self.drain(graph, 0, None);
         }
     }
 
     /// Delivers what is staged above `base`, last entry first, depth first.
-    pub(super) fn drain(&mut self, graph: &Graph, base: usize) {
+    pub(super) fn drain(&mut self, graph: &Graph, base: usize, lent: Option<&dyn Lenders>) {
         while self.scratch.staged.len() > base {
             let Some(mut s) = self.scratch.staged.pop() else { return };
             let mut rest = None;
@@ -51,11 +51,11 @@ impl Core {
             if let Some(batch) = rest {
                 self.scratch.staged.push(Staged { to: s.to, port: s.port, batch });
             }
-            self.deliver(graph, s);
+            self.deliver(graph, s, lent);
         }
     }
 
-    fn deliver(&mut self, graph: &Graph, mut s: Staged) {
+    fn deliver(&mut self, graph: &Graph, mut s: Staged, lent: Option<&dyn Lenders>) {
         if s.batch.is_empty() {
             return self.recycle(s.batch);
         }
@@ -79,7 +79,7 @@ impl Core {
             self.enter(s.to);
             slot.stats.count_in(s.batch.len());
             let mark = self.scratch.staged.len();
-            let mut cx = Cx { graph, core: self, me: s.to, base: mark };
+            let mut cx = Cx { graph, core: self, me: s.to, base: mark, lent };
             let mut port = if usize::from(s.port) < slot.outputs.len() { usize::from(s.port) } else { 0 };
             let mut passed = 0;
             if slot.steps && s.port == 0 {
@@ -109,7 +109,7 @@ impl Core {
                     (s.to, s.port) = (out.to, out.port);
                 }
                 _ => {
-                    Cx { graph, core: self, me: s.to, base: mark }.output_batch(port, s.batch);
+                    Cx { graph, core: self, me: s.to, base: mark, lent }.output_batch(port, s.batch);
                     break self.in_order(mark);
                 }
             }

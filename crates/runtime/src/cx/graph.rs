@@ -8,6 +8,7 @@ use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
 use dpdk::{Batch, Packet};
+use lang::NameDb;
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,13 +18,23 @@ use std::sync::Arc;
 /// What an element may do while it runs.
 ///
 /// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element
-/// is ever entered while it runs.
+/// is ever entered while it runs. Only its handlers may be called meanwhile, where it lends itself to them:
+/// [`Cx::lend`].
 pub struct Cx<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) core: &'a mut Core,
     pub(crate) me: u32,
     /// The position at which this element's own emissions begin among the staged ones.
     pub(crate) base: usize,
+    /// The elements that are in the middle of a call and may nevertheless be used by handlers: [`Cx::lend`].
+    pub(super) lent: Option<&'a dyn Lenders>,
+}
+
+/// The elements that are in the middle of a call and lent to handlers ([`Cx::lend`]), the innermost first.
+pub(crate) trait Lenders {
+    /// Calls `f` with the element in a slot. Returns false, without a call, if it is not lent, or if one of
+    /// its handlers is running already.
+    fn with(&self, slot: u32, f: &mut dyn FnMut(&mut dyn Any)) -> bool;
 }
 
 /// The object-safe form in which the graph holds an element.
@@ -117,6 +128,20 @@ pub(crate) struct Slot {
     /// See [`crate::Element::PULL_THROUGH`].
     pub(crate) pull_through: Option<(usize, usize)>,
     pub(crate) handlers: Arc<[Handler]>,
+    /// Whether it is the only instance.
+    pub(crate) single: bool,
+    /// See [`crate::Element::LIVE`].
+    pub(crate) live: bool,
+    /// What other threads may read of all instances; none while the elements are made.
+    pub(crate) counts: Option<Arc<Counts>>,
+}
+
+/// What any thread may read of all instances of an element.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// By the name of the handler.
+    pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
+    pub(crate) stats: Vec<Arc<SlotStats>>,
 }
 
 /// The element graph of one worker. Slot numbers are the same on all workers.
@@ -125,6 +150,8 @@ pub struct Graph {
     pub(crate) slots: Vec<Slot>,
     pub(crate) names: Arc<HashMap<String, u32>>,
     pub(crate) shared: Arc<SharedStore>,
+    /// The names that texts may use.
+    pub(crate) texts: NameDb,
 }
 
 impl Graph {
@@ -187,6 +214,8 @@ pub struct Handler {
     pub private: bool,
     /// Whether what is written is a secret that no message may show.
     pub secret: bool,
+    /// The argument that writing changes: its position, and its keyword.
+    pub argument: Option<(usize, &'static str)>,
     /// For the entry that stands for handlers with other names: returns these.
     pub(crate) dynamic: Option<(TypeId, Arc<DynamicFn>)>,
 }

@@ -49,7 +49,7 @@ impl Core {
         self.wakers[slot as usize].valid = false;
         (self.running, self.again, self.needs_room) = (Some(slot), false, None);
         let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
-            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
+            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0, lent: None }),
             Err(_) => false,
         };
         let worked = self.settle(graph) || worked;
@@ -68,7 +68,7 @@ impl Core {
         // One by one, tasks run in Click's order; who is bound to another worker is not woken here.
         !self.exact
             && graph.slots[slot as usize].runs_here
-            && !Cx { graph, core: self, me: slot, base: 0 }.downstream_room(output)
+            && !Cx { graph, core: self, me: slot, base: 0, lent: None }.downstream_room(output)
     }
 
     /// Delivers packets that came from another worker.
@@ -84,7 +84,7 @@ impl Core {
     pub(crate) fn run_timer(&mut self, graph: &Graph, slot: u32, id: u32) {
         self.begin(slot);
         if let Ok(mut node) = graph.slots[slot as usize].node.try_borrow_mut() {
-            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0 });
+            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0, lent: None });
         }
         self.settle(graph);
         self.end(graph, slot, true);
@@ -101,7 +101,7 @@ impl Core {
         self.begin(slot);
         let r = {
             let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
-            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0 })
+            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0, lent: None })
         };
         self.settle(graph);
         self.end(graph, slot, true);

@@ -2,7 +2,7 @@
 
 use super::Router;
 use crate::ElementId;
-use crate::builtin::{ELEMENT, GLOBAL_READ, GLOBAL_WRITE, is_global};
+use crate::builtin::{ELEMENT, GLOBAL_READ, GLOBAL_WRITE, element_handler, is_global};
 use crate::handler::HandlerError;
 use crate::info::ElementInfo;
 use crate::stats::StatsSnapshot;
@@ -24,14 +24,19 @@ pub(super) fn read_element(
         "handlers" => {
             // A class may declare a handler of its own in place of one that all elements have.
             let general = ELEMENT.iter().filter(|name| element.handlers.iter().all(|h| h.name != **name));
-            let mut lines: Vec<String> = general.map(|h| format!("{h}\tr")).collect();
+            let flags = |name: &str| if name == "config" && element.live { "rw" } else { "r" };
+            let mut lines: Vec<String> = general.map(|h| format!("{h}\t{}", flags(h))).collect();
             for h in element.handlers.iter() {
                 if let Some(others) = h.others(router.store(), &element.name) {
                     let flags = if others.writable { "rw" } else { "r" };
                     lines.extend(others.readable.iter().map(|n| format!("{n}\t{flags}")));
                     continue;
                 }
-                let flags = [(h.readable(), 'r'), (h.writable(), 'w'), (h.takes_parameter, '+')];
+                let flags = [
+                    (h.readable() || element_handler(h.name), 'r'),
+                    (h.writable(), 'w'),
+                    (h.takes_parameter, '+'),
+                ];
                 let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
                 lines.push(format!("{}\t{flags}", h.name));
             }

@@ -6,9 +6,11 @@ use crate::ElementId;
 use crate::builtin::{check_global, element_handler, is_global};
 use crate::control::Control;
 use crate::cx::{Reader, Writer, find};
+use crate::declare::HOME_THREAD;
 use crate::element::Sharing;
 use crate::handler::{CallArgs, Caller, Combine, HandlerError, KnownHandler};
 use crate::hub::Hub;
+use crate::names::Names;
 use crate::stats::Counter;
 use crate::store::SharedStore;
 use std::sync::Arc;
@@ -49,11 +51,19 @@ impl Router {
     pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
         dpdk::crash::called("read", spec, arg.len());
         let (id, name) = self.parse_handler(from, spec)?;
+        if matches!(&*name, "config" | "flatconfig") {
+            self.note_changes();
+        }
         let Some(id) = id else { return read_global(self, &name, arg) };
         let element = &self.loaded.elements[id.0 as usize];
-        let Some(handler) = find(&element.handlers, &name, &self.loaded.store, &element.name).cloned() else {
+        let own = find(&element.handlers, &name, &self.loaded.store, &element.name);
+        let Some(handler) = own.filter(|h| h.readable() || !element_handler(&name)).cloned() else {
             return read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
         };
+        if name == HOME_THREAD && handler.writable() {
+            return Ok(element.home.to_string());
+        }
+        let _names = Names::of(&self.loaded.plan.names, &element.name);
         match handler.reader {
             None => Err(HandlerError::NotReadable(spec.to_owned())),
             Some(Reader::Counter(_)) => {
@@ -78,6 +88,7 @@ impl Router {
                 for worker in self.homes(id) {
                     let (f, arg) = (Arc::clone(&f), arg.to_owned());
                     let answer = self.on_worker(worker, move |w| {
+                        let _names = w.names_of(id.0);
                         w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &arg, cx))
                     })?;
                     answers.push(answer.unwrap_or_else(|| Err("busy".into())).map_err(HandlerError::Failed)?);
@@ -104,16 +115,22 @@ impl Router {
     pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
         dpdk::crash::called("write", spec, value.len());
         let (id, name) = self.parse_handler(from, spec)?;
+        self.note_changes();
         let Some(id) = id else { return write_global(self, &name, value) };
         let element = &self.loaded.elements[id.0 as usize];
         let Some(handler) = find(&element.handlers, &name, &self.loaded.store, &element.name).cloned() else {
             return match element_handler(&name) {
+                true if element.live && name == "config" => self.reconfigure(id, value),
                 true => Err(HandlerError::NotWritable(spec.to_owned())),
                 false => Err(HandlerError::NoHandler(spec.to_owned())),
             };
         };
-        match handler.writer {
-            None => Err(HandlerError::NotWritable(spec.to_owned())),
+        if name == HOME_THREAD && handler.writable() {
+            return self.move_task(id, value);
+        }
+        let _names = Names::of(&self.loaded.plan.names, &element.name);
+        let done = match handler.writer {
+            None => return Err(HandlerError::NotWritable(spec.to_owned())),
             Some(Writer::Shared(kind, f)) => {
                 let state = self.loaded.store.of_handler(&element.name, kind)?;
                 let done = f(&*state, value).map_err(HandlerError::Failed);
@@ -128,6 +145,7 @@ impl Router {
                 for worker in self.homes(id) {
                     let (f, value) = (Arc::clone(&f), value.to_owned());
                     self.on_worker(worker, move |w| {
+                        let _names = w.names_of(id.0);
                         w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &value, cx))
                     })?
                     .unwrap_or_else(|| Err("busy".into()))
@@ -135,7 +153,13 @@ impl Router {
                 }
                 Ok(())
             }
+        };
+        if let Some(argument) = handler.argument.filter(|_| done.is_ok()) {
+            self.note_argument(id, argument, value);
+        } else if name == "config" && done.is_ok() {
+            self.note_arguments(id, value);
         }
+        done
     }
 
     /// Whether a handler exists and can be read (or written).
@@ -160,14 +184,16 @@ impl Router {
         let full = format!("{}.{name}", element.name);
         match find(&element.handlers, &name, &self.loaded.store, &element.name) {
             Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
-            Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
+            Some(h) if !write && !h.readable() && !element_handler(&name) => {
+                Err(HandlerError::NotReadable(spec.to_owned()))
+            }
             Some(h) => Ok(KnownHandler {
                 name: full,
                 takes_parameter: h.takes_parameter,
                 private: h.private,
                 secret: h.secret,
             }),
-            None if element_handler(&name) && !write => {
+            None if element_handler(&name) && (!write || (element.live && name == "config")) => {
                 Ok(KnownHandler { name: full, takes_parameter: false, private: false, secret: false })
             }
             None if element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),

@@ -2,13 +2,16 @@
 
 use super::Router;
 use super::team::{LOOK, Member, Team};
-use crate::build::build;
+use crate::ElementId;
+use crate::build::{Moved, build};
 use crate::cx::{Core, Graph};
+use crate::element::Sharing;
 use crate::handler::HandlerError;
-use crate::info::ElementInfo;
+use crate::handoff::Forwarder;
+use crate::info::{ElementInfo, Loaded};
 use crate::store::SharedStore;
 use crate::worker::{Order, Report, Worker};
-use lang::{Diagnostics, Source};
+use lang::{Config, Diagnostics, Source};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -16,7 +19,7 @@ use tracing::Level;
 
 /// How long the workers are stopped at most until the last of them is ready to switch to the new
 /// configuration. All have answered just before, so this is long.
-const HOLD_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const HOLD_LIMIT: Duration = Duration::from_secs(2);
 /// How often the workers deliver packets to each other before they switch: more than the number of elements
 /// with one instance on any usual path.
 const DELIVERY_ROUNDS: usize = 64;
@@ -34,7 +37,34 @@ impl Router {
         let mut sources = vec![source];
         sources.extend(self.extra.iter().cloned());
         let config = lang::load(&sources, &self.load, &*self.registry)?;
-        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, Some(&self.loaded))
+        self.install(config, None)
+    }
+
+    /// Moves an element's task to another worker. Everything else goes on as it is.
+    ///
+    /// # Errors
+    /// There is no such worker, or one does not answer.
+    pub(super) fn move_task(&mut self, id: ElementId, worker: &str) -> Result<(), HandlerError> {
+        let failed = |message: &str| HandlerError::Failed(message.to_owned());
+        let (element, workers) = (&self.loaded.elements[id.0 as usize], self.options.workers.max(1));
+        let worker: usize = worker.trim().parse().map_err(|_| failed("bad thread"))?;
+        if worker >= workers {
+            return Err(failed("bad thread"));
+        }
+        if workers == 1 || (element.home == worker && (element.bound || element.sharing == Sharing::Single)) {
+            return Ok(());
+        }
+        let mut moved = self.moved.clone();
+        moved.insert(element.name.clone(), worker);
+        let _building = accounts::inherit().build();
+        let done = self.install(self.loaded.config.clone(), Some(moved));
+        done.map_err(|diags| failed(&diags.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n")))
+    }
+
+    /// Changes to a configuration; to the same one with elements on other workers if `moved` says so.
+    fn install(&mut self, config: Config, moved: Option<Moved>) -> Result<(), Diagnostics> {
+        let old = Some(&self.loaded);
+        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old, moved.as_ref())
             .map_err(|diags| explained(diags, dpdk::rights::given_up()))?;
         let new = built.loaded;
         let acts = built.acts.into_iter().map(|(element, act)| (new.elements[element].name.clone(), act));
@@ -47,7 +77,7 @@ impl Router {
                 }
             }
         };
-        let old = match self.change_over(built.replicas, act) {
+        let mut old = match self.change_over(built.replicas, act) {
             Ok(old) => old,
             Err(e) => {
                 let mut diags = Diagnostics::new();
@@ -55,6 +85,7 @@ impl Router {
                 return Err(diags);
             }
         };
+        self.carry(&mut old, &new);
         self.take_apart(old);
         let before = std::mem::replace(&mut self.loaded, new);
         let goes_on =
@@ -67,6 +98,12 @@ impl Router {
         {
             self.count_removed(&element, state);
         }
+        self.describe();
+        if let Some(moved) = moved {
+            self.moved = moved;
+            return Ok(());
+        }
+        self.moved.clear();
         let mut old = std::mem::replace(&mut self.control, built.control);
         for (name, task) in &mut self.control {
             if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {
@@ -76,7 +113,7 @@ impl Router {
         self.control_due = vec![Some(0); self.control.len()];
         self.control_stamp = vec![0; self.control.len()];
         self.generation += 1;
-        self.describe();
+        self.hub.next_generation();
         Ok(())
     }
 
@@ -122,11 +159,30 @@ impl Router {
         Ok(old)
     }
 
+    /// Gives the state of elements with one instance to the instances on other workers that replace them.
+    fn carry(&mut self, old: &mut [(Graph, Core)], new: &Loaded) {
+        for (slot, element) in new.elements.iter().enumerate().filter(|(_, e)| e.sharing == Sharing::Single) {
+            let same = |e: &&ElementInfo| e.name == element.name && e.class == element.class;
+            let Some(before) = self.loaded.elements.iter().find(same).filter(|e| e.home != element.home)
+            else {
+                continue;
+            };
+            let Some((graph, _)) = old.get_mut(before.home) else { continue };
+            let Some(&place) = graph.names.get(&element.name) else { continue };
+            let empty = Box::new(Forwarder::new(&self.hub, &element.name, element.home));
+            let mut node = graph.slots[place as usize].node.replace(empty);
+            // A worker that does not answer has failed, and that stops the router.
+            let _ = self.on_worker(element.home, move |w| {
+                w.core.with_node(&w.graph, slot as u32, |new, cx| new.take_state(&mut *node, cx))
+            });
+        }
+    }
+
     /// Stops all workers between two batches. They continue when the returned value is dropped.
     ///
     /// # Errors
     /// A worker is not ready in time; the others continue.
-    fn hold(&mut self, limit: Duration) -> Result<Held<'_>, HandlerError> {
+    pub(super) fn hold(&mut self, limit: Duration) -> Result<Held<'_>, HandlerError> {
         let threads = match &mut self.team {
             Team::Inline(workers) => return Ok(Held::Inline(workers)),
             Team::Threads(threads) => threads,
@@ -158,7 +214,7 @@ impl Router {
     }
 
     /// Drops a value that may hold packets of an element.
-    fn count_removed<T>(&self, element: &str, what: T) {
+    pub(super) fn count_removed<T>(&self, element: &str, what: T) {
         self.hub.count_removed(element, "removed by hot swap", dpdk::count_freed(|| drop(what)));
     }
 }
@@ -177,13 +233,13 @@ fn explained(mut diags: Diagnostics, given_up: bool) -> Diagnostics {
 }
 
 /// The channels to and from a stopped worker.
-struct Line {
+pub(super) struct Line {
     orders: SyncSender<Order>,
     reports: Receiver<Report>,
 }
 
 /// All workers, stopped between two batches.
-enum Held<'a> {
+pub(super) enum Held<'a> {
     Inline(&'a mut Vec<Worker>),
     Threads { lines: Vec<Line>, threads: &'a [Member] },
 }
@@ -196,7 +252,7 @@ impl Held<'_> {
         }
     }
     /// Sends a request to a worker.
-    fn order(&mut self, worker: usize, order: Order) -> Result<Report, HandlerError> {
+    pub(super) fn order(&mut self, worker: usize, order: Order) -> Result<Report, HandlerError> {
         if let Held::Inline(workers) = self {
             return workers.get_mut(worker).map(|w| w.obey(order)).ok_or(HandlerError::NoAnswer(worker));
         }

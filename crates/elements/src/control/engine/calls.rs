@@ -1,6 +1,6 @@
 //! The actions of a script on the router: it calls handlers, prints, and substitutes values in its texts.
 
-use super::program::{Log, Program};
+use super::program::{Log, Program, calling};
 use lang::quote::shift_word;
 use lang::unquote;
 use lang::vars::{Expander, Reference, VarKind, expand};
@@ -62,11 +62,16 @@ impl Program {
     ) -> Option<(String, String)> {
         let (known, param) = self.find(caller, log, text, false)?;
         let param = if unquoted { unquote(&param) } else { param };
-        match caller.read("", &global(&known.name), &param) {
+        let (done, within) = calling(|| caller.read("", &global(&known.name), &param));
+        let call = unparse(&known.name, &param);
+        let call = heading.then_some(call.as_str());
+        if !within.is_empty() {
+            log.error(call, &within.join("\n"));
+        }
+        match done {
             Ok(value) => Some((known.name, value)),
             Err(e) => {
-                let calling = unparse(&known.name, &param);
-                log.error(heading.then_some(calling.as_str()), &e.to_string());
+                log.error(call, &e.to_string());
                 Some((known.name, String::new()))
             }
         }
@@ -75,11 +80,14 @@ impl Program {
     pub(super) fn write(&self, caller: &mut dyn Caller, log: &mut Log, text: &str, unquoted: bool) {
         let Some((known, value)) = self.find(caller, log, text, true) else { return };
         let value = if unquoted { unquote(&value) } else { value };
-        let done = caller.write("", &global(&known.name), &value);
+        let (done, within) = calling(|| caller.write("", &global(&known.name), &value));
         self.state().status = if done.is_ok() { 0 } else { FAILED };
+        let shown = unparse(&known.name, if known.secret { "(secret)" } else { &value });
+        if !within.is_empty() {
+            log.error(Some(&shown), &within.join("\n"));
+        }
         if let Err(e) = done {
-            let shown = if known.secret { "(secret)" } else { &value };
-            log.error(Some(&unparse(&known.name, shown)), &e.to_string());
+            log.error(Some(&shown), &e.to_string());
         }
     }
 

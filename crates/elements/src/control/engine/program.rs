@@ -8,7 +8,8 @@ use lang::quote::shift_word;
 use lang::{uncomment, unquote};
 use locks::IgnorePoison;
 use runtime::{Caller, FromArg, HandlerError, Hub, Level, NameDb};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The variable that holds what a script returns.
 pub(super) const RETURNED: &str = "_";
@@ -87,6 +88,23 @@ impl State {
     }
 }
 
+thread_local! {
+    /// For each handler that scripts call on this thread, the errors of the scripts that it has run.
+    static CALLS: RefCell<Vec<Vec<String>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls a handler for a script. Also returns the errors of the scripts that it runs.
+pub(super) fn calling<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
+    CALLS.with_borrow_mut(|calls| calls.push(Vec::new()));
+    let result = f();
+    (result, CALLS.with_borrow_mut(Vec::pop).unwrap_or_default())
+}
+
+/// Gives errors to the script that has called this one, if there is one.
+fn nested_in_a_call(lines: &[String]) -> bool {
+    CALLS.with_borrow_mut(|calls| calls.last_mut().map(|call| call.extend_from_slice(lines)).is_some())
+}
+
 /// A script.
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -94,6 +112,8 @@ pub(crate) struct Program {
     pub(crate) kind: ScriptType,
     pub(super) insns: Vec<Insn>,
     state: Mutex<State>,
+    /// The configuration that the script belongs to.
+    generation: OnceLock<u64>,
 }
 
 /// The destination of a script's errors.
@@ -147,8 +167,23 @@ impl Program {
         args: &[String],
     ) -> Result<Self, Vec<(Option<usize>, String)>> {
         let insns = compile(args, kind == ScriptType::Driver)?;
-        let state = State { waited: vec![0; insns.len()], ..State::default() };
-        Ok(Self { name: name.to_owned(), class, kind, insns, state: Mutex::new(state) })
+        let mut state = State { waited: vec![0; insns.len()], ..State::default() };
+        // A variable that is set anywhere is the script's own from the beginning.
+        for insn in &insns {
+            match &insn.op {
+                Op::Set { var, .. } | Op::Init { var, .. } => state.set(var, String::new()),
+                Op::Return { .. } => state.set(RETURNED, String::new()),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            class,
+            kind,
+            insns,
+            state: Mutex::new(state),
+            generation: OnceLock::new(),
+        })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -195,6 +230,7 @@ impl Program {
         if std::mem::replace(&mut self.state().prepared, true) {
             return;
         }
+        let _ = self.generation.set(caller.hub().generation());
         let mut log = Log::printed(caller, self);
         for insn in &self.insns {
             if let Op::Init { var, unquote: unquoted, .. } = &insn.op {
@@ -216,6 +252,12 @@ impl Program {
                 _ => {}
             }
         }
+    }
+
+    /// Whether a hot swap has replaced the configuration that the script belongs to: it may not stop the new
+    /// one.
+    pub(super) fn is_replaced(&self, hub: &Hub) -> bool {
+        self.generation.get().is_some_and(|own| *own != hub.generation())
     }
 
     /// The time at which the script continues.
@@ -329,7 +371,7 @@ impl Program {
         if done.failed {
             return Err(HandlerError::Failed(lines.join("\n")));
         }
-        if !lines.is_empty() {
+        if !lines.is_empty() && !nested_in_a_call(&lines) {
             let log = |line: &str| caller.hub().log(Level::ERROR, &self.name, line);
             log(&self.executing());
             lines.iter().for_each(|line| log(&format!("  {line}")));

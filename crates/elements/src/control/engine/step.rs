@@ -191,7 +191,7 @@ impl Program {
             });
         match target {
             Target::Finish(end) if go => {
-                run.request_stop(end);
+                self.request_stop(run, end);
                 self.state().pos -= 1;
                 return Break(());
             }
@@ -216,7 +216,7 @@ impl Program {
             }
             state.pos -= 1;
         }
-        run.request_stop(end);
+        self.request_stop(run, end);
         Break(())
     }
 
@@ -231,11 +231,12 @@ impl Program {
     }
 }
 
-impl Run<'_> {
+impl Program {
     /// Asks the router to stop, if that is how the script ended; not if the driver itself made the request.
-    fn request_stop(&self, end: Ending) {
-        if end == Ending::Stop && self.by != ResumedBy::Driver {
-            self.caller.hub().request_stop();
+    fn request_stop(&self, run: &Run<'_>, end: Ending) {
+        let hub = run.caller.hub();
+        if end == Ending::Stop && run.by != ResumedBy::Driver && !self.is_replaced(hub) {
+            hub.request_stop();
         }
     }
 }
@@ -270,7 +271,7 @@ mod tests {
         let (program, mut bench) = passive(&["wait_step 2", "set x 1", "wait_step", "set x 2"]);
         assert_eq!(step(&program, &mut bench, 0, ResumedBy::Handler), 0);
         assert_eq!(step(&program, &mut bench, 1, ResumedBy::Handler), 0);
-        assert_eq!(program.variable("x"), None);
+        assert_eq!(program.variable("x"), Some(String::new()));
         // The second step ends the first wait; the next one blocks.
         assert_eq!(
             (step(&program, &mut bench, 1, ResumedBy::Handler), program.variable("x")),
@@ -298,7 +299,7 @@ mod tests {
         let (program, mut bench) = passive(&["wait soon", "set x 1"]);
         let lines = bench.listen();
         step(&program, &mut bench, 0, ResumedBy::Handler);
-        assert_eq!((program.due(), program.variable("x")), (None, None));
+        assert_eq!((program.due(), program.variable("x")), (None, Some(String::new())));
         assert!(lines.lock().unwrap().iter().any(|l| l.contains("syntax error at 'wait'")));
         step(&program, &mut bench, 0, ResumedBy::Handler);
         assert_eq!(program.variable("x"), Some("1".into()));
@@ -338,7 +339,10 @@ mod tests {
             let done = run(&program, &mut bench);
             assert_eq!((done.value.as_str(), done.finished, done.failed), ("0", true, false));
             let pos = program.state().pos;
-            assert_eq!((program.insns[pos].text.as_str(), program.variable("x")), ("$input", None));
+            assert_eq!(
+                (program.insns[pos].text.as_str(), program.variable("x")),
+                ("$input", Some(String::new()))
+            );
         }
     }
 
@@ -347,7 +351,7 @@ mod tests {
         let (program, mut bench) = passive(&["errorq \"no way\"", "set x 1"]);
         let lines = bench.listen();
         let done = run(&program, &mut bench);
-        assert!(done.failed && done.finished && program.variable("x").is_none());
+        assert!(done.failed && done.finished && program.variable("x") == Some(String::new()));
         assert_eq!(*lines.lock().unwrap(), ["While executing 's :: Script':", "  no way"]);
     }
 

@@ -104,12 +104,12 @@ pub(in crate::files) trait Reading: Element {
                     return emitted > 0;
                 }
                 Next::EndTime => {
-                    cx.flush();
+                    cx.flush_lending(self);
                     self.ends(true, cx);
                     break;
                 }
                 Next::End => {
-                    cx.flush();
+                    cx.flush_lending(self);
                     self.ends(false, cx);
                     return emitted > 0;
                 }

@@ -230,14 +230,18 @@ impl Routes {
     }
 
     fn parse_add(&self, text: &str) -> Result<Change, String> {
-        let route = Route::parse(text, &NameDb::new()).ok_or("expected 'ADDR/LEN [GATEWAY] OUTPUT'")?;
+        let route =
+            Route::parse(text, &runtime::handler_names()).ok_or("expected 'ADDR/LEN [GATEWAY] OUTPUT'")?;
         let hop = route.next_hop(self.outputs()).ok_or("output port out of range")?;
         Ok(Change::Add(route.prefix, hop))
     }
 
     fn parse_remove(text: &str) -> Result<Change, String> {
         let mut words = text.split_ascii_whitespace();
-        let prefix = words.next().and_then(|w| prefix(w, &NameDb::new())).filter(|_| words.next().is_none());
+        let prefix = words
+            .next()
+            .and_then(|w| prefix(w, &runtime::handler_names()))
+            .filter(|_| words.next().is_none());
         prefix.map(Change::Remove).ok_or_else(|| "expected 'ADDR/LEN'".to_owned())
     }
 

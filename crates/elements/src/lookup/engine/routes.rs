@@ -6,7 +6,6 @@ use super::hops::{DISCARD, Hops, NextHop, Numbers};
 use super::text::{Command, Route, address, line};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use lang::args::NameDb;
 use locks::IgnorePoison;
 use runtime::{Budget, Held};
 use std::cmp::Reverse;
@@ -705,7 +704,7 @@ impl Routes {
 
     /// `OUTPUT [GATEWAY]` for an address, or `-1`.
     pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
-        let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;
+        let address = address(text.trim(), &runtime::handler_names()).ok_or("expected IP address")?;
         let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| self.hop(number));
         let hop = hop.map(|h| self.hops.member(h.port, address.to_bits()).unwrap_or(h));
         Ok(match hop {

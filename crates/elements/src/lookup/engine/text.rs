@@ -153,7 +153,7 @@ impl Command {
     /// The change that a handler's value or a transaction line requests.
     pub(super) fn parse(self, text: &str, outputs: u32) -> Result<(Self, Route), String> {
         let removing = self == Self::Remove;
-        let Some(route) = Route::parse(text, &NameDb::new(), removing) else {
+        let Some(route) = Route::parse(text, &runtime::handler_names(), removing) else {
             let tail = if removing { " OUTPUT]" } else { "] OUTPUT" };
             return Err(format!("expected 'ADDR/MASK [GATEWAY{tail}'"));
         };

@@ -187,7 +187,7 @@ impl Pool {
     }
 
     pub(crate) fn remove(&self, text: &str) -> Result<(), String> {
-        let (place, _) = server(text, &NameDb::new())?;
+        let (place, _) = server(text, &runtime::handler_names())?;
         self.change(text, |list| {
             let before = list.len();
             list.retain(|server| !server.named(place));
@@ -196,7 +196,7 @@ impl Pool {
     }
 
     pub(crate) fn set_up(&self, text: &str, up: bool) -> Result<(), String> {
-        let (place, _) = server(text, &NameDb::new())?;
+        let (place, _) = server(text, &runtime::handler_names())?;
         self.change(text, |list| {
             let mut known = false;
             for server in list.iter_mut().filter(|server| server.named(place)) {

@@ -1,6 +1,7 @@
 //! A write handler that an element calls when something happens (`COUNT_CALL`, `END_CALL`).
 
 use runtime::{Caller, Cx, Level};
+use std::any::Any;
 use std::fmt;
 
 /// `[ELEMENT.]HANDLER [VALUE]`, as Click writes it. Without an element the handler is a global one.
@@ -35,12 +36,12 @@ impl HandlerCall {
     }
 
     /// Makes the call. A handler that changes what the replicas of an element share is called at once, also
-    /// one of the calling element; what that shares must not be locked. What goes wrong is printed.
+    /// with several workers; what the calling element shares must not be locked. What goes wrong is printed.
     #[cold]
-    pub(crate) fn fire_at_once(&self, cx: &mut Cx<'_>) {
-        let Some(element) = &self.element else { return self.fire(cx) };
-        let (from, spec) = (cx.name().to_owned(), format!("{element}.{}", self.handler));
-        if let Err(e) = Caller::write(cx, &from, &spec, &self.value) {
+    pub(crate) fn fire_at_once(&self, element: &mut dyn Any, cx: &mut Cx<'_>) {
+        let Some(to) = &self.element else { return self.fire(element, cx) };
+        let (from, spec) = (cx.name().to_owned(), format!("{to}.{}", self.handler));
+        if let Err(e) = cx.lend(element, |cx| Caller::write(cx, &from, &spec, &self.value)) {
             cx.log(Level::WARN, &format!("{from}: {e}"));
         }
     }
@@ -73,10 +74,10 @@ impl HandlerCall {
         own.then_some((&*self.handler, &*self.value))
     }
 
-    /// Makes the call. What goes wrong is printed.
+    /// Makes the call for `element`, whose own handlers may be called by it. What goes wrong is printed.
     #[cold]
-    pub(crate) fn fire(&self, cx: &mut Cx<'_>) {
-        cx.call(self.element.as_deref(), &self.handler, &self.value);
+    pub(crate) fn fire(&self, element: &mut dyn Any, cx: &mut Cx<'_>) {
+        cx.lend(element, |cx| cx.call(self.element.as_deref(), &self.handler, &self.value));
     }
 }
 

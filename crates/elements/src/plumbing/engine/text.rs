@@ -1,10 +1,10 @@
 //! The text form of numbers and times in Click's handlers and in `Print`, and the reading of handler values.
 
-use runtime::{FromArg, NameDb};
+use runtime::FromArg;
 
 /// Reads a handler's value; `wrong` is the error message if it cannot be read.
 pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
-    T::from_arg(text.trim(), &NameDb::default()).map_err(|_| wrong.to_owned())
+    T::from_arg(text.trim(), &runtime::handler_names()).map_err(|_| wrong.to_owned())
 }
 
 /// A point in time, or a signed duration, in seconds: six decimals, or nine when microseconds are not precise

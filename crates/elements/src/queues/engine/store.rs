@@ -118,6 +118,8 @@ impl Depth {
     }
 }
 
+/// The capacity if none is given.
+const DEFAULT_CAPACITY: u32 = 1000;
 /// The largest capacity of a queue between workers: its ring takes 16 bytes for each packet, whether it is
 /// full or empty.
 const MOST_COMMON: usize = 1 << 24;
@@ -251,7 +253,7 @@ impl Store {
         ends: Ends,
         common: bool,
     ) -> Result<Self, ArgError> {
-        let mut capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
+        let mut capacity = args.p::<u32>("CAPACITY")?.unwrap_or(DEFAULT_CAPACITY) as usize;
         let (workers, common) = (cx.workers(), cx.workers() > 1 && (common || cx.crosses_workers()));
         let mut depth = cx.shared(|| Depth::new(workers, common));
         if depth.common != common {
@@ -536,6 +538,14 @@ pub(in crate::queues) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     h.read_with("capacity", Combine::First, |e, _, _| Ok(e.store().capacity().to_string()));
     h.write("capacity", |e, v, cx| {
         let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+        e.store().resize(capacity as usize, T::NEWEST, cx)
+    });
+    h.argument("capacity", 0, "CAPACITY");
+    h.write("config", |e, v, cx| {
+        let names = runtime::handler_names();
+        let mut args = Args::new(v, None, &names);
+        let capacity = args.p::<u32>("CAPACITY").and_then(|capacity| args.finish().map(|()| capacity));
+        let capacity = capacity.map_err(|e| e.message)?.unwrap_or(DEFAULT_CAPACITY);
         e.store().resize(capacity as usize, T::NEWEST, cx)
     });
     h.write("reset_counts", |e, _, _| {

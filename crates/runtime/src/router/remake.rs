@@ -1,0 +1,179 @@
+//! Live reconfiguration: an element gets other arguments while the router runs.
+
+use super::Router;
+use super::swap::HOLD_LIMIT;
+use crate::ElementId;
+use crate::build::{Remade, remake};
+use crate::cx::{Counts, Node, Reader};
+use crate::handler::HandlerError;
+use crate::stats::Counter;
+use crate::worker::{Order, Report};
+use lang::Diagnostics;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tracing::Level;
+
+impl Router {
+    /// Gives an element other arguments, between two batches, on all workers at once. It keeps its state as
+    /// in a hot swap. If an argument is wrong, nothing changes.
+    ///
+    /// # Errors
+    /// All errors in the arguments; or a worker that does not answer.
+    pub(super) fn reconfigure(&mut self, id: ElementId, arguments: &str) -> Result<(), HandlerError> {
+        let _building = accounts::inherit().build();
+        let (slot, index) = (id.0, id.0 as usize);
+        let remade = remake(&self.loaded, index, arguments, &self.options, &self.clock, &self.hub);
+        let mut new = remade.map_err(|diags| HandlerError::Failed(messages(&diags)))?;
+        let limit = self.answer_limit.min(HOLD_LIMIT);
+        for worker in 0..new.nodes.len() {
+            self.on_worker(worker, |_| ())?;
+        }
+        let mut team = self.hold(limit)?;
+        for (worker, node) in new.nodes.iter_mut().enumerate() {
+            let Some(unready) = node.take() else { continue };
+            if let Report::Initialized(ready, acts, done) =
+                team.order(worker, Order::Initialize(slot, unready))?
+            {
+                done.map_err(HandlerError::Failed)?;
+                new.acts.extend(acts);
+                *node = Some(ready);
+            }
+        }
+        drop(team);
+        self.take_over(slot, new)
+    }
+
+    /// Puts the new element in the place of the old one.
+    fn take_over(&mut self, slot: u32, mut new: Remade) -> Result<(), HandlerError> {
+        let index = slot as usize;
+        let name = self.loaded.elements[index].name.clone();
+        let counters = counters(&self.loaded.elements[index].handlers, &mut new.nodes);
+        let stats = self.loaded.elements[index].stats.clone();
+        let counts = Arc::new(Counts { counters: counters.clone(), stats });
+        let (hub, store) = (Arc::clone(&self.hub), Arc::clone(&self.loaded.store));
+        let limit = self.answer_limit.min(HOLD_LIMIT);
+        let mut team = self.hold(limit)?;
+        for (_, act) in new.acts {
+            if let Err(message) = act() {
+                hub.log(Level::ERROR, &name, &format!("{name}: {message}"));
+            }
+        }
+        store.adopt(&name, &new.store);
+        let mut old = Vec::new();
+        for (worker, node) in new.nodes.into_iter().enumerate() {
+            match team.order(worker, Order::Replace(slot, node, Arc::clone(&counts))) {
+                Ok(Report::Replaced(node)) => old.push(node),
+                Ok(_) => {}
+                // Only a worker that fails during the switch does not answer, and that stops the router.
+                Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
+            }
+        }
+        drop(team);
+        self.count_removed(&name, old);
+        self.loaded.config = new.config;
+        self.loaded.plan.holding = new.holding;
+        let element = &mut self.loaded.elements[index];
+        element.config.clone_from(&self.loaded.config.elements[index].config);
+        element.counters = counters;
+        for (name, mut task) in new.control {
+            match self.control.iter().position(|(known, _)| *known == name) {
+                Some(at) => {
+                    task.take_over(self.control[at].1.as_any());
+                    (self.control[at], self.control_due[at]) = ((name, task), Some(0));
+                }
+                None => {
+                    self.control.push((name, task));
+                    self.control_due.push(Some(0));
+                }
+            }
+        }
+        for warning in new.warnings {
+            self.hub.log(Level::WARN, &name, &format!("{name}: {}", warning.message));
+        }
+        self.hub.ring();
+        Ok(())
+    }
+
+    /// Notes in an element's arguments that a handler has changed one of them: `keyword`, or the one at
+    /// `position` if it is not given by keyword.
+    pub(super) fn note_argument(&mut self, id: ElementId, (position, keyword): (usize, &str), value: &str) {
+        let before = &self.loaded.config.elements[id.0 as usize].config;
+        let arguments = with_argument(before, position, keyword, value.trim());
+        self.note_arguments(id, &arguments);
+    }
+
+    /// Notes what workers have changed by handlers.
+    pub(super) fn note_changes(&mut self) {
+        for ((element, position, keyword), value) in self.hub.take_arguments() {
+            if let Some(id) = self.find("", &element) {
+                self.note_argument(id, (position, keyword), &value);
+            }
+        }
+    }
+
+    /// Notes the present arguments of an element.
+    pub(super) fn note_arguments(&mut self, id: ElementId, arguments: &str) {
+        arguments.clone_into(&mut self.loaded.config.elements[id.0 as usize].config);
+        arguments.clone_into(&mut self.loaded.elements[id.0 as usize].config);
+    }
+}
+
+/// The counters of an element's new replicas, by the names of their handlers.
+fn counters(
+    handlers: &[crate::cx::Handler],
+    nodes: &mut [Option<Box<dyn Node>>],
+) -> HashMap<&'static str, Vec<Counter>> {
+    let mut counters: HashMap<&'static str, Vec<Counter>> = HashMap::new();
+    for node in nodes.iter_mut().flatten() {
+        for handler in handlers {
+            if let Some(Reader::Counter(f)) = &handler.reader
+                && let Some(counter) = f(&*node.element())
+            {
+                counters.entry(handler.name).or_default().push(counter);
+            }
+        }
+    }
+    counters
+}
+
+fn messages(diags: &Diagnostics) -> String {
+    let all: Vec<&str> = diags.iter().map(|d| d.message.as_str()).collect();
+    all.join("\n")
+}
+
+/// The arguments with another value for one of them, as Click writes them.
+fn with_argument(config: &str, position: usize, keyword: &str, value: &str) -> String {
+    let args = lang::split_args(config);
+    let is_keyword = |arg: &str| {
+        arg.strip_prefix(keyword).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    };
+    let mut texts: Vec<String> = args.into_iter().map(|arg| arg.text).collect();
+    let by_keyword = texts.iter().any(|arg| is_keyword(arg));
+    match texts.get_mut(position).filter(|arg| !by_keyword && lang::args::keyword_len(arg) == 0) {
+        Some(arg) => value.clone_into(arg),
+        None => {
+            texts.retain(|arg| !is_keyword(arg));
+            texts.push(format!("{keyword} {value}"));
+        }
+    }
+    lang::quote::join_args(&texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_is_replaced_where_it_stands() {
+        for (config, want) in [
+            ("", "CAPACITY 7"),
+            ("5", "7"),
+            ("CAPACITY 5", "CAPACITY 7"),
+            ("1, CAPACITY 5, OTHER 2", "1, OTHER 2, CAPACITY 7"),
+            ("OTHER 2", "OTHER 2, CAPACITY 7"),
+        ] {
+            assert_eq!(with_argument(config, 0, "CAPACITY", "7"), want, "{config}");
+        }
+        assert_eq!(with_argument("a, b", 1, "X", "c"), "a, c");
+    }
+}
