@@ -44,7 +44,6 @@ fn existing(input: i32, inputs: usize) -> Option<usize> {
 
 impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
     const CLASS: &'static str = if NOTIFIES { "PullSwitch" } else { "SimplePullSwitch" };
-    const LIVE: bool = true;
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -67,7 +66,6 @@ impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
             e.notify(cx);
             Ok(())
         });
-        h.argument("switch", 0, "INPUT");
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

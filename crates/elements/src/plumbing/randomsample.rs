@@ -58,7 +58,6 @@ fn probability(v: &str) -> Result<u32, String> {
 
 impl Element for RandomSample {
     const CLASS: &'static str = "RandomSample";
-    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;

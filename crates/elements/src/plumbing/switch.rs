@@ -37,7 +37,6 @@ pub struct Switch {
 
 impl Element for Switch {
     const CLASS: &'static str = "Switch";
-    const LIVE: bool = true;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -64,7 +63,6 @@ impl Element for Switch {
             e.output = if exists { output } else { -1 };
             Ok(())
         });
-        h.argument("switch", 0, "OUTPUT");
     }
 }
 
