@@ -54,6 +54,8 @@ pub(crate) enum Order {
     Initialize(u32, Box<dyn Node>),
     /// Put an element in the place of another one.
     Replace(u32, Option<Box<dyn Node>>, Arc<Counts>),
+    /// Give an element the state of another one, which another worker had, and give that back.
+    TakeState(u32, Box<dyn Node>),
 }
 
 /// The answer of a stopped worker.
@@ -513,6 +515,10 @@ impl Worker {
             Order::Swap(new) => Report::Swapped(Box::new(self.swap(*new))),
             Order::Initialize(slot, node) => self.initialize(slot, node),
             Order::Replace(slot, node, counts) => Report::Replaced(self.replace(slot, node, counts)),
+            Order::TakeState(slot, mut before) => {
+                self.core.with_node(&self.graph, slot, |node, cx| node.take_state(&mut *before, cx));
+                Report::Replaced(Some(before))
+            }
         }
     }
 

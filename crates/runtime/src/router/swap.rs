@@ -77,7 +77,8 @@ impl Router {
                 }
             }
         };
-        let mut old = match self.change_over(built.replicas, act) {
+        let moves = self.moves(&new);
+        let old = match self.change_over(built.replicas, &moves, act) {
             Ok(old) => old,
             Err(e) => {
                 let mut diags = Diagnostics::new();
@@ -85,7 +86,6 @@ impl Router {
                 return Err(diags);
             }
         };
-        self.carry(&mut old, &new);
         self.take_apart(old);
         let before = std::mem::replace(&mut self.loaded, new);
         let goes_on =
@@ -119,7 +119,8 @@ impl Router {
 
     /// Gives every worker its new graph, or none of them: all stop between two batches, deliver the packets
     /// that they have handed to each other, switch one after the other, and continue together; `act` is
-    /// called when nothing can prevent that any more. Returns the old graphs.
+    /// called when nothing can prevent that any more. Elements of `moves` get their state from another worker.
+    /// Returns the old graphs.
     ///
     /// # Errors
     /// A worker does not finish its batch in time. The new graphs are dropped, and the old ones continue to
@@ -127,6 +128,7 @@ impl Router {
     fn change_over(
         &mut self,
         new: Vec<(Graph, Core)>,
+        moves: &[Move],
         act: impl FnOnce(),
     ) -> Result<Vec<(Graph, Core)>, HandlerError> {
         // While one worker is stuck, the others need not stop: all must answer before any is stopped.
@@ -156,26 +158,31 @@ impl Router {
                 Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
             }
         }
+        for each in moves {
+            let Some((graph, _)) = old.get_mut(each.from) else { continue };
+            let Some(&place) = graph.names.get(&each.element) else { continue };
+            let empty = Box::new(Forwarder::new(&hub, &each.element, each.to));
+            let node = graph.slots[place as usize].node.replace(empty);
+            match team.order(each.to, Order::TakeState(each.slot, node)) {
+                Ok(Report::Replaced(Some(node))) => drop(graph.slots[place as usize].node.replace(node)),
+                Ok(_) => {}
+                Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
+            }
+        }
         Ok(old)
     }
 
-    /// Gives the state of elements with one instance to the instances on other workers that replace them.
-    fn carry(&mut self, old: &mut [(Graph, Core)], new: &Loaded) {
-        for (slot, element) in new.elements.iter().enumerate().filter(|(_, e)| e.sharing == Sharing::Single) {
-            let same = |e: &&ElementInfo| e.name == element.name && e.class == element.class;
-            let Some(before) = self.loaded.elements.iter().find(same).filter(|e| e.home != element.home)
-            else {
-                continue;
-            };
-            let Some((graph, _)) = old.get_mut(before.home) else { continue };
-            let Some(&place) = graph.names.get(&element.name) else { continue };
-            let empty = Box::new(Forwarder::new(&self.hub, &element.name, element.home));
-            let mut node = graph.slots[place as usize].node.replace(empty);
-            // A worker that does not answer has failed, and that stops the router.
-            let _ = self.on_worker(element.home, move |w| {
-                w.core.with_node(&w.graph, slot as u32, |new, cx| new.take_state(&mut *node, cx))
-            });
-        }
+    /// The elements with one instance that a new configuration has on another worker.
+    fn moves(&self, new: &Loaded) -> Vec<Move> {
+        let single = new.elements.iter().enumerate().filter(|(_, e)| e.sharing == Sharing::Single);
+        single
+            .filter_map(|(slot, element)| {
+                let same = |e: &&ElementInfo| e.name == element.name && e.class == element.class;
+                let before = self.loaded.elements.iter().find(same).filter(|e| e.home != element.home)?;
+                let (element, to) = (element.name.clone(), element.home);
+                Some(Move { element, slot: slot as u32, from: before.home, to })
+            })
+            .collect()
     }
 
     /// Stops all workers between two batches. They continue when the returned value is dropped.
@@ -217,6 +224,15 @@ impl Router {
     pub(super) fn count_removed<T>(&self, element: &str, what: T) {
         self.hub.count_removed(element, "removed by hot swap", dpdk::count_freed(|| drop(what)));
     }
+}
+
+/// An element with one instance that goes to another worker.
+struct Move {
+    element: String,
+    /// Its place in the new graphs.
+    slot: u32,
+    from: usize,
+    to: usize,
 }
 
 /// Explains why something that was allowed when the router started may be refused now.
