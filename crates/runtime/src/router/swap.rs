@@ -119,8 +119,8 @@ impl Router {
 
     /// Gives every worker its new graph, or none of them: all stop between two batches, deliver the packets
     /// that they have handed to each other, switch one after the other, and continue together; `act` is
-    /// called when nothing can prevent that any more. Elements of `moves` get their state from another worker.
-    /// Returns the old graphs.
+    /// called when nothing can prevent that any more. Elements of `moves` get their state from another
+    /// worker. Returns the old graphs.
     ///
     /// # Errors
     /// A worker does not finish its batch in time. The new graphs are dropped, and the old ones continue to
