@@ -25,7 +25,7 @@ use devices::{Environment, open_ports};
 pub(crate) use elements::Moved;
 use elements::{From, make};
 use lang::{Config, Diagnostic, Diagnostics};
-pub(crate) use remake::{Remade, remake};
+pub(crate) use remake::remake;
 use replicas::Pattern;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

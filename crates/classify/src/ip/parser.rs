@@ -10,7 +10,7 @@
 
 use super::lexer::Token;
 use super::primitive::{
-    Field, Header, ICMP_TYPE, KINDS, Mask, Op, Primitive, PrimitiveType, Six, SrcDst, describe_proto,
+    Field, Header, ICMP_TYPE, KINDS, Mask, Op, Primitive, PrimitiveType, Six, SixKind, SrcDst, describe_proto,
 };
 use super::values::{ether_address, integer, ip_address, ip_prefix};
 use crate::diag::{Diagnostic, Severity};
@@ -236,6 +236,7 @@ impl<'a, 't> Parser<'a, 't> {
             return None;
         }
         let start = self.pos;
+        self.before_six = Six::default();
         let expr = self.expr();
         self.depth -= 1;
         let span = self.span(start - 1, start);
@@ -261,8 +262,24 @@ impl<'a, 't> Parser<'a, 't> {
                 Some(Expr::True.not())
             }
             _ if self.is_six() => {
-                self.before = Primitive::default();
-                Some(self.six())
+                // A value alone is an address of either version.
+                let before = std::mem::take(&mut self.before);
+                if matches!(before.kind, Some(PrimitiveType::Host | PrimitiveType::Net)) {
+                    self.before_six = Six { side: before.srcdst, ..Six::default() };
+                }
+                let expr = self.six();
+                let kind = match self.before_six.kind {
+                    Some(SixKind::Host) => Some(PrimitiveType::Host),
+                    Some(SixKind::Net) => Some(PrimitiveType::Net),
+                    _ => None,
+                };
+                self.before = Primitive {
+                    srcdst: self.before_six.side.filter(|_| kind.is_some()),
+                    kind,
+                    data: kind,
+                    ..Primitive::default()
+                };
+                Some(expr)
             }
             _ => {
                 self.before_six = Six::default();

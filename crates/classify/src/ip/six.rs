@@ -98,9 +98,19 @@ impl Parser<'_, '_> {
                 },
             }
         }
-        // A value alone has the qualifiers of the primitive before it.
-        pos == self.pos()
-            && self.word(pos).is_some_and(|word| self.value6(&self.before_six(), word).is_some())
+        pos == self.pos() && self.is_value_alone()
+    }
+
+    /// Whether a value alone stands here, which has the qualifiers of the primitive before it. A word with
+    /// something behind it begins a primitive of its own.
+    fn is_value_alone(&self) -> bool {
+        let (six, pos) = (self.before_six(), self.pos());
+        let alone = matches!(self.word(pos + 1), None | Some("and" | "&&" | "or" | "||" | ")" | "?" | ":"));
+        alone
+            && self.word(pos).is_some_and(|word| match six.kind {
+                Some(Kind::Host | Kind::Net) => network(word, self.names()).is_some(),
+                _ => self.value6(&six, word).is_some(),
+            })
     }
 
     /// A number that a word stands for, as the value of a primitive with these qualifiers.
@@ -137,7 +147,8 @@ impl Parser<'_, '_> {
         let first = self.pos();
         let mut six = Six::default();
         let mut any = false;
-        while let Some(word) = self.word(self.pos()) {
+        let alone = self.is_value_alone();
+        while let Some(word) = self.word(self.pos()).filter(|_| !alone) {
             if let Some((side, words)) = self.side_at(self.pos()) {
                 if six.side.replace(side).is_some() {
                     return self.wrong6(first, "'src' or 'dst' specified twice");

@@ -48,6 +48,39 @@ fn versions_and_protocols() {
     );
 }
 
+/// A value alone has the qualifiers of the primitive before it; what begins a primitive of its own may be
+/// about IPv4.
+#[test]
+fn both_versions_in_one_pattern() {
+    let mut four = [0; 40];
+    (four[0], four[9]) = (0x45, 6);
+    four[12..20].copy_from_slice(&[1, 1, 1, 1, 2, 2, 2, 2]);
+    four[20..24].copy_from_slice(&[0x12, 0x34, 0, 22]);
+    check(
+        &four,
+        &[
+            "ip6 proto udp or tcp dst port 22",
+            "ip6 proto udp || (tcp dst port 22)",
+            "ip6 proto udp or (tcp)",
+            "tcp dst port 22 || ip6 proto udp",
+            "src host 2001:db8::1 or 1.1.1.1",
+            "dst host 2001:db8::1 or 2.2.2.2",
+            "src host 1.1.1.1 or 2001:db8::1",
+        ],
+        &[
+            "ip6 proto udp or tcp",
+            "ip6 proto udp or tcp dst port 23",
+            "src host 2001:db8::1 or 2.2.2.2",
+            "dst host 2001:db8::1 or 1.1.1.1",
+        ],
+    );
+    check(
+        &tcp(2),
+        &["ip6 proto udp or tcp", "src host 1.1.1.1 or 2001:db8::1", "dst host 1.1.1.1 or 2001:db8:7::2"],
+        &["src host 1.1.1.1 or 2001:db8:7::2", "dst host 1.1.1.1 or 2001:db8::1", "ip6 proto udp or (tcp)"],
+    );
+}
+
 #[test]
 fn addresses() {
     check(

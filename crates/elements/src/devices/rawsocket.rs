@@ -194,7 +194,7 @@ impl Element for RawSocket {
 impl RawSocket {
     fn receive(&mut self, end: &Endpoint, cx: &mut Cx<'_>) -> bool {
         let (mut batch, mut any) = (cx.spare_batch(), false);
-        while batch.len() < cx.batch_size() {
+        for _ in 0..cx.batch_size() {
             let mut packet = match self.receiver.receive(&end.socket, false, cx.now_ns()) {
                 Ok((packet, _)) => packet,
                 Err(e) => {

@@ -416,9 +416,11 @@ impl<K: Kind> Socket<K> {
     /// Receives a batch. Returns whether anything came.
     fn receive(&mut self, link: &mut Option<Link>, cx: &mut Cx<'_>) -> bool {
         let (mut batch, mut ended, mut any) = (cx.spare_batch(), None, false);
+        let mut left = cx.batch_size();
         while let Some(open) = link.as_mut()
-            && batch.len() < cx.batch_size()
+            && left > 0
         {
+            left -= 1;
             match self.receiver.receive(&open.socket, self.settings.stream, cx.now_ns()) {
                 Ok((packet, _)) if packet.len() == 0 && self.settings.stream => {
                     ended = Some(None);

@@ -98,6 +98,8 @@ pub struct ArpQuerier {
     now_ns: u64,
     poll_ns: u64,
     broadcast_poll: bool,
+    /// Packets without a next hop are reported once.
+    warned: bool,
     queries: Counter,
     responses: Counter,
     killed: Counter,
@@ -159,6 +161,11 @@ impl ArpQuerier {
             return self.send(packet, address, cx);
         }
         if next_hop.is_unspecified() {
+            if !std::mem::replace(&mut self.warned, true) {
+                let element = format!("{} :: {}", cx.name(), Self::CLASS);
+                let why = "would query for 0.0.0.0; missing dest IP addr annotation?";
+                cx.log(Level::WARN, &format!("{element}: {why}"));
+            }
             self.killed.add(1);
             return cx.drop(packet, drops::NO_NEXT_HOP);
         }
@@ -278,6 +285,7 @@ impl Element for ArpQuerier {
             now_ns: 0,
             poll_ns: if poll == 0 { u64::MAX } else { poll },
             broadcast_poll,
+            warned: false,
             queries: Counter::new(),
             responses: Counter::new(),
             killed: Counter::new(),

@@ -136,6 +136,13 @@ enum Received {
 
 /// Reads a frame.
 fn read(frame: &[u8], now_ns: u64) -> Option<Received> {
+    // Bridges do not forward what is sent to this address: whoever sends to another one may be a host
+    // far away.
+    if field::<6>(frame, 0)? != ALL_BRIDGES {
+        return None;
+    }
+    let len = usize::from(u16::from_be_bytes(field(frame, 12)?));
+    let frame = frame.get(..14 + len)?;
     // LLC, and protocol 0. Later versions of the protocol begin with what version 0 has.
     if field::<5>(frame, 14)? != [0x42, 0x42, 3, 0, 0] || frame.len() < NOTIFICATION {
         return None;
@@ -576,7 +583,8 @@ mod tests {
         assert!(!notified(&hello(&mut bench)));
         // One from behind port 1 is passed on, and acknowledged there.
         let mut notification = vec![0; 60];
-        notification[14..21].copy_from_slice(&[0x42, 0x42, 3, 0, 0, 0, 0x80]);
+        notification[..6].copy_from_slice(&ALL_BRIDGES);
+        notification[12..21].copy_from_slice(&[0, 7, 0x42, 0x42, 3, 0, 0, 0, 0x80]);
         bench.push(1, &notification);
         let out = hello(&mut bench);
         assert!(notified(&out) && out.iter().any(|(port, f)| *port == 1 && f[21] & ACKNOWLEDGED != 0));
@@ -589,12 +597,19 @@ mod tests {
         for length in 0..good.len() {
             bench.push(0, &good[..length]);
         }
+        let mut elsewhere = good.clone();
+        elsewhere[5] = 1;
+        let mut short = good.clone();
+        short[13] = 37;
+        let mut long = good.clone();
+        long[12] = 1;
+        [elsewhere, short, long].iter().for_each(|frame| drop(bench.push(0, frame)));
         let mut old = good.clone();
         old[44] = 21;
         bench.push(0, &old);
         assert_eq!(bench.read("ports"), "listen\nlisten\n");
         let counts = [
-            ("not a bridge message".to_owned(), good.len() as u64),
+            ("not a bridge message".to_owned(), good.len() as u64 + 3),
             ("bridge message too old".to_owned(), 1),
         ];
         assert_eq!(bench.drops(), counts);

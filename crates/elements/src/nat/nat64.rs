@@ -7,8 +7,8 @@
 //! ProtocolTranslator46.
 //!
 //! ## Synopsis
-//! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, FILTER, TCP_TIMEOUT, TCP_TRANSITORY_TIMEOUT,
-//! UDP_TIMEOUT, ICMP_TIMEOUT, MTU])`
+//! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, HOST_CAPACITY, FILTER, TCP_TIMEOUT,
+//! TCP_TRANSITORY_TIMEOUT, UDP_TIMEOUT, ICMP_TIMEOUT, MTU])`
 //!
 //! ## Arguments
 //! - `POOL` (*text*, `ADDRESS [LOW-HIGH]`): an IPv4 address for the hosts, and its ports, by default
@@ -19,6 +19,9 @@
 //!   may be together. Beyond that there are no new ones.
 //! - `HOSTS` (*int*, keyword, default 65,536, at most 1,048,576): how many IPv6 addresses may have mappings.
 //!   An address without mappings that has sent nothing for a minute is forgotten.
+//! - `HOST_CAPACITY` (*int*, keyword, default 16,384): how many mappings and sessions one IPv6 address may
+//!   have together, so that none uses up the ports or the table, nor does whoever sends to its ports
+//!   (RFC 6888, REQ-4).
 //! - `FILTER` (*bool*, keyword, default false): only packets of a session come in from the IPv4 side.
 //!   Otherwise any IPv4 host reaches a port that has a mapping (endpoint-independent filtering).
 //! - `TCP_TIMEOUT` (*time*, keyword, default 2 h 4 min): how long a session lasts after its last packet,
@@ -57,7 +60,7 @@
 //! | 3.7: address-dependent filtering | `FILTER` is stricter, by address and port |
 //! | 3.8: hairpinning | yes |
 //! | 3.4: fragments | see above |
-//! | 5.3: a limit for fragments and state | `CAPACITY`, `HOSTS` |
+//! | 5.3: a limit for fragments and state | `CAPACITY`, `HOSTS`, `HOST_CAPACITY` |
 //!
 //! ## Handlers
 //! - `sessions` (read): for each session a line `PROTOCOL [HOST]:PORT => ADDRESS:PORT to REMOTE:PORT
@@ -73,7 +76,8 @@
 //! ## Threads
 //! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets
 //! of known sessions take no lock; what has none takes that of a sixteenth of the table, or of two. A hot
-//! swap keeps sessions and mappings, unless `PREFIX`, a `POOL`, `CAPACITY` or `HOSTS` changes.
+//! swap keeps sessions and mappings, unless `PREFIX`, a `POOL` or one of
+//! the capacities changes.
 //!
 //! ## Example
 //! ```click
@@ -107,11 +111,13 @@ const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
 const TABLE_FULL: DropReason = DropReason::new("table of flows full");
 const HOSTS_FULL: DropReason = DropReason::new("table of hosts full");
+const HOST_FULL: DropReason = DropReason::new("too many sessions of one host");
 
 const SIX: usize = 0;
 const FOUR: usize = 1;
 const DEFAULT_CAPACITY: usize = 1 << 22;
 const DEFAULT_HOSTS: usize = 1 << 16;
+const DEFAULT_OF_HOST: usize = 1 << 14;
 const MOST_HOSTS: usize = 1 << 20;
 const MOST_POOLS: usize = 256;
 
@@ -120,6 +126,7 @@ fn reason(why: Why) -> DropReason {
         Why::None => NO_MAPPING,
         Why::NoPort => NO_PORT,
         Why::Full => TABLE_FULL,
+        Why::HostFull => HOST_FULL,
     }
 }
 
@@ -178,6 +185,7 @@ impl Element for NAT64 {
         NO_PORT.when("all ports of the pools are in use"),
         TABLE_FULL.when("there are `CAPACITY` mappings and sessions, or there is no memory"),
         HOSTS_FULL.when("there are `HOSTS` hosts"),
+        HOST_FULL.when("the host has `HOST_CAPACITY` mappings and sessions"),
         NO_CHECKSUM.when("it cannot be computed, as the other fragments are not there"),
         drops::BAD_PACKET_LENGTH.when("a UDP datagram without checksum has a wrong length"),
         drops::PACKET_TOO_LONG.when("more than 65535 bytes as an IPv4 packet"),
@@ -190,7 +198,12 @@ impl Element for NAT64 {
         let prefix = Embedding::parse(&prefix).map_err(|e| args.error(format!("PREFIX: {e}")))?;
         let capacity = args.k::<u32>("CAPACITY")?.map_or(DEFAULT_CAPACITY, |n| n as usize);
         let hosts = args.k::<u32>("HOSTS")?.map_or(DEFAULT_HOSTS, |n| n as usize);
-        for (name, n, most) in [("CAPACITY", capacity, MOST_FLOWS), ("HOSTS", hosts, MOST_HOSTS)] {
+        let of_host = args.k::<u32>("HOST_CAPACITY")?.map_or(DEFAULT_OF_HOST, |n| n as usize);
+        for (name, n, most) in [
+            ("CAPACITY", capacity, MOST_FLOWS),
+            ("HOSTS", hosts, MOST_HOSTS),
+            ("HOST_CAPACITY", of_host, MOST_FLOWS),
+        ] {
             if n == 0 || n > most {
                 return Err(args.error(format!("{name} must be 1 to {most}")));
             }
@@ -222,7 +235,9 @@ impl Element for NAT64 {
         }
         let shared = cx
             .try_shared(|| {
-                State::new(prefix, pools, (capacity, hosts)).map(|s| Shared::new(s, lifetimes)).ok_or(())
+                State::new(prefix, pools, (capacity, hosts, of_host))
+                    .map(|s| Shared::new(s, lifetimes))
+                    .ok_or(())
             })
             .map_err(|()| args.error("out of memory"))?;
         let share = (cx.worker().0, cx.workers().max(1));
@@ -745,6 +760,23 @@ mod tests {
         nat.write("clear", "");
         assert_eq!((nat.read("size"), nat.read("nmappings")), ("0".into(), "0".into()));
         assert_eq!(nat.push(0, &six("2001:db8::1:0", &embedded(REMOTE), 17, &udp(5000, 1))).len(), 1);
+    }
+
+    /// Neither a host nor whoever sends to its ports uses up what others need.
+    #[test]
+    fn a_host_has_no_more_than_its_part() {
+        let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 100, HOST_CAPACITY 10)");
+        for port in 5000..5050 {
+            nat.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(port, 53)));
+        }
+        assert_eq!((nat.read("size"), nat.read("nmappings")), ("10".into(), "5".into()));
+        let (_, _, t) = four_of(nat.push(0, &six(OTHER, &embedded(REMOTE), 17, &udp(9000, 53))));
+        for host in 1..50 {
+            nat.push(1, &four([203, 0, 113, host], OWN, 17, &udp(53, ports(&t).0)));
+        }
+        assert_eq!(nat.read("size"), "20");
+        assert_eq!(last_drop(&mut nat), [("too many sessions of one host".to_owned(), 45 + 41)]);
+        assert_eq!(four_of(nat.push(0, &six("2001:db8::9", &embedded(REMOTE), 17, &udp(1, 53)))).0, OWN);
     }
 
     /// Sessions end, then mappings and numbers of hosts.

@@ -180,6 +180,7 @@ impl Element for RatedSource {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.counted_ns = cx.now_ns();
         if let Some(end) = &self.end {
             end.check(cx)?;
         }
@@ -211,8 +212,10 @@ impl Element for RatedSource {
         cx.reschedule();
     }
 
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
+        self.counted_ns = old.counted_ns;
+        self.bucket.take_over(&mut old.bucket, cx.now_ns());
     }
 }
 

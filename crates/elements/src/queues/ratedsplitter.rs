@@ -69,6 +69,10 @@ impl<K: RateUnit> Element for RatedSplitter<K> {
         h.write("rate", |e, v, cx| e.bucket.set_rate(v, cx.now_ns()));
         h.argument("rate", 0, "RATE");
     }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.bucket.take_over(&mut old.bucket, cx.now_ns());
+    }
 }
 
 impl<K: RateUnit> Vector for RatedSplitter<K> {

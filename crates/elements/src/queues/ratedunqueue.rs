@@ -145,6 +145,14 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
         cx.reschedule();
     }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.bucket.take_over(&mut old.bucket, cx.now_ns());
+        self.active = old.active;
+        (self.runs, self.empty_runs) = (old.runs, old.empty_runs);
+        (self.pushes, self.failed_pulls) = (old.pushes, old.failed_pulls);
+        cx.reschedule();
+    }
 }
 
 impl<K: RateUnit> Vector for RatedUnqueue<K> {}

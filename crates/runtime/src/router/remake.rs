@@ -3,7 +3,7 @@
 use super::Router;
 use super::swap::HOLD_LIMIT;
 use crate::ElementId;
-use crate::build::{Remade, remake};
+use crate::build::remake;
 use crate::cx::{Counts, Node, Reader};
 use crate::handler::HandlerError;
 use crate::stats::Counter;
@@ -28,6 +28,12 @@ impl Router {
         for worker in 0..new.nodes.len() {
             self.on_worker(worker, |_| ())?;
         }
+        let name = self.loaded.elements[index].name.clone();
+        let counters = counters(&self.loaded.elements[index].handlers, &mut new.nodes);
+        let stats = self.loaded.elements[index].stats.clone();
+        let counts = Arc::new(Counts { counters: counters.clone(), stats });
+        let (hub, store) = (Arc::clone(&self.hub), Arc::clone(&self.loaded.store));
+        // Until the new element is in its place: its task may be due at once.
         let mut team = self.hold(limit)?;
         for (worker, node) in new.nodes.iter_mut().enumerate() {
             let Some(unready) = node.take() else { continue };
@@ -39,20 +45,6 @@ impl Router {
                 *node = Some(ready);
             }
         }
-        drop(team);
-        self.take_over(slot, new)
-    }
-
-    /// Puts the new element in the place of the old one.
-    fn take_over(&mut self, slot: u32, mut new: Remade) -> Result<(), HandlerError> {
-        let index = slot as usize;
-        let name = self.loaded.elements[index].name.clone();
-        let counters = counters(&self.loaded.elements[index].handlers, &mut new.nodes);
-        let stats = self.loaded.elements[index].stats.clone();
-        let counts = Arc::new(Counts { counters: counters.clone(), stats });
-        let (hub, store) = (Arc::clone(&self.hub), Arc::clone(&self.loaded.store));
-        let limit = self.answer_limit.min(HOLD_LIMIT);
-        let mut team = self.hold(limit)?;
         for (_, act) in new.acts {
             if let Err(message) = act() {
                 hub.log(Level::ERROR, &name, &format!("{name}: {message}"));
@@ -84,6 +76,7 @@ impl Router {
                 None => {
                     self.control.push((name, task));
                     self.control_due.push(Some(0));
+                    self.control_stamp.push(0);
                 }
             }
         }

@@ -50,6 +50,8 @@ const MOST: usize = if cfg!(miri) { LEAST } else { 1 << 28 };
 
 /// Lines that no new route takes, so that there is always room to remove one.
 const RESERVE: usize = 4 * BLOCK_LINES;
+/// From so many lines on, 4 MB, the memory is in huge pages: a lookup reads a few lines that may be anywhere.
+const HUGE_FROM: usize = 2 * mem::ALIGN / (LINE * size_of::<u32>());
 /// Memory out of use is looked at when there are so many pieces.
 const RETIRED: usize = 256;
 
@@ -194,6 +196,8 @@ pub(super) struct Space {
     /// Nodes out of use that a reader may still read, with their stamps, oldest first.
     retired: VecDeque<(u64, u32)>,
     used: usize,
+    /// Huge pages are asked for.
+    huge: bool,
     held: Mapped,
 }
 
@@ -207,6 +211,7 @@ impl Space {
             leaving: Vec::new(),
             retired: VecDeque::new(),
             used: 0,
+            huge: false,
             held: Mapped::new(),
         }
     }
@@ -231,6 +236,10 @@ impl Space {
             return Err(LpmError::OutOfMemory);
         }
         self.end = end;
+        if !self.huge && end >= HUGE_FROM {
+            self.huge = true;
+            shared.words.advise_huge();
+        }
         Ok(())
     }
 

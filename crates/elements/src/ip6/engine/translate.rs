@@ -101,7 +101,7 @@ impl<A> Seen<A> {
 
 /// Whether no host may have sent a packet from this address.
 pub(crate) fn is_bad_source(a: Ipv4Addr) -> bool {
-    a.is_multicast() || a.is_broadcast() || a.octets()[0] == 0 || a.is_loopback()
+    a.is_multicast() || a.octets()[0] >= 240 || a.octets()[0] == 0 || a.is_loopback() || a.is_link_local()
 }
 
 /// A protocol number whose meaning in IPv6 is an extension header, or ICMP of the wrong version.
@@ -569,7 +569,8 @@ fn error_in_4(t: &[u8]) -> Option<(u8, u8, u32)> {
         (icmpv6::UNREACHABLE, 1) => unreachable(10),
         (icmpv6::UNREACHABLE, 4) => unreachable(icmpv4::UNREACHABLE_PORT),
         (icmpv6::PACKET_TOO_BIG, _) => {
-            let mtu = h.rest().saturating_sub(20).min(u16::MAX.into());
+            // No link of IPv6 carries less.
+            let mtu = (h.rest().max(LEAST_MTU as u32) - 20).min(u16::MAX.into());
             (icmpv4::UNREACHABLE, icmpv4::UNREACHABLE_NEED_FRAG, mtu)
         }
         (icmpv6::TIME_EXCEEDED, code @ (0 | 1)) => (icmpv4::TIME_EXCEEDED, code, 0),

@@ -62,6 +62,7 @@ pub(crate) enum Why {
     None,
     NoPort,
     Full,
+    HostFull,
 }
 
 /// The number of a protocol in the table.
@@ -224,12 +225,12 @@ pub(crate) struct State {
     exhausted: [AtomicU32; 4],
     prefix: Embedding,
     pools: Box<[Pool]>,
-    limits: (usize, usize),
+    limits: (usize, usize, usize),
 }
 
 impl State {
-    /// `limits` are the numbers of flows and hosts.
-    pub(crate) fn new(prefix: Embedding, pools: Vec<Pool>, limits: (usize, usize)) -> Option<Self> {
+    /// `limits` are the numbers of flows, of hosts, and of flows of one host.
+    pub(crate) fn new(prefix: Embedding, pools: Vec<Pool>, limits: (usize, usize, usize)) -> Option<Self> {
         Some(Self {
             flows: Flows::new(limits.0)?,
             hosts: Hosts::new(limits.1),
@@ -284,6 +285,11 @@ impl State {
             host.used.store(now, Relaxed);
         }
         Some(place.1)
+    }
+
+    /// Whether a host has as many flows as it may have.
+    fn is_full(&self, host: u32) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.flows.load(Relaxed) as usize >= self.limits.2)
     }
 
     /// Adds a flow of a host.
@@ -361,6 +367,9 @@ impl State {
         if !may_begin {
             return Err(Why::None);
         }
+        if self.is_full(key.tuple.src) {
+            return Err(Why::HostFull);
+        }
         let (port, remote_port) = ports(&key.tuple);
         let made = self.mapping(key.kind, key.tuple.src, port, now, random).and_then(|mapping| {
             let to =
@@ -392,6 +401,9 @@ impl State {
         let mapping = self.flows.get(&key(key_.kind, 0, key_.tuple.dst, (0, port))).ok_or(Why::None)?;
         if !may_begin {
             return Err(Why::None);
+        }
+        if self.is_full(mapping.to.dst) {
+            return Err(Why::HostFull);
         }
         self.flows.touch(&mapping, now, 0, COARSE);
         let inside = Tuple {

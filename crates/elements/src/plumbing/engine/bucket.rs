@@ -428,6 +428,20 @@ impl<U: Unit> Bucket<U> {
         self.line.set_parts(i64::from(tokens).saturating_mul(self.line.grain.scale), at_ns);
     }
 
+    /// Has no more tokens than the bucket before it, whose place it takes.
+    pub(crate) fn take_over(&mut self, old: &mut Self, now_ns: u64) {
+        self.refresh();
+        old.refresh();
+        let gap = matches!(self.form.burst, Burst::Gap) || matches!(old.form.burst, Burst::Gap);
+        if gap || self.line.unlimited() || old.line.unlimited() {
+            return;
+        }
+        let (scale, parts) = (i128::from(self.line.grain.scale), i128::from(old.line.parts(now_ns)));
+        let parts = parts * scale / i128::from(old.line.grain.scale.max(1));
+        let parts = i64::try_from(parts).unwrap_or(i64::MAX).min(self.line.parts(now_ns));
+        self.line.set_parts(parts, now_ns);
+    }
+
     fn exchange(&mut self, rate: u64, form: Form, now_ns: u64, fill: impl Fn(&Line, i128, &Line) -> i128) {
         self.form = form;
         let mut line = self.shared.line.lock().ignore_poison();
