@@ -166,13 +166,7 @@ impl Element for McastSocket {
         }
         let more = pulls && self.waiting.is_empty() && cx.upstream_active(0);
         if !moved && !more {
-            let (read, write) = (end.receives.as_raw_fd(), end.writable.fd());
-            match (cx.n_outputs() > 0, self.waiting.is_empty()) {
-                (true, true) => cx.idle_until_readable(&[read]),
-                (true, false) => cx.idle_until_readable(&[read, write]),
-                (false, true) => cx.idle_until_readable(&[]),
-                (false, false) => cx.idle_until_readable(&[write]),
-            }
+            engine::sleep(cx, end.receives.as_raw_fd(), (&end.writable, &self.waiting));
         }
         moved
     }

@@ -41,7 +41,9 @@
 //! Socket, KernelTun
 
 use super::engine::host::mark;
-use super::engine::socket::{self as engine, Buffers, Receiver, Sent, Waiting, Writable, again, inet};
+use super::engine::socket::{
+    self as engine, Buffers, Receiver, Seldom, Sent, Waiting, Writable, again, inet,
+};
 use crate::prelude::*;
 use lang::args::{FromArg, IpProto, TcpPort, UdpPort};
 use runtime::reason;
@@ -102,6 +104,7 @@ pub struct RawSocket {
     end: Arc<OnceLock<Arc<Endpoint>>>,
     receiver: Receiver,
     waiting: Waiting,
+    said: Seldom,
     count: Counter,
     sent: Counter,
 }
@@ -142,7 +145,14 @@ impl Element for RawSocket {
             Ok(())
         });
         let (count, sent) = (Counter::new(), Counter::new());
-        Ok(Self { end, receiver: Receiver::new(buffers), waiting: Waiting::default(), count, sent })
+        Ok(Self {
+            end,
+            receiver: Receiver::new(buffers),
+            waiting: Waiting::default(),
+            said: Seldom::default(),
+            count,
+            sent,
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -173,13 +183,7 @@ impl Element for RawSocket {
         let pulls = cx.n_inputs() > 0 && self.waiting.is_empty();
         let more = pulls && cx.upstream_active(0);
         if !moved && !more {
-            let (read, write) = (end.socket.as_raw_fd(), end.writable.fd());
-            match (cx.n_outputs() > 0, self.waiting.is_empty()) {
-                (true, true) => cx.idle_until_readable(&[read]),
-                (true, false) => cx.idle_until_readable(&[read, write]),
-                (false, true) => cx.idle_until_readable(&[]),
-                (false, false) => cx.idle_until_readable(&[write]),
-            }
+            engine::sleep(cx, end.socket.as_raw_fd(), (&end.writable, &self.waiting));
         }
         moved
     }
@@ -219,7 +223,7 @@ impl RawSocket {
     fn send(&mut self, end: &Endpoint, mut batch: Batch, cx: &mut Cx<'_>) {
         batch.filter_map_in_place(|packet| {
             if packet.len() < SHORTEST {
-                cx.log(Level::WARN, &format!("runt IP packet ({} bytes)", packet.len()));
+                self.said.log(cx, || format!("runt IP packet ({} bytes)", packet.len()));
                 cx.drop(packet, RUNT);
                 return None;
             }

@@ -41,9 +41,10 @@
 //! ## See also
 //! ProtocolTranslator64, AddressTranslator, NAT64
 
+use super::engine::embedding::Embedding;
 use super::engine::translate::{
-    BAD_ADDRESS, Embedding, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen,
-    error6, fragments, inside4, is_bad_source, refuse, see4, to6,
+    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen, error6,
+    fragments, inside4, is_bad_source, refuse, see4, to6,
 };
 use crate::prelude::*;
 use lang::args::Raw;

@@ -39,9 +39,10 @@
 //! ## See also
 //! ProtocolTranslator46, AddressTranslator, NAT64
 
+use super::engine::embedding::Embedding;
 use super::engine::translate::{
-    BAD_ADDRESS, Embedding, Ends, Kind, NOT_TRANSLATED, Refused, SOURCE_ROUTE, error4, inside6,
-    is_bad_source, refuse, see6, to4,
+    BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, Refused, SOURCE_ROUTE, error4, inside6, is_bad_source, refuse,
+    see6, to4,
 };
 use crate::prelude::*;
 use lang::args::Raw;

@@ -75,9 +75,9 @@
 //!
 //! ## Threads
 //! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets
-//! of known sessions take no lock; what has none takes that of a sixteenth of the table, or of two. A hot
-//! swap keeps sessions and mappings, unless `PREFIX`, a `POOL` or one of
-//! the capacities changes.
+//! of known sessions take no lock, but ICMP errors from the IPv6 side do; what has none takes that of a
+//! sixteenth of the table, or of two. A hot swap keeps sessions and mappings, unless `PREFIX`, a `POOL` or
+//! one of the capacities changes.
 //!
 //! ## Example
 //! ```click
@@ -95,9 +95,10 @@ use super::engine::sixfour::{
     Lifetimes, Pool, Reaped, Remembered, Shared, State, Why, flow_time, key, number, ports,
 };
 use super::engine::translator::units;
+use crate::ip6::engine::embedding::Embedding;
 use crate::ip6::engine::translate::{
-    BAD_ADDRESS, Embedding, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen,
-    error4, error6, fragments, inside4, inside6, is_bad_source, refuse, see4, see6, tcp_flags, to4, to6,
+    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen, error4,
+    error6, fragments, inside4, inside6, is_bad_source, refuse, see4, see6, tcp_flags, to4, to6,
 };
 use crate::prelude::*;
 use lang::args::Raw;
@@ -342,7 +343,7 @@ impl NAT64 {
         let host = if may_begin {
             state.number(seen.ends.src, now, &mut self.remembered).ok_or(HOSTS_FULL)?
         } else {
-            state.known(seen.ends.src).ok_or(NO_MAPPING)?
+            state.known(seen.ends.src, now, &mut self.remembered).ok_or(NO_MAPPING)?
         };
         let remote_port = if is_ping { 0 } else { seen.ends.dport };
         let key = key(kind, host, remote.to_bits(), (seen.ends.sport, remote_port));
@@ -370,7 +371,7 @@ impl NAT64 {
     ) -> Result<Packet, DropReason> {
         let (inside, quoted) = inside6(packet.data(), seen)?;
         let kind = number(inside.kind).ok_or(NOT_TRANSLATED)?;
-        let host = self.state.known(inside.ends.dst).ok_or(NO_MAPPING)?;
+        let host = self.state.find(inside.ends.dst).ok_or(NO_MAPPING)?;
         let is_ping = matches!(inside.kind, Kind::Echo | Kind::EchoReply);
         let from = self.state.prefix().extract(inside.ends.src).ok_or(BAD_ADDRESS)?;
         let remote_port = if is_ping { 0 } else { inside.ends.sport };

@@ -40,7 +40,8 @@ impl Router {
         self.install(config, None)
     }
 
-    /// Moves an element's task to another worker. Everything else goes on as it is.
+    /// Moves an element's task to another worker, by a hot swap of the same configuration: what a handler has
+    /// changed and is neither state nor an argument begins anew.
     ///
     /// # Errors
     /// There is no such worker, or one does not answer.

@@ -204,13 +204,41 @@ impl Sent {
     }
 }
 
+/// Lets the task sleep until there is something to receive, if there is an output for it, or the socket takes
+/// what waits.
+pub(in crate::devices) fn sleep(cx: &mut Cx<'_>, read: RawFd, (writable, waiting): (&Writable, &Waiting)) {
+    match (cx.n_outputs() > 0, waiting.is_empty()) {
+        (true, true) => cx.idle_until_readable(&[read]),
+        (true, false) => cx.idle_until_readable(&[read, writable.fd()]),
+        (false, true) => cx.idle_until_readable(&[]),
+        (false, false) => cx.idle_until_readable(&[writable.fd()]),
+    }
+}
+
+/// What any packet may cause is logged once a second; drops are counted all the same.
+#[derive(Default)]
+pub(in crate::devices) struct Seldom(Option<u64>);
+
+impl Seldom {
+    pub(in crate::devices) fn log(&mut self, cx: &Cx<'_>, text: impl FnOnce() -> String) {
+        let now = cx.now_ns();
+        if self.0.is_none_or(|last| now.saturating_sub(last) >= 1_000_000_000) {
+            self.0 = Some(now);
+            cx.log(Level::WARN, &text());
+        }
+    }
+}
+
 /// Packets that wait until a socket takes them, at most [`ROOM`].
 #[derive(Default)]
-pub(in crate::devices) struct Waiting(VecDeque<Packet>);
+pub(in crate::devices) struct Waiting {
+    packets: VecDeque<Packet>,
+    said: Seldom,
+}
 
 impl Waiting {
     pub(in crate::devices) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.packets.is_empty()
     }
 
     /// Sends the packets that wait; the next ones are sent by [`Waiting::offer`]. Returns how many have left.
@@ -223,14 +251,14 @@ impl Waiting {
         mut send: impl FnMut(&mut Packet) -> Sent,
     ) -> io::Result<usize> {
         let mut moved = 0;
-        while let Some(mut packet) = self.0.pop_front() {
+        while let Some(mut packet) = self.packets.pop_front() {
             match send(&mut packet) {
                 Sent::Done => {}
                 Sent::Later => {
-                    self.0.push_front(packet);
+                    self.packets.push_front(packet);
                     break;
                 }
-                Sent::Refused(e) => refuse(packet, &e, cx),
+                Sent::Refused(e) => self.refuse(packet, &e, cx),
                 Sent::Lost(e) => {
                     cx.drop(packet, REFUSED);
                     self.clear(REFUSED, cx);
@@ -258,12 +286,12 @@ impl Waiting {
                 cx.drop(packet, REFUSED);
                 continue;
             }
-            let sent = if self.0.is_empty() { send(&mut packet) } else { Sent::Later };
+            let sent = if self.packets.is_empty() { send(&mut packet) } else { Sent::Later };
             match sent {
                 Sent::Done => drop(packet),
-                Sent::Later if self.0.len() < ROOM => self.0.push_back(packet),
+                Sent::Later if self.packets.len() < ROOM => self.packets.push_back(packet),
                 Sent::Later => cx.drop(packet, QUEUE_FULL),
-                Sent::Refused(e) => refuse(packet, &e, cx),
+                Sent::Refused(e) => self.refuse(packet, &e, cx),
                 Sent::Lost(e) => {
                     cx.drop(packet, REFUSED);
                     lost = Some(e);
@@ -271,7 +299,7 @@ impl Waiting {
             }
         }
         cx.recycle(batch);
-        if !self.0.is_empty() {
+        if !self.packets.is_empty() {
             cx.reschedule_here();
         }
         lost.map_or(Ok(()), Err)
@@ -279,17 +307,17 @@ impl Waiting {
 
     /// Drops what waits.
     pub(in crate::devices) fn clear(&mut self, why: DropReason, cx: &mut Cx<'_>) {
-        for packet in self.0.drain(..) {
+        for packet in self.packets.drain(..) {
             cx.drop(packet, why);
         }
+    }
+
+    fn refuse(&mut self, packet: Packet, e: &io::Error, cx: &mut Cx<'_>) {
+        self.said.log(cx, || format!("{} :: {}: {}", cx.name(), cx.class(), reason(e)));
+        cx.drop(packet, REFUSED);
     }
 
     pub(in crate::devices) fn take_over(&mut self, old: &mut Self) {
         std::mem::swap(self, old);
     }
-}
-
-fn refuse(packet: Packet, e: &io::Error, cx: &mut Cx<'_>) {
-    cx.log(Level::WARN, &format!("{} :: {}: {}", cx.name(), cx.class(), reason(e)));
-    cx.drop(packet, REFUSED);
 }

@@ -6,7 +6,8 @@
 
 use super::headers::{PING, TCP, UDP};
 use super::translator::{time, units};
-use crate::ip6::engine::translate::{Embedding, Kind};
+use crate::ip6::engine::embedding::Embedding;
+use crate::ip6::engine::translate::Kind;
 use locks::IgnorePoison;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -267,18 +268,35 @@ impl State {
         self.hosts.get(number).map(Host::address).filter(|a| !a.is_unspecified())
     }
 
-    /// The number of a host that has one.
-    pub(crate) fn known(&self, a: Ipv6Addr) -> Option<u32> {
+    /// The number of a host that has one, with a lock.
+    pub(crate) fn find(&self, a: Ipv6Addr) -> Option<u32> {
         self.hosts.number(a)
     }
 
-    /// The number of a host; a worker asks for that of another one only seldom.
+    /// The same, as a worker remembers it.
+    pub(crate) fn known(&self, a: Ipv6Addr, now: u32, remembered: &mut Remembered) -> Option<u32> {
+        self.remember(a, now, remembered, || self.hosts.number(a))
+    }
+
+    /// The number of a host, perhaps a new one.
     pub(crate) fn number(&self, a: Ipv6Addr, now: u32, remembered: &mut Remembered) -> Option<u32> {
+        self.remember(a, now, remembered, || self.hosts.number_or_new(a, now))
+    }
+
+    /// The number of a host as a worker remembers it; only for another one it asks, with a lock.
+    #[inline]
+    fn remember(
+        &self,
+        a: Ipv6Addr,
+        now: u32,
+        remembered: &mut Remembered,
+        ask: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
         let bits = a.to_bits();
         let hash = ((bits >> 64) as u64 ^ bits as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
         let place = remembered.0.get_mut(hash as usize)?;
         if place.0 != a || self.hosts.get(place.1).is_none_or(|host| host.address() != a) {
-            *place = (a, self.hosts.number_or_new(a, now)?);
+            *place = (a, ask()?);
         }
         let host = self.hosts.get(place.1)?;
         if host.used.load(Relaxed) != now {
