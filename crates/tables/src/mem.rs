@@ -239,11 +239,14 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         // SAFETY: the size is not zero.
         let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(Self::LAYOUT) })?.cast();
         // Module invariant: the memory is zeroed, and zero is a valid AtomicU32.
-        Some(Self { ptr, mask: MOST - 1, writable: AtomicUsize::new(writable) })
+        let memory = Self { ptr, mask: MOST - 1, writable: AtomicUsize::new(0) };
+        memory.grow(writable).then_some(memory)
     }
 
+    /// Rounds up as the other does.
     pub(crate) fn grow(&self, writable: usize) -> bool {
-        self.writable.fetch_max(writable.min(MOST), Release);
+        let rounded = writable.next_multiple_of(ALIGN / size_of::<AtomicU32>());
+        self.writable.fetch_max(rounded.min(MOST), Release);
         true
     }
 
