@@ -186,6 +186,7 @@ mod tests {
 
     /// Every jump leads to an instruction of the program, and every way ends.
     #[test]
+    #[cfg_attr(miri, ignore = "nothing here is unsafe, and it takes long")]
     fn jumps_stay_inside() {
         for parts in [parts(), Vec::new(), vec![(Part::Vlan(7), 1)], vec![(Part::Address([2; 6]), 1)]] {
             let program = input(&parts, 99);

@@ -137,7 +137,8 @@ fn what_is_cut_and_gathered_is_as_it_was() {
     for (v6, vlans) in [(false, 0), (true, 0), (false, 1), (true, 2)] {
         let sizes = [(1001, 333), (5000, 1448), (4344, 1448), (1449, 1448), (600, 1)];
         for (payload, size) in sizes.into_iter().take(if cfg!(miri) { 1 } else { sizes.len() }) {
-            for flags in [ACK, ACK | PSH, ACK | PSH | FIN, ACK | ECE] {
+            let flags = [ACK | PSH, ACK | PSH | FIN, ACK, ACK | ECE];
+            for flags in flags.into_iter().take(if cfg!(miri) { 1 } else { flags.len() }) {
                 let host = host(&Wants { v6, vlans, payload, flags, ..Wants::default() });
                 let packets = host.cut(size);
                 assert_eq!(packets.len(), payload.div_ceil(size));

@@ -83,14 +83,14 @@ fn limits_and_answers() {
 #[test]
 fn vectors_of_every_length() {
     let t = Lpm6::new().unwrap();
-    t.load(
-        (0..if cfg!(miri) { 8 } else { 100u32 })
-            .map(|i| (Prefix6::new(u128::from(i) << 96 | 1 << 125, 24 + (i % 90) as u8).unwrap(), i)),
-    )
-    .unwrap();
+    let routes: Vec<(Prefix6, u32)> = (0..if cfg!(miri) { 3 } else { 100u32 })
+        .map(|i| (Prefix6::new(u128::from(i) << 96 | 1 << 125, 24 + (i % 90) as u8).unwrap(), i))
+        .collect();
+    t.load(routes.iter().copied()).unwrap();
     let addrs: Vec<u128> = (0..300u128).map(|i| (i * 7 % 130) << 96 | 1 << 125).collect();
     let r = t.reader();
-    let want: Vec<u32> = addrs.iter().map(|a| t.route(*a).map_or(NO_ROUTE, |r| r.1)).collect();
+    let best = |a: &u128| routes.iter().filter(|(p, _)| p.contains(*a)).max_by_key(|(p, _)| p.len());
+    let want: Vec<u32> = addrs.iter().map(|a| best(a).map_or(NO_ROUTE, |r| r.1)).collect();
     for n in if cfg!(miri) { vec![1, 65] } else { vec![0, 1, 2, 63, 64, 65, 127, 128, 129, 300] } {
         let mut hops = vec![77; 300];
         r.lookup_many(&addrs[..n], &mut hops);
