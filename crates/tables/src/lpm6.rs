@@ -219,15 +219,20 @@ fn look_up(shared: &Shared, addrs: &[u128], hops: &mut [u32]) {
     // Which of them have not come to an end.
     let (mut active, mut n) = ([0u8; TOGETHER], 0);
     for (i, (addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
-        let entry = shared.root((addr >> 112) as u16);
+        let mut entry = shared.root((addr >> 112) as u16);
+        // The nodes at the root are few, and in a cache: the processor goes on with other addresses
+        // meanwhile.
+        if entry & NODE != 0 {
+            entry = shared.step(entry, (addr >> FIRST_SHIFT) as u8);
+        }
         *hop = entry;
         if entry & NODE != 0 {
-            shared.prefetch(entry, (addr >> FIRST_SHIFT) as u8);
+            shared.prefetch(entry, (addr >> (FIRST_SHIFT - STEP)) as u8);
             active[n % TOGETHER] = i as u8;
             n += 1;
         }
     }
-    let mut shift = FIRST_SHIFT;
+    let mut shift = FIRST_SHIFT - STEP;
     while n > 0 {
         let next = shift.saturating_sub(STEP);
         let mut left = 0;

@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use accounts::Mapped;
 
 use crate::epoch::Epochs;
+use crate::gather;
 use crate::lpm::LpmError;
 use crate::mem::{self, Zeroed};
 
@@ -168,12 +169,8 @@ impl Shared {
 /// The run of a line in which a place is: at most [`ENDS`].
 #[inline(always)]
 fn run(line: &[AtomicU32; LINE], place: u8) -> usize {
-    let mut ends = [0xff; 16];
-    for (four, word) in ends.as_chunks_mut::<4>().0.iter_mut().zip(&line[..END_WORDS]) {
-        *four = word.load(Relaxed).to_ne_bytes();
-    }
-    // The compiler makes three instructions of that; the last four bytes are never below a place.
-    usize::from(ends.iter().map(|end| u8::from(*end < place)).sum::<u8>()).min(ENDS)
+    let [a, b, c, ..] = line;
+    gather::below([a, b, c].map(|word| word.load(Relaxed)), place).min(ENDS)
 }
 
 /// The entries of a node; the higher half of each says which must not be in one run, although they are equal.
