@@ -62,6 +62,8 @@ impl Common {
 enum CommonBytes {
     /// The destination address, and nothing else.
     DstIp,
+    /// The whole of an IPv6 destination address, which begins with them.
+    DstIp6,
     /// The paint, and nothing else.
     Paint,
     /// Some of their bytes.
@@ -71,9 +73,10 @@ enum CommonBytes {
 /// Which of them `len` bytes of the user annotations from `at` on are; `None`: they are others.
 #[inline(always)]
 fn common_bytes(at: usize, len: usize) -> Option<CommonBytes> {
-    use crate::anno::offset::{DST_IP, PAINT};
+    use crate::anno::offset::{DST_IP, DST_IP6, PAINT};
     match (at, len) {
         (DST_IP, 4) => Some(CommonBytes::DstIp),
+        (DST_IP6, 16) => Some(CommonBytes::DstIp6),
         (PAINT, 1) => Some(CommonBytes::Paint),
         _ if at < DST_IP + 4 || (at <= PAINT && at.saturating_add(len) > PAINT) => Some(CommonBytes::Some),
         _ => None,
@@ -298,6 +301,11 @@ impl Packet {
     pub fn load_user<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         match common_bytes(at, N) {
             Some(CommonBytes::DstIp) => self.dst_ip().first_chunk().copied(),
+            Some(CommonBytes::DstIp6) => {
+                let mut address = self.others().load::<N>(at)?;
+                *address.first_chunk_mut()? = self.dst_ip();
+                Some(address)
+            }
             Some(CommonBytes::Paint) => [self.paint()].first_chunk().copied(),
             Some(CommonBytes::Some) => self.load_mixed(at),
             None => self.others().load(at),
@@ -316,6 +324,10 @@ impl Packet {
     pub fn store_user<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
         match (common_bytes(at, N), bytes.first_chunk::<4>(), bytes.first()) {
             (Some(CommonBytes::DstIp), Some(address), _) => self.set_dst_ip(*address),
+            (Some(CommonBytes::DstIp6), Some(beginning), _) => {
+                self.set_dst_ip(*beginning);
+                return self.others_mut().store(at, bytes);
+            }
             (Some(CommonBytes::Paint), _, Some(color)) => self.set_paint(*color),
             _ => return self.store_mixed(at, bytes),
         }
@@ -497,9 +509,29 @@ mod tests {
                 assert_eq!(by_user.store_user(at, [1; 14]), by_anno.anno_mut().store(at, [1; 14]), "{at}");
                 assert_eq!(by_user.load_user::<4>(at), by_anno.anno().load(at), "{at}");
                 assert_eq!(by_user.load_user::<14>(at), by_anno.anno().load(at), "{at}");
+                set_common(&mut by_user);
+                set_common(&mut by_anno);
+                assert_eq!(by_user.store_user(at, [2; 16]), by_anno.anno_mut().store(at, [2; 16]), "{at}");
+                assert_eq!(by_user.load_user::<16>(at), by_anno.anno().load(at), "{at}");
                 assert_eq!(all(&by_user), all(&by_anno), "{at}");
             }
         }
+    }
+
+    #[test]
+    fn an_ipv6_destination_leaves_the_rest_where_it_is() {
+        let mut packet = packet();
+        set_common(&mut packet);
+        let address: [u8; 16] = std::array::from_fn(|n| n as u8 + 1);
+        assert!(packet.store_user(crate::anno::offset::DST_IP6, address));
+        assert_ne!(packet.flags() & FIRST_LINE, 0);
+        assert_eq!(packet.load_user(crate::anno::offset::DST_IP6), Some(address));
+        packet.set_dst_ip([9; 4]);
+        let changed: [u8; 16] = std::array::from_fn(|n| if n < 4 { 9 } else { n as u8 + 1 });
+        assert_eq!(packet.load_user(crate::anno::offset::DST_IP6), Some(changed));
+        assert_ne!(packet.flags() & FIRST_LINE, 0);
+        assert_eq!(packet.anno().load(crate::anno::offset::DST_IP6), Some(changed));
+        assert_eq!(packet.load_user(crate::anno::offset::DST_IP6), Some(changed));
     }
 
     #[test]
