@@ -1,9 +1,10 @@
 //! # FromIPSummaryDump
-//! Makes packets from lines of text that describe them.
+//! Makes packets from lines of text, or from binary records, that describe them.
 //!
-//! Reads the output of `ToIPSummaryDump` and of the ipsumdump program. Missing fields are zero; the time to
-//! live is 100. Packets contain only the bytes that are known; the rest of their length is in an annotation.
-//! Only the first line that cannot be read is reported, with its number.
+//! Reads the output of `ToIPSummaryDump` and of the ipsumdump program, also with `BINARY`: after a line
+//! `!binary`, the file has records, in which a field that a packet did not have is zero. Missing fields are
+//! zero; the time to live is 100. Packets contain only the bytes that are known; the rest of their length is
+//! in an annotation. Only the first line or record that cannot be read is reported, with its number.
 //!
 //! ## Synopsis
 //! `FromIPSummaryDump(FILENAME [, STOP, ACTIVE, TIMING, CHECKSUM, SAMPLE, PROTO, MULTIPACKET, CONTENTS, FLOWID, ALLOW_NONEXISTENT, DATA, ZERO, MMAP])`
@@ -215,13 +216,35 @@ impl Reading for FromIpSummaryDump {
     }
 }
 
+/// What a file has next.
+enum Entry {
+    Line(String),
+    Record(Vec<u8>),
+}
+
+/// A line that is in a record, without its end.
+fn text(bytes: &[u8]) -> Entry {
+    Entry::Line(String::from_utf8_lossy(bytes).trim_end_matches(['\0', '\n', '\r']).to_owned())
+}
+
 impl FromIpSummaryDump {
-    /// The packet of the next line.
+    /// The packet of the next line or record.
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<Packet, Next> {
         let file = Arc::clone(&self.common.file);
-        let Some(line) = file.with(|i| i.line().map(|l| (l, i.lines()))) else { return Err(Next::End) };
-        let (line, number) = match line {
-            Ok((Some(line), number)) => (line, number),
+        let binary = self.format.is_binary();
+        let next = |input: &mut Input| {
+            let entry = if binary {
+                input.record().map(|r| {
+                    r.map(|(bytes, is_line)| if is_line { text(&bytes) } else { Entry::Record(bytes) })
+                })
+            } else {
+                input.line().map(|line| line.map(Entry::Line))
+            };
+            entry.map(|entry| (entry, input.lines()))
+        };
+        let Some(entry) = file.with(next) else { return Err(Next::End) };
+        let (entry, number) = match entry {
+            Ok((Some(entry), number)) => (entry, number),
             Ok((None, _)) => {
                 if let Some(Err(e)) = file.with(|i| i.finish()) {
                     cx.log(Level::ERROR, &format!("{}: {e}", Input::display(&file.path)));
@@ -233,17 +256,13 @@ impl FromIpSummaryDump {
                 return Err(Next::End);
             }
         };
-        let parsed = match line.chars().next() {
-            Some('!') => self.format.bang(&line).map(|()| None),
-            Some('#') => Ok(None),
-            _ => {
-                if number == 1 && !self.format.has_fields() {
-                    let text = "warning: missing banner line; is this an IP summary dump?";
-                    cx.log(Level::WARN, &format!("{}:1: {text}", Input::display(&file.path)));
-                }
-                self.format.packet(&line, self.checksum)
-            }
+        let parsed = match &entry {
+            Entry::Record(record) => self.format.record(record, self.checksum),
+            Entry::Line(line) => self.read_line(line, number, &file.path, cx),
         };
+        if self.format.is_binary() && !binary {
+            file.with(Input::count_anew);
+        }
         match parsed {
             Ok(Some(packet)) if self.multipacket && packet.anno().extra_packets() > 0 => {
                 Ok(self.split(packet, cx))
@@ -255,8 +274,30 @@ impl FromIpSummaryDump {
                 Err(Next::PassedOver)
             }
             Err(e) => {
-                cx.log(Level::WARN, &format!("{}:{number}: {e}", Input::display(&file.path)));
+                let record = if binary { "record " } else { "" };
+                cx.log(Level::WARN, &format!("{}:{record}{number}: {e}", Input::display(&file.path)));
                 Err(Next::PassedOver)
+            }
+        }
+    }
+
+    /// The packet of a line, if it describes one.
+    fn read_line(
+        &mut self,
+        line: &str,
+        number: u64,
+        path: &str,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Packet>, String> {
+        match line.chars().next() {
+            Some('!') => self.format.bang(line).map(|()| None),
+            Some('#') => Ok(None),
+            _ => {
+                if number == 1 && !self.format.has_fields() {
+                    let text = "warning: missing banner line; is this an IP summary dump?";
+                    cx.log(Level::WARN, &format!("{}:1: {text}", Input::display(path)));
+                }
+                self.format.packet(line, self.checksum)
             }
         }
     }
@@ -357,6 +398,73 @@ mod tests {
             if !fields.contains("ip_opt") {
                 assert_eq!(back(fields, lines, ", CHECKSUM true"), lines, "{fields}");
             }
+        }
+    }
+
+    #[test]
+    fn fields_survive_in_binary_records() {
+        for (fields, lines, again) in [
+            (
+                "timestamp ip_src sport ip_dst dport ip_proto",
+                "1.500000 1.2.3.4 80 5.6.7.8 1024 T\n2.000000 1.2.3.4 53 5.6.7.8 53 U\n",
+                None,
+            ),
+            ("ntimestamp ts_usec1", "1.123456789 1123456\n", Some("1.123456 1123456\n")),
+            ("ts_usec1 ntimestamp", "1123456 1.123456789\n", Some("1123456 1.123456789\n")),
+            (
+                "ip_proto tcp_flags tcp_seq tcp_ack tcp_window tcp_opt",
+                "T SA 7 8 9 mss1460;wscale7;sackok\nT . 0 0 0 .\nT FC 1 1 1 sack1-2;99=1:2\n",
+                None,
+            ),
+            ("ip_ttl ip_id ip_fragoff ip_tos", "3 4 0+ 16\n9 1 184! 0\n", None),
+            ("ip_src ip_frag", "1.1.1.1 F\n1.1.1.1 .\n1.1.1.1 !\n1.1.1.1 f\n", None),
+            ("ip_len payload_len ip_proto", "1500 1460 T\n60 32 U\n", None),
+            ("link direction count aggregate", "3 3 5 77\n", None),
+            ("ip_proto icmp_type icmp_code icmp_flowid icmp_seq", "I 8 0 5 6\nI 3 1 - -\n", None),
+            ("eth_src eth_dst ip_src", "02-00-00-00-00-01 02-00-00-00-00-02 1.1.1.1\n", None),
+            ("ip_opt ip_proto ip_src", "148=0:0 99 1.0.0.1\n", None),
+            // A field that the packet does not have stays one that it does not have.
+            ("ip_src sport tcp_seq ip_proto icmp_type", "1.0.0.1 - - 99 -\n1.0.0.1 5 - U -\n", None),
+        ] {
+            let from = TestFile::new(format!("!IPSummaryDump 1.3\n!data {fields}\n{lines}").as_bytes());
+            let (middle, to) = (TestFile::new(b""), TestFile::new(b""));
+            for (from, to, arguments) in [(&from, &middle, "BINARY true"), (&middle, &to, "HEADER false")] {
+                let mut b = Bench::with_config(
+                    &format!(
+                        "e :: FromIPSummaryDump({from}) -> ToIPSummaryDump({to}, {arguments}, CONTENTS {fields}) -> c :: Counter -> Discard;"
+                    ),
+                    0,
+                    0,
+                );
+                b.turns(20);
+            }
+            assert_eq!(String::from_utf8(to.read()).unwrap(), again.unwrap_or(lines), "{fields}");
+        }
+    }
+
+    #[test]
+    fn binary_records_that_are_wrong() {
+        let head = b"!IPSummaryDump 1.3\n!data ip_src sport tcp_opt\n!binary\n";
+        let records: [(&[u8], usize, &str); 7] = [
+            // A line of text may change the fields.
+            (b"\x80\0\0\x0f!data none\n\0\0\0\x04", 0, "record 2: packet parse error"),
+            (b"\0\0\0\x04", 0, "record 1: packet parse error"),
+            (b"\0\0\0\x08\x01\x02\x03\x04\0\0\0\x03", 1, "record 2: binary record too short"),
+            (b"\x7f\0\0\x08\x01\x02\x03\x04", 0, "record 1: binary record too long"),
+            // The end of the file comes too early.
+            (b"\0\0\0\x09\x01\x02\x03\x04", 0, ""),
+            (b"\0\0", 0, ""),
+            // The options are longer than the record.
+            (b"\0\0\0\x0c\x01\x02\x03\x04\0\x07\xff\x01", 1, ""),
+        ];
+        for (bytes, packets, message) in records {
+            let file = TestFile::new(&[head, bytes].concat());
+            let mut b = Bench::with_ports(&format!("FromIPSummaryDump({file}, STOP true)"), 0, 1);
+            let lines = b.listen();
+            assert_eq!(b.run().len(), packets, "{bytes:?}");
+            let expected: Vec<String> =
+                [message].iter().filter(|m| !m.is_empty()).map(|m| format!("{file}:{m}")).collect();
+            assert_eq!(*lines.lock().unwrap(), expected, "{bytes:?}");
         }
     }
 

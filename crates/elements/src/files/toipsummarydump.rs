@@ -1,11 +1,15 @@
 //! # ToIPSummaryDump
-//! Writes a line of text about each packet.
+//! Writes a line of text, or a binary record, about each packet.
 //!
 //! The file begins with a line `!IPSummaryDump 1.3` and a line `!data` with the names of the fields. A field
 //! that does not apply to a packet is a dash. The format is Click's, and that of the ipsumdump program.
 //!
+//! With `BINARY`, records follow after a line `!binary`: four bytes with the length of the whole record, then
+//! the fields, in network byte order, in the sizes that Click's manual gives them. A field that does not
+//! apply to a packet is zero. A record whose highest bit is set holds a line of text, such as `!bad`.
+//!
 //! ## Synopsis
-//! `ToIPSummaryDump(FILENAME [, CONTENTS, VERBOSE, HEADER, BANNER, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC, EXTRA_LENGTH])`
+//! `ToIPSummaryDump(FILENAME [, CONTENTS, VERBOSE, HEADER, BANNER, BINARY, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC, EXTRA_LENGTH])`
 //!
 //! ## Arguments
 //! - `FILENAME` (*filename*): the file; `-` is standard output.
@@ -23,6 +27,8 @@
 //! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time.
 //! - `HEADER` (*bool*, keyword, default true): whether to write the lines at the beginning.
 //! - `BANNER` (*string*, keyword): written in a line `!creator`.
+//! - `BINARY` (*bool*, keyword, default false): whether to write binary records. They cannot have the field
+//!   `payload`.
 //! - `MULTIPACKET` (*bool*, keyword, default false): whether a packet that represents several gets as many
 //!   lines.
 //! - `BAD_PACKETS` (*bool*, keyword, default false): whether to write a line `!bad` with the error of the
@@ -51,9 +57,11 @@
 //! ## See also
 //! FromIPSummaryDump, ToDump, IPPrint
 
+use super::engine::binary;
 use super::engine::facts::Facts;
-use super::engine::fields::{self, Field};
-use super::engine::fieldwriter;
+use super::engine::fields::{self, Field, Width};
+use super::engine::fieldtext;
+use super::engine::fieldvalue::value;
 use super::engine::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
@@ -81,7 +89,9 @@ pub struct ToIpSummaryDump {
     bad_packets: bool,
     careful: bool,
     extra_length: bool,
+    binary: bool,
     line: String,
+    record: Vec<u8>,
 }
 
 impl Element for ToIpSummaryDump {
@@ -110,12 +120,13 @@ impl Element for ToIpSummaryDump {
         let bad_packets = args.k_or("BAD_PACKETS", false)?;
         let careful = args.k_or("CAREFUL_TRUNC", true)?;
         let extra_length = args.k_or("EXTRA_LENGTH", true)?;
-        if args.k_or("BINARY", false)? {
-            return Err(args.error("BINARY dumps are not supported"));
-        }
+        let binary = args.k_or("BINARY", false)?;
         let mut fields = Vec::new();
         for word in fields::words(&contents) {
             match fields::find(&word) {
+                Some(field) if binary && field.width == Width::TextOnly => {
+                    return Err(args.error(format!("cannot use field {word} with BINARY")));
+                }
                 Some(field) => fields.push(field),
                 None => return Err(args.error(format!("unknown content type '{word}'"))),
             }
@@ -136,7 +147,9 @@ impl Element for ToIpSummaryDump {
             bad_packets,
             careful,
             extra_length,
+            binary,
             line,
+            record: Vec::new(),
         })
     }
 
@@ -148,9 +161,10 @@ impl Element for ToIpSummaryDump {
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         let hub = Arc::clone(cx.hub());
         let header = if self.header { self.head(cx.now_ns()) } else { String::new() };
-        let record_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
+        let line_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
+        let record_len = if self.binary { binary::record_len } else { line_len };
         let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false };
-        let key = format!("ToIPSummaryDump {} {} {}", cx.name(), self.path, self.data());
+        let key = format!("ToIPSummaryDump {} {} {} {}", cx.name(), self.path, self.data(), self.binary);
         let dump = Dump::open(&key, cx.name(), &self.path, header.into_bytes(), framing, &hub)?;
         let begins = Arc::clone(&dump);
         cx.at_change_over(move || begins.begin());
@@ -175,7 +189,11 @@ impl Element for ToIpSummaryDump {
 
 impl ToIpSummaryDump {
     fn data(&self) -> String {
-        let name = |f: &Field| if f.name == "ntimestamp" { "timestamp" } else { f.name };
+        let name = |f: &Field| match f.name {
+            // As text, both have as many digits as there are.
+            "ntimestamp" if !self.binary => "timestamp",
+            name => name,
+        };
         self.fields.iter().map(name).collect::<Vec<_>>().join(" ")
     }
 
@@ -191,21 +209,34 @@ impl ToIpSummaryDump {
             }
             text += &format!("!runtime {}\n", crate::plumbing::engine::text::timestamp(now_ns as i64));
         }
-        text + &format!("!data {}\n", self.data())
+        let binary = if self.binary { "!binary\n" } else { "" };
+        text + &format!("!data {}\n{binary}", self.data())
     }
 
-    /// Writes the line of a packet. False if it is lost.
+    /// Writes the line or record of a packet. False if it is lost.
     fn write(&mut self, packet: &Packet, output: &mut Output) -> bool {
-        self.line.clear();
         let mut facts = Facts::of(packet, self.careful, self.extra_length);
+        if self.binary {
+            // Fields are looked at before the record is begun, because what is wrong precedes it.
+            self.record.clear();
+            binary::put_record(&mut self.record, |record| {
+                for field in &self.fields {
+                    binary::put(field, value(field.kind, &mut facts), record);
+                }
+            });
+            if let Some(bad) = facts.bad.filter(|_| self.bad_packets) {
+                output.record(|b| binary::put_line(&format!("!bad {bad}\n"), b));
+            }
+            return output.record(|b| b.extend_from_slice(&self.record));
+        }
+        self.line.clear();
         for (i, field) in self.fields.iter().enumerate() {
             if i > 0 {
                 self.line.push(' ');
             }
-            let before = self.line.len();
-            if !fieldwriter::write(field.kind, &mut facts, &mut self.line) {
-                self.line.truncate(before);
-                self.line.push('-');
+            match value(field.kind, &mut facts) {
+                Some(value) => fieldtext::write(field.kind, value, &facts, &mut self.line),
+                None => self.line.push('-'),
             }
         }
         self.line.push('\n');
@@ -308,7 +339,35 @@ mod tests {
     }
 
     #[test]
+    fn binary_records() {
+        let file = TestFile::new(b"");
+        let mut b = Bench::with_ports(
+            &format!(
+                "ToIPSummaryDump({file}, BINARY true, CONTENTS ip_src sport ip_proto tcp_opt, BAD_PACKETS true)"
+            ),
+            1,
+            0,
+        );
+        b.push_packet(0, marked(&ip(17, &[0, 7, 0, 8, 0, 8, 0, 0])));
+        b.push(0, b"no header");
+        b.write("flush", "");
+        let mut expected = b"!IPSummaryDump 1.3\n!data ip_src sport ip_proto tcp_opt\n!binary\n".to_vec();
+        let header = ip(17, &[]);
+        expected.extend([0, 0, 0, 12]);
+        expected.extend(&header[12..16]);
+        expected.extend([0, 7, 17, 0]);
+        expected.extend([0x80, 0, 0, 22]);
+        expected.extend(b"!bad no IP header\n");
+        expected.extend([0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(file.read(), expected);
+    }
+
+    #[test]
     fn wrong_arguments() {
+        assert!(
+            Bench::error("ToIPSummaryDump(/dev/null, BINARY true, CONTENTS ip_src payload)")
+                .contains("cannot use field payload with BINARY")
+        );
         assert!(
             Bench::error("ToIPSummaryDump(/dev/null, CONTENTS nonsense)")
                 .contains("unknown content type 'nonsense'")

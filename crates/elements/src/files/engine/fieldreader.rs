@@ -1,5 +1,6 @@
 //! Reads the fields of a packet from an IP summary dump.
 
+use super::binary;
 use super::draft::Draft;
 use super::fields::{B2, FLAGS, Field, FieldKind};
 use super::ipoptions;
@@ -11,12 +12,42 @@ pub(in crate::files) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
     value(field, text, d).is_some()
 }
 
+/// Writes the value that a field has in a binary record into a packet. Returns false if it does not fit.
+pub(in crate::files) fn read_binary(field: &Field, bytes: &[u8], d: &mut Draft) -> bool {
+    from_bytes(field.kind, bytes, d).is_some()
+}
+
+fn from_bytes(kind: FieldKind, bytes: &[u8], d: &mut Draft) -> Option<()> {
+    let n = binary::number(kind, bytes);
+    match kind {
+        FieldKind::Timestamp | FieldKind::TimestampNs => d.time_ns = n,
+        FieldKind::FirstTimestamp | FieldKind::FirstTimestampNs => d.anno.set_first_timestamp_ns(n),
+        FieldKind::IpSrc => d.header()?.set_src((n as u32).into()),
+        FieldKind::IpDst => d.header()?.set_dst((n as u32).into()),
+        FieldKind::EthSrc => d.ethernet().set_src(wire::EtherAddr(*bytes.first_chunk()?)),
+        FieldKind::EthDst => d.ethernet().set_dst(wire::EtherAddr(*bytes.first_chunk()?)),
+        FieldKind::IpOpt => d.ip_options(&fitting(bytes.to_vec())?),
+        FieldKind::TcpOpt | FieldKind::TcpNtopt | FieldKind::TcpSack => {
+            d.tcp_options(&fitting(bytes.to_vec())?);
+        }
+        // A letter, as in text; zero if the packet had none.
+        FieldKind::IpFrag => {
+            let letter = char::from(n as u8);
+            let flags = if n == 0 { Some(0) } else { numeric(kind, letter.encode_utf8(&mut [0; 4]), d) };
+            return inject(kind, flags?, d);
+        }
+        FieldKind::Nothing | FieldKind::PayloadMd5 | FieldKind::PayloadMd5Hex => return None,
+        _ => return inject(kind, n, d),
+    }
+    Some(())
+}
+
 fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
     let kind = field.kind;
     match kind {
-        FieldKind::Timestamp | FieldKind::FirstTimestamp => {
-            let ns = u64::try_from(parse::<Timestamp>(text).ok()?.ns).ok()?;
-            if kind == FieldKind::Timestamp { d.time_ns = ns } else { d.anno.set_first_timestamp_ns(ns) }
+        FieldKind::Timestamp | FieldKind::TimestampNs => d.time_ns = time(text)?,
+        FieldKind::FirstTimestamp | FieldKind::FirstTimestampNs => {
+            d.anno.set_first_timestamp_ns(time(text)?);
         }
         FieldKind::IpSrc => d.header()?.set_src(text.parse().ok()?),
         FieldKind::IpDst => d.header()?.set_dst(text.parse().ok()?),
@@ -24,8 +55,7 @@ fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
         FieldKind::EthDst => d.ethernet().set_dst(wire::EtherAddr(parse::<EtherArg>(text).ok()?.0)),
         FieldKind::EthType => {
             let n = u16::from_str_radix(text.trim_start_matches("0x"), 16).ok()?;
-            d.ethernet().set_ethertype(n);
-            d.is_ip &= matches!(n, 0x0800 | 0x86dd);
+            return inject(kind, n.into(), d);
         }
         FieldKind::Payload => {
             let bytes = parse::<Bytes>(text).ok()?.0;
@@ -47,6 +77,11 @@ fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Nanoseconds since the epoch.
+fn time(text: &str) -> Option<u64> {
+    u64::try_from(parse::<Timestamp>(text).ok()?.ns).ok()
 }
 
 /// Names of numbers.
@@ -106,6 +141,10 @@ fn inject(kind: FieldKind, n: u64, d: &mut Draft) -> Option<()> {
         FieldKind::Link | FieldKind::Direction => d.anno.set_paint(n8),
         FieldKind::Aggregate => d.anno.set_aggregate(n32),
         FieldKind::WireLen => d.want_len = n32,
+        FieldKind::EthType => {
+            d.ethernet().set_ethertype(n16);
+            d.is_ip &= matches!(n16, 0x0800 | 0x86dd);
+        }
         FieldKind::IpTos => d.header()?.set_tos(n8),
         FieldKind::IpDscp => d.header()?.set_dscp(n8),
         FieldKind::IpEcn => d.header()?.set_ecn(n8),
@@ -174,13 +213,20 @@ fn fitting(mut bytes: Vec<u8>) -> Option<Vec<u8>> {
     (bytes.len() <= MOST_OPTIONS).then_some(bytes)
 }
 
+/// A number without a sign, which may be hexadecimal (`0x`) or octal (`0`), as in Click.
+fn integer<T: TryFrom<u32>>(text: &str) -> Option<T> {
+    let digits = text.starts_with(|c: char| c.is_ascii_digit());
+    let number = if digits { parse::<u32>(text).ok()? } else { return None };
+    T::try_from(number).ok()
+}
+
 fn plain_option(word: &str, to: &mut Vec<u8>) -> Option<()> {
     let (number, data) = word.split_once('=').unwrap_or((word, ""));
     let at = to.len();
-    to.extend([number.parse().ok()?, 2]);
+    to.extend([integer(number)?, 2]);
     if !data.is_empty() {
         for byte in data.split(':') {
-            to.push(byte.parse().ok()?);
+            to.push(integer(byte)?);
         }
     }
     let len = u8::try_from(to.len() - at).ok()?;
@@ -191,22 +237,22 @@ fn plain_option(word: &str, to: &mut Vec<u8>) -> Option<()> {
 fn tcp_option(word: &str, to: &mut Vec<u8>) -> Option<()> {
     if let Some(n) = word.strip_prefix("mss") {
         to.extend([2, 4]);
-        to.extend(n.parse::<u16>().ok()?.to_be_bytes());
+        to.extend(integer::<u16>(n)?.to_be_bytes());
     } else if let Some(n) = word.strip_prefix("wscale") {
-        to.extend([3, 3, n.parse().ok()?]);
+        to.extend([3, 3, integer(n)?]);
     } else if word == "sackok" {
         to.extend([4, 2]);
     } else if let Some((a, b)) = word.strip_prefix("sack").and_then(|s| s.split_once(['-', ':'])) {
         to.extend([5, 10]);
-        to.extend(a.parse::<u32>().ok()?.to_be_bytes());
-        to.extend(b.parse::<u32>().ok()?.to_be_bytes());
+        to.extend(integer::<u32>(a)?.to_be_bytes());
+        to.extend(integer::<u32>(b)?.to_be_bytes());
     } else if let Some((a, b)) = word.strip_prefix("ts").and_then(|s| s.split_once(':')) {
         if to.is_empty() {
             to.extend([1, 1]);
         }
         to.extend([8, 10]);
-        to.extend(a.parse::<u32>().ok()?.to_be_bytes());
-        to.extend(b.parse::<u32>().ok()?.to_be_bytes());
+        to.extend(integer::<u32>(a)?.to_be_bytes());
+        to.extend(integer::<u32>(b)?.to_be_bytes());
     } else {
         return plain_option(word, to);
     }

@@ -1,6 +1,7 @@
 //! The lines of an IP summary dump: those with an exclamation mark describe the file, the others describe
-//! packets.
+//! packets, unless the packets are in binary records.
 
+use super::binary;
 use super::capture::NO_MEMORY;
 use super::draft::{Draft, Flow};
 use super::fieldreader;
@@ -21,6 +22,7 @@ pub(in crate::files) struct Format {
     protocol: u8,
     minor: u32,
     aggregate: u32,
+    binary: bool,
     complained: bool,
 }
 
@@ -34,12 +36,18 @@ impl Format {
             protocol,
             minor: MINOR,
             aggregate: 0,
+            binary: false,
             complained: false,
         }
     }
     /// Whether the fields of the lines are known.
     pub(in crate::files) fn has_fields(&self) -> bool {
         !self.fields.is_empty()
+    }
+
+    /// Whether binary records follow.
+    pub(in crate::files) fn is_binary(&self) -> bool {
+        self.binary
     }
 
     /// The fields of the lines that follow.
@@ -95,7 +103,10 @@ impl Format {
                     rest.trim().parse().map_err(|_| "bad !aggregate specification".to_owned())?;
                 Ok(())
             }
-            "!binary" => Err("binary IP summary dumps are not supported".to_owned()),
+            "!binary" => {
+                self.binary = true;
+                if rest.trim().is_empty() { Ok(()) } else { Err("bad !binary specification".to_owned()) }
+            }
             "!IPSummaryDump" => match rest.trim().split_once('.').map(|(a, b)| (a.parse(), b.parse())) {
                 Some((Ok(1u32), Ok(minor))) if minor <= MINOR => {
                     self.minor = minor;
@@ -124,10 +135,7 @@ impl Format {
             values.push(value);
             rest = after.trim_start();
         }
-        let mut draft = Draft::new(self.protocol, self.flow, self.minor);
-        if self.aggregate != 0 {
-            draft.anno.set_aggregate(self.aggregate);
-        }
+        let mut draft = self.draft();
         let mut known = 0;
         for at in &self.order {
             if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
@@ -137,10 +145,48 @@ impl Format {
                 known += 1;
             }
         }
+        self.finish(known, draft, line.trim().is_empty(), checksum)
+    }
+
+    /// The packet that a binary record, without its length, describes.
+    pub(in crate::files) fn record(
+        &mut self,
+        mut record: &[u8],
+        checksum: bool,
+    ) -> Result<Option<Packet>, String> {
+        let fields = self.fields.iter();
+        let values: Vec<_> =
+            fields.map(|f| f.and_then(|f| Some((f, binary::take(&f, &mut record)?)))).collect();
+        let mut draft = self.draft();
+        let mut known = 0;
+        for at in &self.order {
+            if let Some(Some((field, bytes))) = values.get(*at) {
+                known += usize::from(fieldreader::read_binary(field, bytes, &mut draft));
+            }
+        }
+        self.finish(known, draft, false, checksum)
+    }
+
+    fn draft(&self) -> Draft {
+        let mut draft = Draft::new(self.protocol, self.flow, self.minor);
+        if self.aggregate != 0 {
+            draft.anno.set_aggregate(self.aggregate);
+        }
+        draft
+    }
+
+    /// The packet, if a field of it is known; a line that cannot be read is reported once.
+    fn finish(
+        &mut self,
+        known: usize,
+        draft: Draft,
+        empty: bool,
+        checksum: bool,
+    ) -> Result<Option<Packet>, String> {
         if known > 0 {
             return draft.finish(checksum).map(Some).ok_or_else(|| NO_MEMORY.to_owned());
         }
-        if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
+        if empty || std::mem::replace(&mut self.complained, true) {
             return Ok(None);
         }
         Err(if self.fields.is_empty() { "no '!data' provided" } else { "packet parse error" }.to_owned())

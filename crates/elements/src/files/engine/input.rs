@@ -1,5 +1,6 @@
 //! Files that trace elements read: plain, compressed, or standard input.
 
+use super::binary;
 use crate::infile::refuse_to_wait;
 use nix::fcntl::OFlag;
 use runtime::reason;
@@ -117,7 +118,7 @@ impl Input {
     pub(in crate::files) fn size(&self) -> Option<u64> {
         self.size
     }
-    /// How many lines have been read.
+    /// How many lines, or binary records, have been read.
     pub(in crate::files) fn lines(&self) -> u64 {
         self.lines
     }
@@ -154,6 +155,25 @@ impl Input {
             bytes.pop();
         }
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Reads a binary record of an IP summary dump without its length, and whether it is a line of text;
+    /// `None` at the end of the file, and if the last record is not complete.
+    pub(in crate::files) fn record(&mut self) -> Result<Option<(Vec<u8>, bool)>, String> {
+        let wrong = |e: String, name: &str, lines: u64| format!("{name}:record {lines}: {e}");
+        let mut word = [0; binary::WORD];
+        if self.read(&mut word).map_err(|e| wrong(e, &self.name, self.lines))? < word.len() {
+            return Ok(None);
+        }
+        self.lines += 1;
+        let (len, is_line) = binary::head(word).map_err(|e| wrong(e, &self.name, self.lines))?;
+        let mut record = vec![0; len - word.len()];
+        let n = self.read(&mut record).map_err(|e| wrong(e, &self.name, self.lines))?;
+        Ok((n == record.len()).then_some((record, is_line)))
+    }
+    /// The next line or record is the first.
+    pub(in crate::files) fn count_anew(&mut self) {
+        self.lines = 0;
     }
 
     /// Skips `n` bytes; false if the file ends before.

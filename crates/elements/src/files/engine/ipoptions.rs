@@ -22,8 +22,16 @@ impl Rest<'_> {
         self.0 = rest;
         taken
     }
-    fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
-        self.while_any(|c| c.is_ascii_digit()).parse().ok()
+    /// A number, which may be hexadecimal (`0x`) or octal (`0`), as in Click.
+    fn number<T: TryFrom<u32>>(&mut self) -> Option<T> {
+        let (base, digits) = match self.0.as_bytes() {
+            [b'0', b'x' | b'X', digit, ..] if digit.is_ascii_hexdigit() => (16, self.0.get(2..)?),
+            [b'0', ..] => (8, self.0),
+            _ => (10, self.0),
+        };
+        self.0 = digits;
+        let digits = self.while_any(|c| c.is_digit(base));
+        T::try_from(u32::from_str_radix(digits, base).ok()?).ok()
     }
     fn address(&mut self) -> Option<[u8; 4]> {
         let text = self.while_any(|c| c.is_ascii_digit() || c == '.');
@@ -46,7 +54,7 @@ fn put(kind: u8, pointer: usize, data: &[u8], to: &mut Vec<u8>) -> Option<()> {
 fn room(rest: &mut Rest<'_>, size: usize, data: &mut Vec<u8>) -> Option<()> {
     let follows = rest.0.strip_prefix('+').is_some_and(|r| r.starts_with(|c: char| c.is_ascii_digit()));
     if follows && rest.take("+") {
-        let records = rest.number::<usize>()?.min(MOST_RECORDS + 1);
+        let records = (rest.number::<u32>()? as usize).min(MOST_RECORDS + 1);
         data.resize(data.len() + records * size, 0);
     }
     Some(())
@@ -195,6 +203,8 @@ mod tests {
             ("ts.preip{^1.0.0.1}", &[68, 12, 5, 3, 1, 0, 0, 1, 0, 0, 0, 0]),
             ("ts{1.0.0.1=5,^1.0.0.2=?}", &[68, 20, 13, 3, 1, 0, 0, 1, 0, 0, 0, 5, 1, 0, 0, 2, 0, 0, 0, 0]),
             ("148=0:7", &[148, 4, 0, 7]),
+            ("ts{0x10,010,!0X1f}+0x1", &[68, 20, 17, 0, 0, 0, 0, 16, 0, 0, 0, 8, 128, 0, 0, 31, 0, 0, 0, 0]),
+            ("0x94=00:0x7", &[148, 4, 0, 7]),
         ] {
             assert_eq!(read(text).as_deref(), Some(bytes), "{text}");
         }
@@ -211,6 +221,8 @@ mod tests {
             "ts{x}",
             "ts.ip{1.0.0.1}",
             "ts.16{5}",
+            "ts{0x}",
+            "ts{4294967296}",
             "256",
             "nop nop",
         ] {
