@@ -98,7 +98,7 @@ pub use packet::{KeptPacket, Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
 pub use port::Port;
 pub use prefetch::prefetch;
-pub use queue::{RxQueue, TxQueue};
+pub use queue::{Returned, RxQueue, TxQueue};
 pub use spec::PortSpec;
 pub use status::{Link, PortKind, PortState, PortStats};
 pub use table::{PortTable, all_ports, capabilities_in_use, open};

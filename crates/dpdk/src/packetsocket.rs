@@ -240,15 +240,11 @@ impl PacketSocket {
         received.len()
     }
 
-    /// Packets that the kernel has refused to send.
-    pub(crate) fn refused(&self) -> u64 {
-        self.counters.tx_errors.load(Ordering::Relaxed)
-    }
-
-    /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel and
-    /// counted. Fewer than there are: the kernel takes no more at the moment.
-    pub(crate) fn send(&self, packets: &[Packet]) -> usize {
+    /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel,
+    /// counted, and their places told to `refused`. Fewer than there are: the kernel takes no more at the
+    /// moment.
+    pub(crate) fn send(&self, packets: &[Packet], refused: &mut dyn FnMut(usize)) -> usize {
         let mtu = self.mtu.load(Ordering::Relaxed) as usize;
-        Sending { socket: &self.socket, counters: &self.counters, mtu }.send(packets)
+        Sending { socket: &self.socket, counters: &self.counters, mtu }.send(packets, refused)
     }
 }

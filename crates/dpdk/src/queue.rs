@@ -323,6 +323,41 @@ impl Drop for RxQueue {
     }
 }
 
+/// How many packets are copied before the device has said how many it takes.
+const COPIED_AT_ONCE: usize = 64;
+
+/// Packets that come back from a queue ([`TxQueue::tx_burst_returning`]).
+#[derive(Debug, Default)]
+pub struct Returned {
+    /// Whether packets that have been sent are to come back.
+    pub wants_sent: bool,
+    /// What has been sent.
+    pub sent: Batch,
+    /// What could not be sent.
+    pub unsent: Batch,
+    /// How many packets were sent for which there was no memory for a copy.
+    pub not_copied: u64,
+}
+
+impl Returned {
+    /// Copies up to `most` packets from the front, calls a function that takes some from there, and keeps the
+    /// copies of those.
+    fn copying(&mut self, batch: &mut Batch, most: usize, send: impl FnOnce(&mut Batch) -> usize) -> usize {
+        if !self.wants_sent {
+            return send(batch);
+        }
+        let (before, had) = (self.sent.len(), batch.len());
+        for copy in batch.iter().take(most).map_while(Packet::duplicate) {
+            self.sent.push(copy);
+        }
+        let sent = send(batch);
+        let gone = had - batch.len();
+        self.not_copied += gone.saturating_sub(self.sent.len() - before) as u64;
+        self.sent.truncate(before + gone);
+        sent
+    }
+}
+
 /// A transmit queue, which one thread at a time uses. When it is dropped, it can be taken again.
 #[derive(Debug)]
 pub struct TxQueue {
@@ -390,9 +425,8 @@ impl TxQueue {
                     return 0;
                 }
                 let guard = self.lock();
-                let before = socket.refused();
-                let done = socket.send(batch);
-                let refused = socket.refused() - before;
+                let mut refused = 0;
+                let done = socket.send(batch, &mut |_| refused += 1);
                 drop(guard);
                 batch.free_sent(done);
                 self.refused += refused;
@@ -400,8 +434,56 @@ impl TxQueue {
             }
             PortQueue::Virtual(queue) => queue.send(batch),
             PortQueue::Memif(queue) => queue.put(batch),
-            &PortQueue::Device(queue) if Packet::any_heap(batch) => self.send_copies(queue, batch),
+            &PortQueue::Device(queue) if Packet::any_heap(batch) => {
+                self.send_copies(queue, batch, &mut Returned::default())
+            }
             &PortQueue::Device(queue) => self.transmit(queue, batch.len(), batch),
+        }
+    }
+
+    /// The same, for a caller who wants packets back: what has been sent, as a copy if the device keeps the
+    /// packet itself, and what could not be sent and is counted for it.
+    pub fn tx_burst_returning(&mut self, batch: &mut Batch, back: &mut Returned) -> usize {
+        if batch.is_empty() || self.state.get() == PortState::Gone {
+            return 0;
+        }
+        if let PortQueue::Socket(socket) = &self.sink {
+            if Fault::Send.strikes() {
+                return 0;
+            }
+            let mut refused = Vec::new();
+            let guard = self.lock();
+            let done = socket.send(batch, &mut |place| refused.push(place));
+            drop(guard);
+            let mut places = refused.iter().copied().peekable();
+            let mut sent = Batch::new();
+            for (place, packet) in batch.drain(..done).enumerate() {
+                let of = if places.next_if_eq(&place).is_some() { &mut back.unsent } else { &mut sent };
+                of.push(packet);
+            }
+            let n = sent.len();
+            if back.wants_sent {
+                back.sent.append(&mut sent);
+            } else {
+                sent.free_sent(n);
+            }
+            self.refused += refused.len() as u64;
+            return n;
+        }
+        let mut taken = 0;
+        loop {
+            let mut later = (batch.len() > COPIED_AT_ONCE).then(|| batch.split_off(COPIED_AT_ONCE));
+            taken += match &self.sink {
+                PortQueue::Virtual(queue) => back.copying(batch, usize::MAX, |batch| queue.send(batch)),
+                PortQueue::Memif(queue) => back.copying(batch, usize::MAX, |batch| queue.put(batch)),
+                &PortQueue::Device(queue) => self.send_copies(queue, batch, back),
+                PortQueue::Socket(_) => 0,
+            };
+            let full = !batch.is_empty();
+            later.iter_mut().for_each(|later| batch.append(later));
+            if full || batch.is_empty() {
+                return taken;
+            }
         }
     }
 
@@ -439,11 +521,11 @@ impl TxQueue {
 
     /// The same for a batch with packets from the heap.
     #[cold]
-    fn send_copies(&mut self, queue: DeviceQueue, batch: &mut Batch) -> usize {
+    fn send_copies(&mut self, queue: DeviceQueue, batch: &mut Batch, back: &mut Returned) -> usize {
         let (mut sent, mut reaped) = (0, false);
         loop {
-            let ready = self.copy_to_pool(batch);
-            let taken = self.transmit(queue, ready, batch);
+            let ready = self.copy_to_pool(batch, &mut back.unsent);
+            let taken = back.copying(batch, ready, |batch| self.transmit(queue, ready, batch));
             sent += taken;
             if taken < ready || batch.is_empty() {
                 return sent;
@@ -457,14 +539,15 @@ impl TxQueue {
                 reaped = true;
             } else if taken == 0 {
                 let starved = batch.iter().take_while(|packet| packet.is_heap()).count();
-                drop(batch.drain(..starved));
+                batch.drain(..starved).for_each(|packet| back.unsent.push(packet));
                 self.starved += starved as u64;
             }
         }
     }
 
     /// Replaces the heap packets by copies; returns how many packets at the front may be sent.
-    fn copy_to_pool(&mut self, batch: &mut Batch) -> usize {
+    /// Those that cannot be copied go to `unsent`.
+    fn copy_to_pool(&mut self, batch: &mut Batch, unsent: &mut Batch) -> usize {
         let mut i = 0;
         while i < batch.len() {
             if !batch[i].is_heap() {
@@ -473,7 +556,7 @@ impl TxQueue {
             }
             let pool = self.port.pool();
             if batch[i].len() + DEFAULT_HEADROOM > pool.buffer_len() {
-                drop(batch.remove(i));
+                unsent.push(batch.remove(i));
                 self.lost += 1;
                 continue;
             }

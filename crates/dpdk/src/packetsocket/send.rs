@@ -3,6 +3,7 @@
 use std::ffi::c_uint;
 use std::io;
 use std::mem;
+use std::ops::Range;
 
 use super::counters::{Counters, add};
 use super::descriptor::{Descriptor, FEW, NOWHERE, parts, readable};
@@ -21,10 +22,15 @@ pub(super) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel and
-    /// counted. Fewer than there are: the kernel takes no more at the moment.
-    pub(super) fn send(&self, packets: &[Packet]) -> usize {
+    /// Sends packets from the front and returns how many are done with: sent, or refused by the kernel,
+    /// counted, and their places told to `refused`. Fewer than there are: the kernel takes no more at the
+    /// moment.
+    pub(super) fn send(&self, packets: &[Packet], refused: &mut dyn FnMut(usize)) -> usize {
         let (mut done, mut at) = (0, 0);
+        let mut singles = |places: Range<usize>| {
+            let first = places.start;
+            self.send_singles(&packets[places], &mut |place| refused(first + place))
+        };
         while at < packets.len() {
             let Some(segment) = Gathered::from_front(&packets[at..]) else {
                 at += 1;
@@ -35,8 +41,7 @@ impl Sending<'_> {
                 at += segment.packets;
                 continue;
             }
-            let singles = self.send_singles(&packets[done..at]);
-            done += singles;
+            done += singles(done..at);
             if done < at {
                 return done;
             }
@@ -44,7 +49,7 @@ impl Sending<'_> {
                 Outcome::Sent => add(&self.counters.tx_segments, 1),
                 Outcome::Full => return done,
                 Outcome::Refused => {
-                    let sent = self.send_singles(&packets[at..at + segment.packets]);
+                    let sent = singles(at..at + segment.packets);
                     if sent < segment.packets {
                         return done + sent;
                     }
@@ -53,7 +58,7 @@ impl Sending<'_> {
             at += segment.packets;
             done = at;
         }
-        done + self.send_singles(&packets[done..])
+        done + singles(done..packets.len())
     }
 
     fn send_segment(&self, segment: &Gathered, packets: &[Packet]) -> Outcome {
@@ -84,7 +89,7 @@ impl Sending<'_> {
     }
 
     /// Sends packets one by one, as `send`.
-    fn send_singles(&self, packets: &[Packet]) -> usize {
+    fn send_singles(&self, packets: &[Packet], refused: &mut dyn FnMut(usize)) -> usize {
         const PLAIN: [u8; VnetHeader::LEN] = [0; VnetHeader::LEN];
         let (mut done, mut was_down) = (0, false);
         while done < packets.len() {
@@ -122,6 +127,7 @@ impl Sending<'_> {
                 // The first of them: too long for the interface, or too short, or the interface is down.
                 _ => {
                     add(&self.counters.tx_errors, 1);
+                    refused(done);
                     done += 1;
                 }
             }

@@ -67,7 +67,7 @@ fn a_frame_that_is_given_up_takes_no_other_with_it() {
     alone(|_| {
         let (socket, mut ring) = receiver();
         let frames: Vec<Packet> = (1..4).map(|n| Packet::from_bytes(&frame(n, 4000)).unwrap()).collect();
-        assert_eq!(sender().send(&frames), 3);
+        assert_eq!(sender().send(&frames, &mut |_| {}), 3);
         for n in 1..4 {
             let next = ring.next().unwrap();
             assert!(next.status & libc::TP_STATUS_COPY != 0 && next.data[HEADER] == n);
@@ -99,9 +99,9 @@ fn an_interface_that_was_off_costs_no_packet() {
         };
         let packets =
             [Packet::from_bytes(&frame(1, 60)).unwrap(), Packet::from_bytes(&frame(2, 60)).unwrap()];
-        assert_eq!((socket.send(&packets), stats()), (2, (2, 0)));
+        assert_eq!((socket.send(&packets, &mut |_| {}), stats()), (2, (2, 0)));
         control.set_up("lo", false).unwrap();
-        assert_eq!((socket.send(&packets), stats()), (2, (2, 2)));
+        assert_eq!((socket.send(&packets, &mut |_| {}), stats()), (2, (2, 2)));
     });
 }
 
@@ -132,8 +132,8 @@ fn packets_longer_than_the_interface_takes_do_not_pass_as_a_segment() {
             (stats.tx_packets, stats.tx_errors)
         };
         // IP and TCP take 52 bytes.
-        assert_eq!((socket.send(&packets(2896, 1448)), stats()), (2, (2, 0)));
-        assert_eq!((socket.send(&packets(2898, 1449)), stats()), (2, (2, 2)));
+        assert_eq!((socket.send(&packets(2896, 1448), &mut |_| {}), stats()), (2, (2, 0)));
+        assert_eq!((socket.send(&packets(2898, 1449), &mut |_| {}), stats()), (2, (2, 2)));
         assert_eq!(
             socket.xstats().into_iter().find(|x| x.0 == "tx_large_segments"),
             Some(("tx_large_segments", 1))

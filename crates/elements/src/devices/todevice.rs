@@ -23,7 +23,9 @@
 //! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
-//! One input, agnostic (Click's is pull); no output. A pull input is pulled as fast as the device sends.
+//! One input, agnostic (Click's is pull); up to two push outputs. A pull input is pulled as fast as the
+//! device sends. Output 0: packets that have been sent; where the device keeps the packet itself, a copy of
+//! it. Output 1: packets that could not be sent; without this output, they are dropped.
 //!
 //! By AF_PACKET, consecutive packets of a TCP connection in one burst are sent as one large segment, if
 //! cutting that segment would make the same packets: then the kernel handles one segment instead of up to 44
@@ -77,7 +79,8 @@ pub struct ToDevice(Sender);
 
 impl Element for ToDevice {
     const CLASS: &'static str = "ToDevice";
-    const PORTS: &'static str = "1/0";
+    const PORTS: &'static str = "1/0-2";
+    const PROCESSING: &'static str = "a/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Full;
     const READS: Fields = Fields::DATA;

@@ -8,7 +8,7 @@ use super::port;
 use super::queues::Queues;
 use super::sharing::Shares;
 use crate::prelude::*;
-use dpdk::{Port, PortConfig, PortKind, PortSpec, PortState, TxQueue};
+use dpdk::{Port, PortConfig, PortKind, PortSpec, PortState, Returned, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
     ),
     drops::PORT_GONE.when("the device has disappeared"),
     drops::PORT_REPLACED.when("a hot swap gave the element another port"),
+    drops::OUT_OF_MEMORY.when("output 0 has no copy of a packet that was sent"),
 ];
 /// How often a blocking sender tries again before it drops the packets: a device that has stopped must not
 /// stop the worker.
@@ -74,6 +75,8 @@ pub(crate) struct Sender {
     pub(crate) count: Counter,
     batches: Arc<Sizes>,
     pub(crate) dropped: Counter,
+    /// What comes back, if the element has outputs.
+    outputs: Option<Box<Returned>>,
 }
 
 impl Sender {
@@ -114,10 +117,13 @@ impl Sender {
             count: Counter::new(),
             batches: Batches::of(cx).of_worker(cx.worker().0),
             dropped: Counter::new(),
+            outputs: None,
         }
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
+        self.outputs =
+            (cx.n_outputs() > 0).then(|| Box::new(Returned { wants_sent: true, ..Returned::default() }));
         if self.port.get().is_some_and(|port| port.kind() == PortKind::Virtual) {
             // Whoever takes the packets gathers those of several routers.
             self.timeout_ns = 0;
@@ -172,10 +178,16 @@ impl Sender {
             self.take_queue();
         }
         let Some(tx) = self.line.tx.as_mut() else { return 0 };
-        let sent =
-            if self.line.trust == Trust::Served { tx.tx_burst(batch) } else { self.try_one(batch, cx) };
+        let sent = if self.line.trust == Trust::Served {
+            give(tx, batch, &mut self.outputs)
+        } else {
+            self.try_one(batch, cx)
+        };
         if sent == 0 && !batch.is_empty() {
             self.ask_peer();
+        }
+        if self.outputs.is_some() {
+            self.output(cx);
         }
         self.count_lost(cx);
         if sent > 0 {
@@ -185,11 +197,37 @@ impl Sender {
         sent
     }
 
+    /// Emits what has come back.
+    #[cold]
+    fn output(&mut self, cx: &mut Cx<'_>) {
+        let Some(back) = &mut self.outputs else { return };
+        if !back.sent.is_empty() {
+            cx.output_batch(0, back.sent.take());
+        }
+        let not_copied = std::mem::take(&mut back.not_copied);
+        cx.count_drops(not_copied, drops::OUT_OF_MEMORY);
+        let unsent = back.unsent.take();
+        if cx.n_outputs() > 1 && !unsent.is_empty() {
+            cx.output_batch(1, unsent);
+            // They are not lost.
+            self.line.given_up = self.line.tx.as_ref().map_or(self.line.given_up, given_up);
+        }
+    }
+
+    /// Packets that are not going to be sent.
+    fn reject(&mut self, packets: Batch, reason: DropReason, cx: &mut Cx<'_>) {
+        if cx.n_outputs() > 1 {
+            return cx.output_batch(1, packets);
+        }
+        self.dropped.add(packets.len() as u64);
+        cx.drop_batch(packets, reason);
+    }
+
     /// Counts the packets that the queue could not send.
     #[inline]
     fn count_lost(&mut self, cx: &mut Cx<'_>) {
         let Some(tx) = &self.line.tx else { return };
-        let given_up = [tx.lost(), tx.starved(), tx.refused()];
+        let given_up = given_up(tx);
         if given_up != self.line.given_up {
             let reasons =
                 [drops::LONGER_THAN_BUFFERS, drops::NO_SEND_BUFFER, drops::REFUSED_BY_THE_INTERFACE];
@@ -224,10 +262,10 @@ impl Sender {
         }
         let Some(tx) = &mut self.line.tx else { return 0 };
         if self.line.trust == Trust::Served {
-            return tx.tx_burst(batch);
+            return give(tx, batch, &mut self.outputs);
         }
         let mut first: Batch = batch.drain(..1).collect();
-        let sent = tx.tx_burst(&mut first);
+        let sent = give(tx, &mut first, &mut self.outputs);
         if sent == 0 {
             first.append(batch);
             std::mem::swap(batch, &mut first);
@@ -441,15 +479,16 @@ impl Sender {
         let keep = if gone { 0 } else { self.room };
         if self.waiting.len() > keep {
             let excess = self.waiting.split_off(keep);
-            self.dropped.add(excess.len() as u64);
-            cx.count_overflow(excess.len());
+            if cx.n_outputs() < 2 {
+                cx.count_overflow(excess.len());
+            }
             let refused = self.member.as_ref().is_some_and(|member| member.refused);
             let reason = match (gone, refused) {
                 (true, _) => drops::PORT_GONE,
                 (false, true) => drops::TRANSMIT_QUEUE_NOT_SERVED,
                 (false, false) => drops::TRANSMIT_QUEUE_FULL,
             };
-            cx.drop_batch(excess, reason);
+            self.reject(excess, reason, cx);
         }
         self.report_full(cx);
         self.look_again(cx);
@@ -525,8 +564,7 @@ impl Sender {
         self.line.empty(&mut all);
         all.append(&mut self.waiting);
         if !all.is_empty() {
-            self.dropped.add(all.len() as u64);
-            cx.drop_batch(all, drops::PORT_GONE);
+            self.reject(all, drops::PORT_GONE, cx);
         }
     }
 
@@ -583,6 +621,21 @@ impl Sender {
     pub(crate) fn owners(&self) -> String {
         self.member.as_ref().map_or_else(String::new, |member| member.shares.describe())
     }
+}
+
+/// Gives packets to a queue; what comes back goes to `outputs`, if there are any.
+#[inline]
+fn give(tx: &mut TxQueue, batch: &mut Batch, outputs: &mut Option<Box<Returned>>) -> usize {
+    match outputs {
+        None => tx.tx_burst(batch),
+        Some(back) => tx.tx_burst_returning(batch, back),
+    }
+}
+
+/// How many packets a queue could not send, by reason.
+#[inline]
+fn given_up(tx: &TxQueue) -> [u64; 3] {
+    [tx.lost(), tx.starved(), tx.refused()]
 }
 
 /// An element that sends to a port.
