@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn run_takes_what_the_driver_of_click_takes() {
-        let line = "valiant run -f a.click -p 7777 -u /tmp/s -R -j 2 -t -w -q -h c.count -x c.count -o - -C /lib --simtime A=1";
+        let line = "valiant run -f a.click -p 7777 -u /tmp/s --socket 3 -R -j 2 -t -w -q -h c.count -x c.count -o - -C /lib --simtime A=1";
         let Command::Run(args) =
             Cli::try_parse_from(line.split(' ')).map_err(|e| e.to_string()).unwrap().command
         else {

@@ -50,6 +50,43 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
+/// The long options of Click's driver, and of FastClick's. An abbreviation of one of them is that one,
+/// whatever other options there are here.
+const LONG: [&str; 22] = [
+    "allow-reconfigure",
+    "clickpath",
+    "expression",
+    "file",
+    "handler",
+    "help",
+    "output",
+    "socket",
+    "port",
+    "quit",
+    "simtime",
+    "simulation-time",
+    "threads",
+    "affinity",
+    "cpu",
+    "time",
+    "unix-socket",
+    "version",
+    "warnings",
+    "exit-handler",
+    "no-allow-reconfigure",
+    "no-warnings",
+];
+
+/// A long option in full, if it is an abbreviation of one of Click's; `None` if it is none, or of several.
+fn in_full(name: &str) -> Option<String> {
+    let word = name.strip_prefix("--").filter(|word| !word.is_empty())?;
+    let mut meant = LONG.iter().filter(|long| long.starts_with(word));
+    let first = meant.next().filter(|first| **first != word)?;
+    // Both of these names are of one option.
+    let others = meant.filter(|other| !(*first == "simtime" && **other == "simulation-time")).count();
+    (others == 0).then(|| format!("--{first}"))
+}
+
 /// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes
 /// `--no-warnings`, and `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on
 /// (`-aN`, `--cpu=N`; else 0).
@@ -57,7 +94,11 @@ fn clicks_forms(args: Vec<String>) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let (mut first_cpu, mut threads) = (None, 1);
     let mut args = args.into_iter();
-    while let Some(arg) = args.next() {
+    while let Some(mut arg) = args.next() {
+        let end = arg.find('=').unwrap_or(arg.len());
+        if let Some(full) = in_full(&arg[..end]) {
+            arg.replace_range(..end, &full);
+        }
         let (name, value) = match arg.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, Some(value)),
             _ => (&arg[..], None),
@@ -83,11 +124,24 @@ fn clicks_forms(args: Vec<String>) -> Vec<String> {
                     _ => short('j').filter(|n| !n.is_empty()),
                 };
                 let next = ["-j", "--threads"].contains(&&arg[..]).then(|| args.next()).flatten();
-                if let Some(number) = given.or(next.as_deref()).and_then(|n| n.parse::<usize>().ok()) {
-                    threads = number.max(1);
+                // As few as that are one.
+                if let Some(number) = given.or(next.as_deref()).and_then(|n| n.parse::<i64>().ok()) {
+                    threads = usize::try_from(number.max(1)).unwrap_or(usize::MAX);
+                    if number < 1 {
+                        out.push("--threads=1".to_owned());
+                        continue;
+                    }
                 }
+                let takes_value = ["-h", "-x", "-e", "-f", "-o", "-C", "-p", "-u"].contains(&&arg[..])
+                    || ["--handler", "--exit-handler", "--expression", "--file", "--output", "--clickpath"]
+                        .contains(&&arg[..])
+                    || ["--port", "--unix-socket", "--socket"].contains(&&arg[..]);
                 out.push(arg);
                 out.extend(next);
+                if takes_value {
+                    // Whatever it looks like, it is no option.
+                    out.extend(args.next());
+                }
             }
         }
     }
@@ -115,6 +169,16 @@ mod tests {
             ("click -a --no-affinity a.click", "click a.click"),
             ("click -- -a", "click -- -a"),
             ("click -h a.b", "click -h a.b"),
+            (
+                "click --so 5 --unix s --no-w --ex h a.click",
+                "click --socket 5 --unix-socket s --no-warnings --ex h a.click",
+            ),
+            ("click --sim --exi a.b --cl=/lib", "click --simtime --exit-handler a.b --clickpath=/lib"),
+            ("click --simtime=5 --sim=6 --simul=7", "click --simtime=5 --simtime=6 --simulation-time=7"),
+            ("click --no-w --war a.click", "click a.click"),
+            ("click -j 0 a.click", "click --threads=1 a.click"),
+            ("click --th=-3 -a a.click", "click --cpus=0-0 --threads=1 a.click"),
+            ("click -o -a a.click", "click -o -a a.click"),
         ] {
             assert_eq!(clicks_forms(args(given)), args(meant));
         }

@@ -5,6 +5,7 @@ use crate::source::{self, FileArgs};
 use crate::{cores, dropfile, elapsed, handlers};
 use clap::Args;
 use lang::Source;
+use lang::args::NameDb;
 use launch::logging::{LogArgs, error};
 use launch::progress::waiting;
 use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report, report_as_click};
@@ -26,6 +27,9 @@ pub(crate) struct RunArgs {
     /// Listen for control connections on a Unix socket.
     #[arg(short, long, value_name = "PATH")]
     pub(crate) unix_socket: Vec<PathBuf>,
+    /// Serve a control connection over a connected socket that the process has got, by its descriptor.
+    #[arg(long, value_name = "FD")]
+    pub(crate) socket: Vec<i32>,
     /// Let the `hotconfig` handler replace the configuration.
     #[arg(short = 'R', long)]
     pub(crate) allow_reconfigure: bool,
@@ -259,11 +263,16 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     ExitCode::from(status)
 }
 
-/// A TCP port, as ControlSocket takes it.
+/// A TCP port, as ControlSocket takes it: a number, a number and `+`, or the name of a service.
 fn tcp_port(text: &str) -> Result<String, String> {
-    match text.strip_suffix('+').unwrap_or(text).parse::<u16>() {
-        Ok(_) => Ok(text.to_owned()),
-        Err(_) => Err("expected a number from 0 to 65535, and perhaps a '+'".to_owned()),
+    const TCP: u8 = 6;
+    let number = lang::args::parse::<u16>(text).ok();
+    if let Some(port) = number.or_else(|| NameDb::default().port(TCP, text)) {
+        return Ok(port.to_string());
+    }
+    match text.strip_suffix('+').and_then(|number| lang::args::parse::<u16>(number).ok()) {
+        Some(number) => Ok(format!("{number}+")),
+        None => Err("expected a number from 0 to 65535, and perhaps a '+'".to_owned()),
     }
 }
 
@@ -294,7 +303,9 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
 fn control_sockets(args: &RunArgs) -> String {
     let tcp = args.port.iter().map(|p| format!("tcp, {p}"));
     let unix = args.unix_socket.iter().map(|p| format!("unix, {}", lang::quote(&p.display().to_string())));
+    let given = args.socket.iter().map(|fd| format!("socket, {fd}"));
     tcp.chain(unix)
+        .chain(given)
         .enumerate()
         .map(|(i, c)| {
             // As in Click, the first has no number.

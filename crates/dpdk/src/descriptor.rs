@@ -1,4 +1,5 @@
-//! Open descriptors that pass between processes, by a Unix socket (`SCM_RIGHTS`, unix(7)).
+//! Open descriptors that pass between processes: by a Unix socket (`SCM_RIGHTS`, unix(7)), or by their
+//! numbers from whoever has started the process.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -75,5 +76,37 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
             fd = Some(OwnedFd::from_raw_fd(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<c_int>())));
         }
         Ok((n, fd))
+    }
+}
+
+/// Another descriptor of the open file that has this number; the number stays open.
+///
+/// # Errors
+/// An error of the operating system: no open file has this number.
+pub fn another(number: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: fcntl(2) takes any number; a descriptor that it returns is new, so nobody else owns it.
+    unsafe {
+        match libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) {
+            new if new >= 0 => Ok(OwnedFd::from_raw_fd(new)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn a_number_gives_another_descriptor_of_the_same_socket() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let mut copy = UnixStream::from(another(here.as_raw_fd()).unwrap());
+        drop(here);
+        copy.write_all(b"x").unwrap();
+        let mut byte = [0];
+        there.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"x");
+        assert!(another(-1).is_err());
     }
 }

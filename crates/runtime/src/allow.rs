@@ -68,6 +68,8 @@ pub enum Outside<'a> {
     Listen(&'a Socket),
     /// Any free TCP port.
     AnyPort,
+    /// A descriptor of the process, by its number.
+    Descriptor,
     /// A network interface of the kernel, in a network namespace.
     Interface(&'a str, Option<&'a str>),
     /// A network namespace.
@@ -204,6 +206,10 @@ impl Allow {
             Outside::AnyPort => Err(Refused {
                 message: format!("the router {} may not listen at any port that is free", self.router),
                 help: "name a port, and add it to `sockets` in the host file".to_owned(),
+            }),
+            Outside::Descriptor => Err(Refused {
+                message: format!("the router {} may not use open descriptors of the process", self.router),
+                help: "name an address, and add it to `sockets` in the host file".to_owned(),
             }),
             Outside::Interface(name, namespace) => {
                 let mine = |(own, taps): &(String, Vec<String>)| {
@@ -376,7 +382,10 @@ mod tests {
         assert!(!ok(Outside::Port(&dpdk::PortSpec::Virtual("red/DEV0".into()))));
         assert!(!ok(Outside::Port(&dpdk::PortSpec::Interface("eth0".into()))));
         assert!(
-            !ok(Outside::SendSignals) && !ok(Outside::TakeSignals) && !ok(Outside::Crypto("crypto_null"))
+            !ok(Outside::SendSignals)
+                && !ok(Outside::TakeSignals)
+                && !ok(Outside::Descriptor)
+                && !ok(Outside::Crypto("crypto_null"))
         );
         assert!(!ok(Outside::Read("-")) && !ok(Outside::Write("-")) && !ok(Outside::Read("/etc/passwd")));
         let told = allow.permits(Outside::Namespace(None)).unwrap_err().to_string();

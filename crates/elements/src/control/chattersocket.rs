@@ -203,7 +203,7 @@ impl Element for ChatterSocket {
     const MANUAL: &'static str = manual!("control/chattersocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let address = Address::read(args, cx)?;
+        let address = Address::read(args, cx, false)?;
         let channel = args.k::<Word>("CHANNEL")?.map_or_else(String::new, |w| w.0);
         let channel = if channel == "default" { String::new() } else { channel };
         let quiet = args.k("QUIET_CHANNEL")?.unwrap_or(true);

@@ -5,9 +5,12 @@
 //! `ControlSocket(TYPE, ADDRESS [, READONLY, VERBOSE, LOCALHOST, MODE, TOKEN, TOKEN_FILE, RETRIES, RETRY_WARNINGS])`
 //!
 //! ## Arguments
-//! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
-//! - `ADDRESS` (*port number or path*): a TCP port, followed by `+` to take the next free one if it is in
-//!   use; or the path of a Unix socket, which is removed at the end.
+//! - `TYPE` (*`TCP`, `UNIX` or `SOCKET`*): what kind of socket to listen on. `SOCKET`: on none; the only
+//!   client is at the other end of a connected socket, which whoever has started the router has opened for
+//!   it.
+//! - `ADDRESS` (*port number, path or descriptor*): a TCP port, followed by `+` to take the next free one if
+//!   it is in use; or the path of a Unix socket, which is removed at the end; or the number of the connected
+//!   socket's descriptor.
 //! - `READONLY` (*bool*, default false): refuses to write handlers.
 //! - `VERBOSE` (*bool*, default false): prints a line for each connection.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Everybody who can connect to
@@ -124,8 +127,8 @@ pub struct Server {
     /// The token that clients have to send; a hot swap may change it.
     token: Arc<Mutex<Option<Arc<Token>>>>,
     bound: Bound,
-    /// The address by which access over TCP is given to it.
-    address: Socket,
+    /// The address by which access over TCP is given to it; none if it does not listen.
+    address: Option<Socket>,
     /// The access that was given to it.
     entrance: Arc<Mutex<Option<Entrance>>>,
     /// Whether an element of the configuration that is being made has it.
@@ -243,7 +246,9 @@ impl Server {
             *open = Some(new);
             true
         };
-        hub.on_access(self.address.clone(), Box::new(admit));
+        if let Some(address) = self.address.clone() {
+            hub.on_access(address, Box::new(admit));
+        }
     }
 }
 
@@ -349,6 +354,7 @@ impl Acceptor {
                 let _account = account.enter();
                 // The client has disconnected, so nothing is reported.
                 let _ = this.serve(stream, &client);
+                client.close();
                 drop(client);
                 if this.verbose {
                     let message = format!("{}: closed connection{from}", this.name);
@@ -358,6 +364,9 @@ impl Acceptor {
             if let Err(e) = spawned {
                 let message = format!("{}: cannot serve a client: {e}", self.name);
                 self.hub.log(Level::WARN, &self.name, &message);
+            }
+            if listener.is_one_connection() {
+                return;
             }
         }
     }
@@ -418,17 +427,18 @@ impl Acceptor {
     }
 }
 
-/// The name of a handler whose element is given by its number, `0` for global handlers; `None` if it is not.
+/// The name of a handler whose element is given by its number, which may be hexadecimal or octal, or by `0`
+/// for global handlers; `None` if it is not.
 fn numbered(router: &mut dyn Control, handler: &str) -> Option<String> {
     if !handler.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
     let at = handler.find(['.', '#'])?;
     let (number, rest) = handler.split_at_checked(at)?;
-    let number: usize = number.parse().ok()?;
-    if number == 0 {
+    if number == "0" {
         return rest.strip_prefix('.').map(str::to_owned);
     }
+    let number = lang::args::parse::<usize>(number).ok().filter(|number| *number > 0)?;
     // Its first line is how many elements there are.
     let list = router.read("", "list", "").ok()?;
     Some(format!("{}{rest}", list.lines().nth(number)?))
@@ -497,8 +507,9 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             Err(e) => failed(e, handler, "Write"),
         },
         Request::Llrpc(name) => {
-            let (element, number) = called.split_once('#').unwrap_or((called, called));
-            if u32::from_str_radix(number, 16).is_err() {
+            let (element, number) = called.split_once('#').unwrap_or((called, ""));
+            let digits = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")).unwrap_or(number);
+            if u32::from_str_radix(digits, 16).is_err() {
                 return message(500, &format!("Syntax error in LLRPC name '{name}'"), false);
             }
             let handler = format!("{element}.name");
@@ -557,7 +568,7 @@ impl Element for ControlSocket {
     const MANUAL: &'static str = manual!("control/controlsocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let address = Address::read(args, cx)?;
+        let address = Address::read(args, cx, true)?;
         let read_only = args.k("READONLY")?.unwrap_or(false);
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let retries = Retries::read(args)?;

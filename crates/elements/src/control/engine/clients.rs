@@ -109,6 +109,11 @@ impl Clients {
 }
 
 impl Client {
+    /// Ends the connection: the other side sees it also if the process has another descriptor of it.
+    pub(crate) fn close(&self) {
+        self.entry.connection.close();
+    }
+
     /// Sets whether the client waits for an answer.
     pub(crate) fn asks(&self, asks: bool) {
         *self.entry.since.lock().ignore_poison() = Instant::now();

@@ -26,12 +26,17 @@ pub(crate) enum Address {
     Tcp { port: u16, search: bool, local: bool },
     /// A Unix socket, and the users that may connect to it.
     Unix { path: PathBuf, mode: u32 },
+    /// Nowhere: the only connection is a socket that whoever has started the process has opened, as
+    /// descriptor with this number.
+    Given { number: i32 },
 }
 
 /// An open socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
+    /// A connection, until it is accepted.
+    Given(Mutex<Option<Connection>>),
 }
 
 /// A connection.
@@ -80,11 +85,12 @@ impl fmt::Display for Bound {
 const PRIVATE: u32 = 0o600;
 
 impl Address {
-    /// Reads the arguments `TYPE`, `ADDRESS`, `LOCALHOST` and `MODE`.
+    /// Reads the arguments `TYPE`, `ADDRESS`, `LOCALHOST` and `MODE`. `given`: whether the type may be
+    /// `SOCKET`.
     ///
     /// # Errors
     /// One of them is wrong.
-    pub(crate) fn read(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<Self, ArgError> {
+    pub(crate) fn read(args: &mut Args<'_>, cx: &ConfigCx<'_>, given: bool) -> Result<Self, ArgError> {
         let local = args.k("LOCALHOST")?.unwrap_or(true);
         let mode = match args.k::<String>("MODE")? {
             None => PRIVATE,
@@ -104,21 +110,26 @@ impl Address {
                 Ok(Self::Tcp { port, search, local })
             }
             "UNIX" => Ok(Self::Unix { path: PathBuf::from(address), mode }),
+            "SOCKET" if given => match address.parse() {
+                Ok(number) => Ok(Self::Given { number }),
+                Err(_) => Err(ArgError::new(format!("'{address}' is not the number of a descriptor"))),
+            },
             other => Err(ArgError::new(format!("unknown socket type '{other}'"))),
         }?;
-        if address.is_any() {
-            cx.permits(Outside::AnyPort, args)?;
-        } else {
-            cx.permits(Outside::Listen(&address.outside()), args)?;
+        match address.outside() {
+            _ if address.is_any() => cx.permits(Outside::AnyPort, args)?,
+            Some(socket) => cx.permits(Outside::Listen(&socket), args)?,
+            None => cx.permits(Outside::Descriptor, args)?,
         }
         Ok(address)
     }
 
     /// The address as the host file has it.
-    pub(crate) fn outside(&self) -> Socket {
+    pub(crate) fn outside(&self) -> Option<Socket> {
         match self {
-            Self::Tcp { port, local, .. } => Socket::Tcp { port: *port, all: !local },
-            Self::Unix { path, .. } => Socket::Unix(runtime::whole(path)),
+            Self::Tcp { port, local, .. } => Some(Socket::Tcp { port: *port, all: !local }),
+            Self::Unix { path, .. } => Some(Socket::Unix(runtime::whole(path))),
+            Self::Given { .. } => None,
         }
     }
 
@@ -127,6 +138,7 @@ impl Address {
         match self {
             Self::Tcp { port, .. } => port.to_string(),
             Self::Unix { path, .. } => path.display().to_string(),
+            Self::Given { number } => number.to_string(),
         }
     }
 
@@ -141,6 +153,7 @@ impl Address {
         match self {
             Self::Tcp { port, search, local } => format!("tcp {port} {search} {local}"),
             Self::Unix { path, .. } => format!("unix {}", path.display()),
+            Self::Given { number } => format!("socket {number}"),
         }
     }
 
@@ -153,6 +166,7 @@ impl Address {
             let message = match self {
                 Self::Tcp { port, .. } => format!("TCP port {port}: {e}"),
                 Self::Unix { path, .. } => format!("{}: {e}", path.display()),
+                Self::Given { number } => format!("socket {number}: {e}"),
             };
             io::Error::new(e.kind(), message)
         })
@@ -160,7 +174,7 @@ impl Address {
 
     /// The same; the error does not name the address.
     fn bind_unnamed(&self) -> io::Result<Bound> {
-        if let Some(inherited) = runtime::inherited(&self.outside()) {
+        if let Some(inherited) = self.outside().and_then(|socket| runtime::inherited(&socket)) {
             let (shown, listener) = match inherited {
                 Inherited::Unix(listener) => (self.shown(), Listener::Unix(listener)),
                 Inherited::Tcp(listener) => (self.shown(), Listener::Tcp(listener)),
@@ -184,6 +198,10 @@ impl Address {
             Self::Unix { path, mode } => {
                 let (listener, place) = Place::bind(path, *mode)?;
                 (path.display().to_string(), Listener::Unix(listener), Some(Mutex::new(place)))
+            }
+            Self::Given { number } => {
+                let connection = Mutex::new(Some(Connection::given(*number)?));
+                (number.to_string(), Listener::Given(connection), None)
             }
         };
         Ok(Bound::new(shown, listener, place))
@@ -218,6 +236,8 @@ impl Bound {
         let socket = match &*self.listener {
             Listener::Tcp(l) => l.as_raw_fd(),
             Listener::Unix(l) => l.as_raw_fd(),
+            // A connection is closed by whoever serves it.
+            Listener::Given(_) => return,
         };
         // The socket is listening, so it can be shut down.
         let _ = socket::shutdown(socket, socket::Shutdown::Both);
@@ -349,11 +369,32 @@ impl Listener {
                 (Connection::Tcp(s), format!(" from {a}"))
             }),
             Self::Unix(l) => l.accept().map(|(s, _)| (Connection::Unix(s), String::new())),
+            Self::Given(connection) => match connection.lock().ignore_poison().take() {
+                Some(connection) => Ok((connection, String::new())),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            },
         }
+    }
+
+    /// Whether there is one connection, and no other will come.
+    pub(crate) fn is_one_connection(&self) -> bool {
+        matches!(self, Self::Given(_))
     }
 }
 
 impl Connection {
+    /// A connected socket of which the process has got a descriptor.
+    fn given(number: i32) -> io::Result<Self> {
+        use socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
+        let fd = dpdk::descriptor::another(number)?;
+        let address: SockaddrStorage = getsockname(fd.as_raw_fd())?;
+        match address.family() {
+            Some(AddressFamily::Unix) => Ok(Self::Unix(fd.into())),
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => Ok(Self::Tcp(fd.into())),
+            _ => Err(io::Error::other("neither a TCP nor a Unix socket")),
+        }
+    }
+
     /// Another handle on the connection.
     ///
     /// # Errors
