@@ -39,7 +39,7 @@ pub(crate) const GLOBAL_READ: [&str; 19] = [
     "workers",
 ];
 /// The global ones that can be written.
-pub(crate) const GLOBAL_WRITE: [&str; 3] = ["hotconfig", "stop", "trace"];
+pub(crate) const GLOBAL_WRITE: [&str; 4] = ["hotconfig", "stop", "timewarp", "trace"];
 
 /// Whether every element has this handler.
 pub(crate) fn element_handler(name: &str) -> bool {

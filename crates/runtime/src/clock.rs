@@ -1,8 +1,9 @@
 //! The time that elements see: nanoseconds since the epoch, from the machine's clock or simulated.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use locks::IgnorePoison;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Where simulated time starts, as in Click's driver: 1,000,000,000 seconds after the epoch.
 pub const SIMULATION_START_NS: u64 = 1_000_000_000_000_000_000;
@@ -20,12 +21,60 @@ pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
 enum TimeSource {
-    /// Wall-clock time at the start plus monotonic time since: never steps back.
+    /// Wall-clock time at the start plus monotonic time since: never steps back. Somebody may change how fast
+    /// it passes.
     Real {
         start: Instant,
         epoch_ns: u64,
+        warp: Arc<Warp>,
     },
     Simulated(Arc<Moment>),
+}
+
+/// How fast the router's time passes, and whether it waits.
+#[derive(Debug, Default)]
+struct Warp {
+    /// Whether anything has been changed. Until then, no worker takes the lock.
+    on: AtomicBool,
+    course: RwLock<Course>,
+}
+
+/// The router's time from a moment on.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    /// That moment by the machine's clock, and by the router's.
+    from_ns: u64,
+    to_ns: u64,
+    speed: f64,
+    skips: bool,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self { from_ns: 0, to_ns: 0, speed: 1.0, skips: false }
+    }
+}
+
+impl Course {
+    /// The router's time at a time of the machine.
+    fn at(&self, machine_ns: u64) -> u64 {
+        let since = machine_ns.saturating_sub(self.from_ns) as f64 * self.speed;
+        self.to_ns.saturating_add(since as u64).min(i64::MAX as u64)
+    }
+}
+
+impl Warp {
+    fn course(&self) -> Option<Course> {
+        self.on.load(Ordering::Acquire).then(|| *self.course.read().ignore_poison())
+    }
+    /// Changes the course from now on; time goes on where it is, or from where `change` has put it.
+    fn change(&self, machine_ns: u64, change: impl FnOnce(&mut Course)) {
+        let mut course = self.course.write().ignore_poison();
+        let now = course.at(machine_ns);
+        (course.from_ns, course.to_ns) = (machine_ns, now);
+        change(&mut course);
+        self.on.store(true, Ordering::Release);
+    }
 }
 
 /// A moment of simulated time.
@@ -52,7 +101,7 @@ impl Clock {
         };
         let (_, start, wall) = (0..PAIRS).map(|_| pair()).min_by_key(|p| p.0).unwrap_or_else(pair);
         let epoch_ns = wall.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        Self(TimeSource::Real { start, epoch_ns })
+        Self(TimeSource::Real { start, epoch_ns, warp: Arc::default() })
     }
     /// A clock that moves only by [`Clock::advance_to`].
     #[must_use]
@@ -74,9 +123,65 @@ impl Clock {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         match &self.0 {
-            TimeSource::Real { start, epoch_ns } => epoch_ns + start.elapsed().as_nanos() as u64,
+            TimeSource::Real { start, epoch_ns, warp } => {
+                let machine = epoch_ns + start.elapsed().as_nanos() as u64;
+                warp.course().map_or(machine, |course| course.at(machine))
+            }
             TimeSource::Simulated(t) => t.ns.load(Ordering::Relaxed),
         }
+    }
+
+    /// The machine's time and how the router's differs from it; nothing if time is simulated.
+    fn warp(&self) -> Option<(u64, &Warp)> {
+        match &self.0 {
+            TimeSource::Real { start, epoch_ns, warp } => {
+                Some((epoch_ns + start.elapsed().as_nanos() as u64, warp))
+            }
+            TimeSource::Simulated(_) => None,
+        }
+    }
+    /// Whether the router's time is not that of the machine, because somebody has changed its speed.
+    #[inline]
+    fn is_warped(&self) -> bool {
+        matches!(&self.0, TimeSource::Real { warp, .. } if warp.on.load(Ordering::Relaxed))
+    }
+    /// Has time pass so many times as fast from now on, and wait again. Does nothing to simulated time.
+    pub(crate) fn set_speed(&self, speed: f64) {
+        if let Some((machine, warp)) = self.warp()
+            && (self.is_warped() || (speed - 1.0).abs() > f64::EPSILON)
+        {
+            warp.change(machine, |course| (course.speed, course.skips) = (speed, false));
+        }
+    }
+    /// Has time skip to the next timer from now on, when there is nothing else to do.
+    pub(crate) fn set_skipping(&self) {
+        if let Some((machine, warp)) = self.warp() {
+            warp.change(machine, |course| course.skips = true);
+        }
+    }
+    /// How many times as fast as the machine's the router's time passes.
+    pub(crate) fn speed(&self) -> f64 {
+        self.warp().and_then(|(_, warp)| warp.course()).map_or(1.0, |course| course.speed)
+    }
+    /// Whether time skips to the next timer.
+    pub(crate) fn skips(&self) -> bool {
+        self.warp().and_then(|(_, warp)| warp.course()).is_some_and(|course| course.skips)
+    }
+    /// How long the machine is to wait for a time of the router. If time skips and whoever asks is idle, it
+    /// is that time now.
+    pub(crate) fn wait_for(&self, ns: u64, idle: bool) -> Duration {
+        let left = ns.saturating_sub(self.now_ns());
+        let Some((machine, warp)) = self.warp().filter(|_| self.is_warped()) else {
+            return Duration::from_nanos(left);
+        };
+        if idle && self.skips() {
+            if left > 0 {
+                warp.change(machine, |course| course.to_ns = course.to_ns.max(ns));
+            }
+            return Duration::ZERO;
+        }
+        // Rounded up: whoever wakes too early waits again.
+        Duration::from_nanos((left as f64 / self.speed()).ceil() as u64)
     }
     /// Moves simulated time forward; does nothing to real time, or backwards.
     pub fn advance_to(&self, ns: u64) {
@@ -136,7 +241,7 @@ impl ClockReader {
     /// Now, in nanoseconds since the epoch.
     #[inline]
     pub(crate) fn now_ns(&mut self, clock: &Clock) -> u64 {
-        if clock.is_simulated() {
+        if clock.is_simulated() || clock.is_warped() {
             return clock.now_ns();
         }
         let cycles = dpdk::cycles();
@@ -213,6 +318,44 @@ mod tests {
             reader.read(cycles, now);
             assert_eq!((reader.valid_cycles, reader.cycle_ns), (0, 0));
         }
+    }
+
+    #[test]
+    fn time_goes_on_where_it_is_when_its_speed_changes() {
+        let (clock, mut reader) = (Clock::real(), ClockReader::default());
+        clock.set_speed(1.0);
+        assert!(!clock.is_warped());
+        let (real, before) = (Instant::now(), reader.now_ns(&clock));
+        clock.set_speed(1000.0);
+        assert_eq!(clock.speed(), 1000.0);
+        while real.elapsed() < Duration::from_millis(2) {}
+        let fast = reader.now_ns(&clock) - before;
+        let passed = real.elapsed().as_nanos() as u64;
+        assert!(fast > 1_000_000_000 && fast < passed * 1001, "{fast} {passed}");
+        // Slow: a second takes the machine some days.
+        clock.set_speed(1e-6);
+        let at = reader.now_ns(&clock);
+        assert!(at >= before + fast);
+        let left = clock.wait_for(at + 1_000_000_000, true);
+        assert!(left > Duration::from_secs(900_000) && left <= Duration::from_secs(1_000_000), "{left:?}");
+        assert!(clock.wait_for(at, true) <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn time_that_skips_does_not_wait() {
+        let clock = Clock::real();
+        clock.set_skipping();
+        let at = clock.now_ns() + 1_000_000_000_000;
+        assert!(clock.wait_for(at, false) > Duration::from_secs(900), "somebody is busy");
+        assert_eq!(clock.wait_for(at, true), Duration::ZERO);
+        assert!(clock.skips() && clock.now_ns() >= at && clock.now_ns() < at + 900_000_000_000);
+        // It never goes back.
+        assert_eq!(
+            (clock.wait_for(at - 500_000_000_000, true), clock.now_ns() >= at),
+            (Duration::ZERO, true)
+        );
+        clock.set_speed(1.0);
+        assert!(!clock.skips() && clock.now_ns() >= at);
     }
 
     #[test]

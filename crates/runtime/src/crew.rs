@@ -671,8 +671,8 @@ impl CrewThread {
         if let Some(Reverse((at, router))) = self.timers.peek()
             && let Some(Some(guest)) = self.guests.get(*router as usize)
         {
-            let left = at.saturating_sub(guest.worker.core.clock.now_ns());
-            limit = limit.min(Duration::from_nanos(left));
+            // Others share the thread: it is never known to be idle.
+            limit = limit.min(guest.worker.core.clock.wait_for(*at, false));
         }
         if limit.is_zero() {
             return;

@@ -434,10 +434,17 @@ impl Router {
                 // Control tasks have waited for it.
                 return Duration::ZERO;
             }
+            let polls = workers.iter().any(Worker::polls);
+            if !polls && self.clock.skips() {
+                let timers = workers.iter().filter_map(Worker::next_wake);
+                if let Some(at) = timers.chain(control_wake).min() {
+                    return self.clock.wait_for(at, true);
+                }
+            }
             limit = workers.iter_mut().map(|w| w.rest(Wait::Look)).min().unwrap_or(limit);
         }
         if let Some(at) = control_wake {
-            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));
+            limit = limit.min(self.clock.wait_for(at, !inline));
         }
         limit
     }

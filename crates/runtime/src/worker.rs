@@ -383,7 +383,8 @@ impl Worker {
             }
         }
         if let Some(at) = self.next_wake() {
-            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
+            let idle = wait == Wait::Look && !self.polls();
+            limit = limit.min(self.core.clock.wait_for(at, idle));
         }
         limit
     }

@@ -130,6 +130,9 @@ impl Router {
 
 /// Reads a global handler.
 pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result<String, HandlerError> {
+    if router.lacks(name) {
+        return Err(HandlerError::NoHandler(name.to_owned()));
+    }
     Ok(match name {
         "version" => format!("{}\n", env!("CARGO_PKG_VERSION")),
         "list" => {
@@ -142,8 +145,11 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         "packages" => router.registry().packages().fold(String::new(), |t, p| t + p + "\n"),
         "requirements" => router.config().requirements.iter().fold(String::new(), |t, r| t + r + "\n"),
         "handlers" => {
-            let both = |n: &&str| if GLOBAL_WRITE.contains(n) { "rw" } else { "r" };
-            let mut lines: Vec<String> = GLOBAL_READ.iter().map(|n| format!("{n}\t{}\n", both(n))).collect();
+            // Nothing changes how simulated time passes.
+            let fixed = |n: &str| n == "timewarp" && router.options().simulated_time;
+            let both = |n: &&str| if GLOBAL_WRITE.contains(n) && !fixed(n) { "rw" } else { "r" };
+            let there = GLOBAL_READ.iter().filter(|n| !router.lacks(n));
+            let mut lines: Vec<String> = there.map(|n| format!("{n}\t{}\n", both(n))).collect();
             let only_written = GLOBAL_WRITE.iter().filter(|n| !GLOBAL_READ.contains(n));
             lines.extend(only_written.map(|n| format!("{n}\tw\n")));
             lines.sort();
@@ -171,7 +177,8 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         }),
         // How fast time passes.
         "timewarp" if router.options().simulated_time => "simulation\n".to_owned(),
-        "timewarp" => "1\n".to_owned(),
+        "timewarp" if router.clock.skips() => "nowait\n".to_owned(),
+        "timewarp" => format!("{}\n", router.clock.speed()),
         "trace.json" => super::trace::json(router)?,
         "workers" => format!("{}\n", router.options().workers.max(1)),
         _ if GLOBAL_WRITE.contains(&name) => return Err(HandlerError::NotReadable(name.to_owned())),
@@ -182,10 +189,13 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
 /// Writes a global handler.
 pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Result<(), HandlerError> {
     match name {
+        _ if router.lacks(name) => Err(HandlerError::NoHandler(name.to_owned())),
         "stop" => {
             router.hub().request_stop();
             Ok(())
         }
+        "timewarp" if router.options().simulated_time => Err(HandlerError::NotWritable(name.to_owned())),
+        "timewarp" => set_timewarp(router, value.trim()).map_err(|e| HandlerError::Failed(e.to_owned())),
         "trace" => super::trace::start(router, value),
         "hotconfig" if !router.options().hotswap => {
             Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
@@ -196,6 +206,20 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
         _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),
         _ => Err(HandlerError::NoHandler(name.to_owned())),
     }
+}
+
+/// Has time pass faster, slower, or skip what nothing is done in.
+fn set_timewarp(router: &Router, value: &str) -> Result<(), &'static str> {
+    if value == "nowait" {
+        router.clock.set_skipping();
+        return Ok(());
+    }
+    let speed: f64 = value.parse().ok().filter(|speed: &f64| speed.is_finite()).ok_or("expected double")?;
+    if speed <= 0.0 {
+        return Err("timefactor must be > 0");
+    }
+    router.clock.set_speed(speed);
+    Ok(())
 }
 
 /// A table of all elements: packets, cycles per packet, packets per batch, share of the cycles.

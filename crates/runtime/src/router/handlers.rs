@@ -170,6 +170,12 @@ impl Router {
         self.look_up("", spec, write).map(drop)
     }
 
+    /// Whether there is no such global handler in this router: under Click's name, there is no `hotconfig` if
+    /// the configuration may not be replaced.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        name == "hotconfig" && self.options.click && !self.options.hotswap
+    }
+
     /// Information about a handler that is to be read (or written).
     ///
     /// # Errors
@@ -177,6 +183,9 @@ impl Router {
     pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<KnownHandler, HandlerError> {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else {
+            if self.lacks(&name) {
+                return Err(HandlerError::NoHandler(spec.to_owned()));
+            }
             check_global(&name, write)?;
             return Ok(KnownHandler { name, takes_parameter: false, private: false, secret: false });
         };
