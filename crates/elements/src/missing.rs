@@ -30,10 +30,6 @@ const MISSING: &[(&str, &str)] = &[
         "FromNetmapDevice NetmapInfo ToNetmapDevice",
     ),
     (
-        "DPDK's rings between processes are not supported: ports of two routers are connected by memif (net_memif)",
-        "FromDPDKRing ToDPDKRing",
-    ),
-    (
         "this class of Click is for wireless networks, which are out of Valiant's scope",
         "AssociationRequester AssociationResponder AuthRequester AuthResponder AutoRateFallback AvailableRates \
          BeaconScanner BeaconSource BeaconTracker ExtraDecap ExtraEncap FilterFailures FilterPhyErr FilterRX FilterTX \

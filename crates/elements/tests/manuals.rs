@@ -190,7 +190,7 @@ EnsureEther ARPFaker DynamicUDPIPEncap TCPFragmenter TruncateIPPayload EraseIPPa
 CheckLength CheckARPHeader SetIPECN ICMPIPEncap StripTCPHeader UnstripTCPHeader Unqueue2 CoDel TimeFilter \
 AdjustTimestamp StoreTimestamp ForceIP ForceTCP ForceUDP ForceICMP RandomBitErrors SetAnnoByte StoreAnno CheckCRC32 SetCRC32 \
 ResetIPChecksum NumberPacket CheckNumberPacket RecordTimestamp TimestampDiff TimestampAccum HandlerAggregate CounterMP CounterAtomic \
-AverageCounterMP AverageCounterIMP ReplayUnqueue ClickyInfo DPDKInfo EnsureDPDKBuffer SetPacketType";
+AverageCounterMP AverageCounterIMP ReplayUnqueue ClickyInfo DPDKInfo EnsureDPDKBuffer SetPacketType FromDPDKRing ToDPDKRing";
 
 #[test]
 fn nothing_is_missing() {

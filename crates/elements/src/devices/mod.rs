@@ -5,6 +5,7 @@ pub(crate) mod engine;
 mod ensuredpdkbuffer;
 mod fromdevice;
 mod fromdpdkdevice;
+mod fromdpdkring;
 mod fromhost;
 mod kerneltap;
 mod kerneltun;
@@ -13,6 +14,7 @@ mod rawsocket;
 mod socket;
 mod todevice;
 mod todpdkdevice;
+mod todpdkring;
 mod tohost;
 
 pub use engine::hardware::converted as flow_rule;
@@ -24,6 +26,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<ensuredpdkbuffer::EnsureDpdkBuffer>());
     r.add(vector::<fromdevice::FromDevice>());
     r.add(vector::<fromdpdkdevice::FromDpdkDevice>());
+    r.add(vector::<fromdpdkring::FromDpdkRing>());
     r.add(vector::<fromhost::FromHost>());
     r.add(vector::<kerneltap::KernelTap>());
     r.add(vector::<kerneltun::KernelTun>());
@@ -35,4 +38,5 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<todevice::ToDevice>());
     r.add(vector::<tohost::ToHost>());
     r.add(vector::<todpdkdevice::ToDpdkDevice>());
+    r.add(vector::<todpdkring::ToDpdkRing>());
 }

@@ -23,6 +23,7 @@ mod indirection;
 pub(super) mod kernel;
 mod line;
 mod member;
+pub(super) mod namedring;
 mod owners;
 mod packettype;
 mod parker;
