@@ -17,6 +17,7 @@ mod ipprint;
 mod ipreassembler;
 mod markipce;
 mod markipheader;
+mod resetipchecksum;
 mod setipaddress;
 mod setipchecksum;
 mod setipdscp;
@@ -51,7 +52,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<markipheader::MarkIPHeader>());
     r.add(simple::<setipaddress::SetIPAddress>());
     r.add(simple::<setipchecksum::SetIPChecksum>());
-    r.alias("ResetIPChecksum", "SetIPChecksum");
+    r.add(simple::<resetipchecksum::ResetIPChecksum>());
     r.add(simple::<setipdscp::SetIPDSCP>());
     r.add(simple::<setipecn::SetIPECN>());
     r.add(simple::<setrandipaddress::SetRandIPAddress>());

@@ -4,9 +4,6 @@
 //! ## Synopsis
 //! `SetIPChecksum()`
 //!
-//! `ResetIPChecksum()`, FastClick's, is the same: there the device computes the checksum when the packet is
-//! sent, here it is right from then on.
-//!
 //! ## Ports
 //! One input, one output; agnostic. The header is the marked one, else the packet's beginning. Changing a
 //! header with IPMirror, DecIPTTL, SetIPDSCP or StoreIPAddress keeps its checksum right; this element is for
@@ -25,13 +22,23 @@
 //! ```
 //!
 //! ## See also
-//! CheckIPHeader, SetTCPChecksum, SetUDPChecksum
+//! CheckIPHeader, ResetIPChecksum, SetTCPChecksum, SetUDPChecksum
 
 use crate::prelude::*;
 use wire::Ipv4;
 use wire::ipv4::fill_header;
 
-const BAD_IP_HEADER: DropReason = DropReason::new("bad IP header");
+pub(super) const BAD_IP_HEADER: DropReason = DropReason::new("bad IP header");
+
+/// Writes the checksum of a packet's header, the marked one or else that at the beginning. Returns false if
+/// the packet cannot hold its header.
+#[inline]
+pub(super) fn set(packet: &mut Packet) -> bool {
+    let marked = packet.network_header().is_some();
+    let bytes = if marked { packet.network_header_mut().unwrap_or(&mut []) } else { packet.data_mut() };
+    let len = Ipv4::new(bytes).map_or(0, |h| h.header_len());
+    bytes.get_mut(..len).is_some_and(fill_header)
+}
 
 /// The `SetIPChecksum` element.
 pub struct SetIPChecksum {
@@ -63,10 +70,7 @@ impl Element for SetIPChecksum {
 impl Step for SetIPChecksum {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        let marked = packet.network_header().is_some();
-        let bytes = if marked { packet.network_header_mut().unwrap_or(&mut []) } else { packet.data_mut() };
-        let len = Ipv4::new(bytes).map_or(0, |h| h.header_len());
-        bytes.get_mut(..len).is_some_and(fill_header)
+        set(packet)
     }
 }
 

@@ -4,7 +4,7 @@
 //! FastClick's. MeasureSource and MeasureSink measure more exactly, with a histogram of bounded size.
 //!
 //! ## Synopsis
-//! `TimestampDiff(RECORDER [, OFFSET, N, MAXDELAY, VERBOSE])`
+//! `TimestampDiff(RECORDER [, OFFSET, N, MAXDELAY, SAMPLE, VERBOSE])`
 //!
 //! ## Arguments
 //! - `RECORDER` (*element*): the RecordTimestamp that has recorded the packets.
@@ -12,6 +12,8 @@
 //!   written.
 //! - `N` (*int*, keyword, at most 134217728, default 16777216): how many delays are kept; later ones are not.
 //! - `MAXDELAY` (*int*, milliseconds, keyword, default 1000): longer delays are not kept.
+//! - `SAMPLE` (*int*, packets, keyword, default 1): only packets whose number is a multiple of this are
+//!   measured; the others pass by output 0.
 //! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each of these.
 //!
 //! ## Ports
@@ -115,6 +117,7 @@ pub struct TimestampDiff {
     record: Arc<Record>,
     offset: usize,
     max_ms: u64,
+    sample: u64,
     verbose: bool,
     delays: Arc<Delays>,
 }
@@ -135,7 +138,11 @@ impl Element for TimestampDiff {
         let offset = args.k_or::<u32>("OFFSET", 40)? as usize;
         let most = args.k_or::<u32>("N", 0)? as usize;
         let max_ms = u64::from(args.k_or::<u32>("MAXDELAY", 1000)?);
+        let sample = u64::from(args.k_or::<u32>("SAMPLE", 1)?);
         let verbose = args.k_or("VERBOSE", true)?;
+        if sample == 0 {
+            return Err(args.error("SAMPLE must be positive"));
+        }
         let wrong = "RECORDER must be a valid RecordTimestamp element";
         let record = cx.shared_of::<Record>(&recorder, "").map_err(|_| args.error(wrong))?;
         if most > MOST {
@@ -143,7 +150,7 @@ impl Element for TimestampDiff {
         }
         let most = if most == 0 { KEPT } else { most };
         let delays = cx.shared(|| Delays { next: AtomicUsize::new(0), most, of: Slots::new(most) });
-        Ok(Self { record, offset, max_ms, verbose, delays })
+        Ok(Self { record, offset, max_ms, sample, verbose, delays })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -189,6 +196,9 @@ impl Simple for TimestampDiff {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let now = cx.now_ns();
         let number = number::read(&packet, self.offset, self.record.net_order);
+        if number.is_some_and(|number| !(number as u64).is_multiple_of(self.sample)) {
+            return Some(packet);
+        }
         let recorded = match number.map_or(Err(Missing::NotRecorded), |n| self.record.take(n)) {
             Ok(recorded) => recorded,
             Err(missing) => {
@@ -288,6 +298,19 @@ mod tests {
         assert_eq!(bench.push(0, b"short")[0].0, 1);
         assert_eq!(*lines.lock().unwrap(), ["e: Timestamp read multiple times !", "e: Out of index !"]);
         assert_eq!(bench.read("index"), "0");
+    }
+
+    #[test]
+    fn some_packets_are_measured() {
+        let config = "e :: NumberPacket(0) -> r :: RecordTimestamp(OFFSET 0, N 100)
+            -> d :: TimestampDiff(r, OFFSET 0, SAMPLE 3); d -> out :: Counter -> Discard; d [1] -> Discard;";
+        let mut bench = Bench::simulated(config, 1, 0);
+        for _ in 0..7 {
+            bench.push(0, &[0; 60]);
+        }
+        // Those with the numbers 0, 3 and 6.
+        assert_eq!((bench.read("d.index"), bench.read("out.count")), ("2".into(), "7".into()));
+        assert!(Bench::error("TimestampDiff(e, SAMPLE 0)").contains("SAMPLE must be positive"));
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! them as fast as it can.
 //!
 //! ## Synopsis
-//! `ReplayUnqueue([STOP, BURST, LIMIT, ACTIVE, TIMING, USE_SIGNAL, VERBOSE, QUICK_CLONE, FREEONTERMINATE])`
+//! `ReplayUnqueue([STOP, STOP_TIME, BURST, LIMIT, ACTIVE, TIMING, USE_SIGNAL, VERBOSE, QUICK_CLONE, FREEONTERMINATE])`
 //!
 //! ## Arguments
 //! All by keyword.
 //! - `STOP` (*int*, default -1): after so many rounds the router is stopped; negative: never.
+//! - `STOP_TIME` (*int*, seconds, default 0): after so long the router is stopped too, at the end of a round
+//!   or while it waits for the time of the next packet; 0: never.
 //! - `BURST` (*unsigned int*, packets, default 64): the most packets in one task run, but at least a batch.
 //! - `LIMIT` (*int*, packets, default -1): how many packets are loaded at most; negative means 16777216. The
 //!   input is not asked for more.
@@ -68,6 +70,9 @@ pub struct ReplayUnqueue {
     next: usize,
     /// When the round began.
     began_ns: u64,
+    /// The `STOP_TIME` argument, and when the first round began.
+    stop_time_ns: Option<u64>,
+    started_ns: u64,
 }
 
 /// A number or a bool, as FastClick's examples write them.
@@ -92,6 +97,7 @@ impl Element for ReplayUnqueue {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let stop = args.k_or("STOP", -1)?;
+        let stop_time = u64::try_from(args.k_or::<i32>("STOP_TIME", 0)?).ok().filter(|s| *s > 0);
         let burst = args.k_or::<u32>("BURST", 64)? as usize;
         let limit = usize::try_from(args.k_or::<i32>("LIMIT", -1)?).unwrap_or(MOST);
         if limit == 0 {
@@ -115,6 +121,8 @@ impl Element for ReplayUnqueue {
             loaded: false,
             next: 0,
             began_ns: 0,
+            stop_time_ns: stop_time.map(|seconds| seconds * 1_000_000_000),
+            started_ns: 0,
         })
     }
 
@@ -173,7 +181,8 @@ impl Element for ReplayUnqueue {
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.packets = std::mem::take(&mut old.packets);
-        (self.loaded, self.next, self.began_ns) = (old.loaded, old.next, old.began_ns);
+        (self.loaded, self.next) = (old.loaded, old.next);
+        (self.began_ns, self.started_ns) = (old.began_ns, old.started_ns);
     }
 }
 
@@ -187,6 +196,11 @@ impl ReplayUnqueue {
     fn since_first(&self, n: usize) -> u64 {
         let time = |n: usize| self.packets.get(n).map_or(0, |(_, ns)| *ns);
         time(n).saturating_sub(time(0))
+    }
+
+    /// Whether it has replayed for as long as it is to.
+    fn is_over(&self, now: u64) -> bool {
+        self.stop_time_ns.is_some_and(|most| now.saturating_sub(self.started_ns) >= most)
     }
 
     /// The next packet is due now.
@@ -232,6 +246,7 @@ impl ReplayUnqueue {
         let text = format!("{} : Successfully loaded {n} packets. Input 0 dried out.", cx.name());
         cx.log(Level::INFO, &text);
         (self.loaded, self.next, self.began_ns) = (true, 0, cx.now_ns());
+        self.started_ns = self.began_ns;
         true
     }
 
@@ -268,7 +283,11 @@ impl ReplayUnqueue {
         if self.next >= self.packets.len() {
             self.next = 0;
             self.began_ns = cx.now_ns();
-            self.stop = if self.stop > 0 { self.stop - 1 } else { self.stop };
+            self.stop = match self.stop {
+                _ if self.is_over(self.began_ns) => 0,
+                rounds if rounds > 0 => rounds - 1,
+                rounds => rounds,
+            };
             if self.stop == 0 {
                 self.end(cx);
                 return moved > 0;
@@ -277,8 +296,14 @@ impl ReplayUnqueue {
                 cx.log(Level::INFO, "Replay loop");
             }
         }
+        if moved == 0 && self.is_over(now) {
+            self.stop = 0;
+            self.end(cx);
+            return false;
+        }
+        let over = self.stop_time_ns.map_or(u64::MAX, |most| self.started_ns.saturating_add(most));
         match waits {
-            Some(due) => cx.timer_at(0, due),
+            Some(due) => cx.timer_at(0, due.min(over)),
             // A round without packets would never end.
             None if self.packets.is_empty() => {}
             None => cx.reschedule_with_room(0),
@@ -303,6 +328,30 @@ mod tests {
             (bench.read("loaded"), bench.read("stop"), bench.read("active")),
             ("true".into(), "0".into(), "false".into())
         );
+    }
+
+    #[test]
+    fn it_stops_in_time() {
+        // Two packets, ten seconds apart.
+        let file = "!data ts_sec ip_src\\n1 1.1.1.1\\n11 1.1.1.1\\n";
+        for (arguments, packets, after) in [
+            // Between two packets, and at the end of a round.
+            ("STOP_TIME 25, TIMING 1", 5, 25),
+            ("STOP_TIME 20, TIMING 1", 4, 20),
+            ("STOP_TIME 100, STOP 1, TIMING 1", 2, 10),
+        ] {
+            let config = format!(
+                "FromIPSummaryDump(DATA \"{file}\") -> Queue -> e :: ReplayUnqueue({arguments}, ACTIVE false) -> c :: Counter -> Discard;"
+            );
+            let mut bench = Bench::simulated(&config, 0, 0);
+            bench.turns(50);
+            bench.write("active", "true");
+            let began = bench.router().now_ns();
+            bench.turns(1000);
+            let took = (bench.router().now_ns() - began) / 1_000_000_000;
+            let state = (bench.read("active"), bench.read("c.count"), took);
+            assert_eq!(state, ("false".to_owned(), packets.to_string(), after), "{arguments}");
+        }
     }
 
     #[test]
