@@ -155,11 +155,10 @@ impl Flattener<'_> {
             let want = port_signature(inputs, outputs, Some(args.len()));
             let span = self.body.slots[slot].span;
             let mut d = Diagnostic::error(span, format!("no match for '{name}{want}'"));
-            if !candidates.is_empty() {
-                d = d.with_note(None, "candidates are:");
-            }
-            for c in candidates.iter().take(20) {
-                d = d.with_note(c.span, format!("  {}", c.signature()));
+            for (at, c) in candidates.iter().take(20).enumerate() {
+                // Their heading is at the place of the first, as in Click.
+                let heading = if at == 0 { "candidates are:\n" } else { "" };
+                d = d.with_note(c.span, format!("{heading}  {}", c.signature()));
             }
             self.diags.push(d);
         }

@@ -101,7 +101,9 @@ pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> S
         for n in &d.notes {
             match n.span {
                 Some(span) => {
-                    let _ = writeln!(out, "{}: {}", sources.landmark(span), n.message);
+                    for line in n.message.split('\n') {
+                        let _ = writeln!(out, "{}: {line}", sources.landmark(span));
+                    }
                     excerpt(&mut out, span, "", BLUE, sources, &paint);
                 }
                 None => {
@@ -142,7 +144,9 @@ pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
             let _ = writeln!(out, "{pre}{kind}{line}");
         }
         for n in &d.notes {
-            let _ = writeln!(out, "{}{}", mark(n.span), n.message);
+            for line in n.message.split('\n') {
+                let _ = writeln!(out, "{}{line}", mark(n.span));
+            }
         }
     }
     out

@@ -75,7 +75,8 @@ impl SetUDPChecksum {
     #[cold]
     fn bad(&self, packet: Packet, cx: &mut Cx<'_>) {
         if cx.n_outputs() == 1 && !self.reported.swap(true, Ordering::Relaxed) {
-            cx.log(Level::WARN, &format!("{}: fragment or short packet", cx.name()));
+            let message = format!("{} :: {}: fragment or short packet", cx.name(), Self::CLASS);
+            cx.log(Level::WARN, &message);
         }
         cx.fail(packet, FRAGMENT_OR_SHORT_PACKET);
     }
