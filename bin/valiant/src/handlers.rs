@@ -1,6 +1,7 @@
 //! Handlers that are read when a run is over.
 
 use glob::Pattern;
+use lang::args::parse;
 use launch::logging::error;
 use launch::output;
 use runtime::Router;
@@ -76,20 +77,13 @@ fn shell_pattern(text: &str) -> Option<Pattern> {
     Pattern::new(&text).ok()
 }
 
-/// `-x`: an integer is the status, true is 0, false is 1.
+/// `-x`: an integer is the status, true is 0, false is 1, each in all forms that arguments may have.
 pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
     match router.read(handler, "") {
-        Ok(value) => match value.trim() {
-            "true" => 0,
-            "false" => 1,
-            text => text.parse::<i32>().map_or_else(
-                |_| {
-                    error("exit handler value should be integer");
-                    255
-                },
-                |n| (n & 0xff) as u8,
-            ),
-        },
+        Ok(value) => status_of(value.trim()).unwrap_or_else(|| {
+            error("exit handler value should be integer");
+            255
+        }),
         Err(e) => {
             error(&e.to_string());
             255
@@ -97,9 +91,31 @@ pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
     }
 }
 
+fn status_of(value: &str) -> Option<u8> {
+    if let Ok(n) = parse::<i32>(value) {
+        return Some((n & 0xff) as u8);
+    }
+    parse::<bool>(value).ok().map(|good| u8::from(!good))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_as_exit_status() {
+        for (value, status) in [
+            ("7", Some(7)),
+            ("0x1f", Some(31)),
+            ("-1", Some(255)),
+            ("true", Some(0)),
+            ("no", Some(1)),
+            ("several words", None),
+            ("", None),
+        ] {
+            assert_eq!(status_of(value), status, "{value}");
+        }
+    }
 
     #[test]
     fn patterns_of_names() {

@@ -8,8 +8,8 @@
 //!
 //! ## Arguments
 //! - `MEM_POOL` (*word*): accepted; packets keep their buffers.
-//! - `FROM_PROC`, `TO_PROC` (*string*), `FORCE_LOOKUP`, `FORCE_CREATE` (*bool*): the ring's name, and which end
-//!   makes it; see ToDPDKRing.
+//! - `FROM_PROC`, `TO_PROC` (*string*), `FORCE_LOOKUP`, `FORCE_CREATE` (*bool*): the ring's name, and which
+//!   end makes it; see ToDPDKRing.
 //! - `BURST` (*int*, packets, default 32, or a batch if that is longer): the most packets taken at a time.
 //! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds.
 //! - `ACTIVE` (*bool*, default true): whether to take packets.
@@ -25,8 +25,8 @@
 //! - `active` (read/write): the `ACTIVE` argument.
 //!
 //! ## Threads
-//! One worker takes packets, the first unless StaticThreadSched says otherwise. It leaves them in the ring while
-//! queues downstream are full.
+//! One worker takes packets, the first unless StaticThreadSched says otherwise. It leaves them in the ring
+//! while queues downstream are full.
 //!
 //! ## Example
 //! ```click

@@ -37,7 +37,9 @@
 //!   were when they were captured. What is missing is zero. In an IPv4 packet, total length and header
 //!   checksum become right for it. A raw IP capture has no link header: the length is 14 bytes less.
 //! - `PRELOAD` (*int*, bytes), `BURST` (*int*, packets): how the file is read; without effect.
-//! - `TIMING_FNT`: a speed that is a function of time; an error.
+//! - `TIMING_FNT` (*string*): with `TIMING`, the speed in percent as a function of `x`, the seconds since the
+//!   first packet, such as `"10 + min(90,10*x)"`. It has the operators and functions of TinyExpr, `min` and
+//!   `max`. When it is less than 1, the router stops.
 //!
 //! ## Ports
 //! No input, one or two outputs; agnostic. With `FORCE_IP`, other packets go to output 1 or are dropped.
@@ -74,6 +76,7 @@ use super::engine::link::{Link, force_ip};
 use super::engine::opened::Opened;
 use super::engine::reading::{self, Common, Next, Reading, probability};
 use crate::plumbing::engine::call::HandlerCall;
+use crate::plumbing::engine::expression::Expression;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Timestamp};
@@ -97,6 +100,9 @@ enum Bound {
 /// An argument that gives a limit.
 type NamedBound = (&'static str, fn(i64) -> Bound);
 
+/// How often the function says what the speed is while no packet is due.
+const LOOK_NS: u64 = 10_000_000;
+
 /// The `FromDump` element.
 pub struct FromDump {
     common: Common<Capture>,
@@ -113,8 +119,12 @@ pub struct FromDump {
     shift_ns: i64,
     /// The time of the first packet.
     first_ns: i64,
-    /// The `ACCELERATION` argument, in percent.
+    /// The `ACCELERATION` argument, or what the function says now, in percent.
     speed: u32,
+    /// The `TIMING_FNT` argument.
+    function: Option<Expression>,
+    /// The router's time at the first packet.
+    began_ns: i64,
     /// The `FORCE_LEN` argument: `None` leaves packets as they are, 0 is the length when they were captured.
     force_len: Option<usize>,
     end_call: Option<HandlerCall>,
@@ -183,9 +193,9 @@ impl Element for FromDump {
         }
         args.k::<i64>("PRELOAD")?;
         args.k::<u32>("BURST")?;
-        if args.k::<Raw>("TIMING_FNT")?.is_some() {
-            return Err(args.error("TIMING_FNT: a speed that changes is not supported, see ACCELERATION"));
-        }
+        let function = args.k::<String>("TIMING_FNT")?.filter(|text| !text.is_empty());
+        let function = function.map(|text| Expression::parse(&text)).transpose();
+        let function = function.map_err(|e| args.error(format!("TIMING_FNT: {e}")))?;
         if stop && end_call.is_some() {
             return Err(args.error("END_CALL and STOP are mutually exclusive"));
         }
@@ -218,6 +228,8 @@ impl Element for FromDump {
             shift_ns: 0,
             first_ns: 0,
             speed,
+            function,
+            began_ns: 0,
             force_len,
             end_call,
             head: None,
@@ -283,6 +295,7 @@ impl Element for FromDump {
             self.waiting = old.waiting.take();
             self.packet_position = old.packet_position;
             (self.shift_ns, self.first_ns) = (old.shift_ns, old.first_ns);
+            self.began_ns = old.began_ns;
             self.count.set(old.count.get());
         }
     }
@@ -314,10 +327,15 @@ impl Reading for FromDump {
                 Err(next) => return next,
             },
         };
+        if !self.adjust_speed(cx) {
+            self.waiting = Some((packet, link));
+            return Next::PassedOver;
+        }
         let shift_ns = self.shift_of(packet.timestamp_ns() as i64);
         if let Some(due) = self.common.not_yet(&packet, shift_ns, cx) {
             self.waiting = Some((packet, link));
-            return Next::NotYet(due);
+            let soon = self.function.as_ref().map_or(u64::MAX, |_| cx.now_ns().saturating_add(LOOK_NS));
+            return Next::NotYet(due.min(soon));
         }
         if self.force_ip && !force_ip(&mut packet, link) {
             return Next::Refused(packet, NOT_IP);
@@ -355,7 +373,31 @@ impl FromDump {
         };
         self.shift_ns = (cx.now_ns() as i64).saturating_sub(first_ns);
         self.first_ns = first_ns;
+        self.began_ns = cx.now_ns() as i64;
         self.begun = true;
+    }
+
+    /// Has the speed be what the function says now. Returns false if it says that this is the end.
+    fn adjust_speed(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(function) = self.function.as_ref().filter(|_| self.common.timing && self.begun) else {
+            return true;
+        };
+        let now = cx.now_ns() as i64;
+        let percent = function.percent_at(now.saturating_sub(self.began_ns) as f64 / 1e9);
+        if percent == 0 {
+            self.common.active = false;
+            cx.request_stop();
+            return false;
+        }
+        if percent != self.speed {
+            // From here on, at the new speed: what is due now stays due now.
+            let passed = i128::from(now.saturating_sub(self.shift_ns.saturating_add(self.first_ns)));
+            let passed = i64::try_from(passed * i128::from(self.speed) / 100).unwrap_or(0);
+            self.first_ns = self.first_ns.saturating_add(passed);
+            self.shift_ns = now.saturating_sub(self.first_ns);
+            self.speed = percent;
+        }
+        true
     }
 
     /// The router's clock minus the file's when a packet of this time is due.
@@ -535,10 +577,15 @@ mod tests {
     #[test]
     fn packets_come_as_fast_as_is_wanted() {
         let file = TestFile::new(&trace());
-        for (speed, want) in [(100, [0, 1000, 2000]), (200, [0, 500, 1000]), (50, [0, 2000, 4000])] {
-            let config = format!(
-                "e :: FromDump({file}, TIMING true, ACCELERATION {speed}) -> c :: Counter -> Discard;"
-            );
+        for (speed, want) in [
+            ("ACCELERATION 100", [0, 1000, 2000]),
+            ("ACCELERATION 200", [0, 500, 1000]),
+            ("ACCELERATION 50", [0, 2000, 4000]),
+            ("TIMING_FNT 200", [0, 500, 1000]),
+            // Twice as fast after the first second.
+            ("TIMING_FNT \"100 * floor(1 + x)\"", [0, 1000, 1500]),
+        ] {
+            let config = format!("e :: FromDump({file}, TIMING true, {speed}) -> c :: Counter -> Discard;");
             let mut bench = Bench::simulated(&config, 0, 0);
             let start = bench.router().now_ns();
             let mut at = Vec::new();
@@ -549,8 +596,12 @@ mod tests {
             }
             assert_eq!(at[..3], want, "{speed}");
         }
+        let config = format!("e :: FromDump({file}, TIMING true, TIMING_FNT \"200 - 200 * x\") -> Discard;");
+        let mut bench = Bench::simulated(&config, 0, 0);
+        bench.turns(1000);
+        assert_eq!((bench.read("active"), bench.read("count")), ("false".into(), "2".into()));
         assert!(Bench::error("FromDump(x, ACCELERATION 0)").contains("ACCELERATION must be positive"));
-        assert!(Bench::error("FromDump(x, TIMING_FNT x)").contains("TIMING_FNT"));
+        assert!(Bench::error("FromDump(x, TIMING_FNT \"y\")").contains("TIMING_FNT: unknown 'y'"));
     }
 
     #[test]

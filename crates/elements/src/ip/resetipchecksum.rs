@@ -1,15 +1,15 @@
 //! # ResetIPChecksum
 //! Makes the checksums of IP packets right before they are sent.
 //!
-//! FastClick's. There the device computes the checksums when the packet is sent; here they are right from then
-//! on.
+//! FastClick's. There the device computes the checksums when the packet is sent; here they are right from
+//! then on.
 //!
 //! ## Synopsis
 //! `ResetIPChecksum([L4])`
 //!
 //! ## Arguments
-//! - `L4` (*bool*, default false): whether to set the checksums of TCP and UDP too. Those of fragments, and of
-//!   segments that are shorter than their headers say, stay as they are.
+//! - `L4` (*bool*, default false): whether to set the checksums of TCP and UDP too. Those of fragments, and
+//!   of segments that are shorter than their headers say, stay as they are.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The header is the marked one, else the packet's beginning.

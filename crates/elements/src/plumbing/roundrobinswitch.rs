@@ -2,9 +2,10 @@
 //! Sends packets to its outputs in turn.
 //!
 //! ## Synopsis
-//! `RoundRobinSwitch([SPLITBATCH])`
+//! `RoundRobinSwitch([MAX, SPLITBATCH])`
 //!
 //! ## Arguments
+//! - `MAX` (*int*, default -1): how many outputs take turns, from the first on; negative: all. FastClick's.
 //! - `SPLITBATCH` (*bool*, keyword, default true): whether each packet goes to the next output; else all
 //!   packets of a batch go to one. FastClick's.
 //!
@@ -29,6 +30,7 @@ use crate::prelude::*;
 /// The `RoundRobinSwitch` element.
 pub struct RoundRobinSwitch {
     next: usize,
+    most: usize,
     split: bool,
 }
 
@@ -42,11 +44,12 @@ impl Element for RoundRobinSwitch {
     const MANUAL: &'static str = manual!("plumbing/roundrobinswitch");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { next: 0, split: args.k_or("SPLITBATCH", true)? })
+        let most = usize::try_from(args.p_or::<i32>("MAX", -1)?).unwrap_or(usize::MAX).max(1);
+        Ok(Self { next: 0, most, split: args.k_or("SPLITBATCH", true)? })
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        self.next = if old.next < cx.n_outputs() { old.next } else { 0 };
+        self.next = if old.next < self.most.min(cx.n_outputs()) { old.next } else { 0 };
     }
 }
 
@@ -55,7 +58,7 @@ impl RoundRobinSwitch {
     #[inline]
     fn choose(&mut self, cx: &mut Cx<'_>) -> usize {
         let port = self.next;
-        self.next = if port + 1 < cx.n_outputs() { port + 1 } else { 0 };
+        self.next = if port + 1 < self.most.min(cx.n_outputs()) { port + 1 } else { 0 };
         port
     }
 }
@@ -83,6 +86,10 @@ mod tests {
         let mut bench = Bench::with_ports("RoundRobinSwitch()", 1, 3);
         let ports: Vec<usize> = (0..7).map(|_| bench.push(0, b"x")[0].0).collect();
         assert_eq!(ports, [0, 1, 2, 0, 1, 2, 0]);
+        for (config, turns) in [("MAX 2", [0, 1, 0, 1]), ("1", [0; 4]), ("9", [0, 1, 2, 0]), ("0", [0; 4])] {
+            let mut bench = Bench::with_ports(&format!("RoundRobinSwitch({config})"), 1, 3);
+            assert_eq!([(); 4].map(|()| bench.push(0, b"x")[0].0), turns, "{config}");
+        }
     }
 
     #[test]

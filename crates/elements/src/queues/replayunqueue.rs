@@ -5,7 +5,7 @@
 //! them as fast as it can.
 //!
 //! ## Synopsis
-//! `ReplayUnqueue([STOP, STOP_TIME, BURST, LIMIT, ACTIVE, TIMING, USE_SIGNAL, VERBOSE, QUICK_CLONE, FREEONTERMINATE])`
+//! `ReplayUnqueue([STOP, STOP_TIME, BURST, LIMIT, ACTIVE, TIMING, TIMING_FNT, USE_SIGNAL, VERBOSE, QUICK_CLONE, FREEONTERMINATE])`
 //!
 //! ## Arguments
 //! All by keyword.
@@ -18,6 +18,10 @@
 //! - `ACTIVE` (*bool*, default true): whether to load and push packets.
 //! - `TIMING` (*unsigned int*, default 0): whether to keep the time between packets' timestamps, so many
 //!   times as fast: 1 is the original speed; 0 does not wait.
+//! - `TIMING_FNT` (*string*): the speed in percent as a function of `x`, the seconds since the first round
+//!   began, such as `"10 + min(90,10*x)"`; it has the operators and functions of TinyExpr, `min` and `max`.
+//!   When it is less than 1, the router stops. `@1` is the first of FastClick's own, between 1 and `TIMING`
+//!   times the original speed, for `STOP_TIME` seconds; `@0` is none.
 //! - `USE_SIGNAL` (*bool*, default false): whether to wait while an element upstream says that it may have
 //!   more packets, and not to end at the first pull that returns none.
 //! - `VERBOSE` (*int* or *bool*, default 0): whether to print a line for each round.
@@ -31,7 +35,7 @@
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `stop` (read/write): rounds that are left, as the `STOP` argument.
-//! - `timing` (read/write): the `TIMING` argument.
+//! - `timing` (read/write): the `TIMING` argument; with `TIMING_FNT` (read), the speed in percent.
 //! - `loaded` (read): whether packets have been loaded.
 //! - `reset` (write): forgets the packets and loads again.
 //!
@@ -46,6 +50,7 @@
 //! ## See also
 //! Unqueue, Queue, InfiniteSource, FromDump
 
+use crate::plumbing::engine::expression::Expression;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use dpdk::KeptPacket;
@@ -54,6 +59,14 @@ use lang::args::Raw;
 /// How many packets are loaded without a `LIMIT`.
 const MOST: usize = 1 << 24;
 
+/// How often the function says what the speed is while nothing is due.
+const LOOK_NS: u64 = 10_000_000;
+
+/// FastClick's first function: a wave that becomes faster and smaller.
+fn first_own(most: u32, seconds: u64) -> String {
+    format!("100 * ((sin(-pi/2 + (x/10)^2.5) * (-x/{seconds} + 1) + 1) * (({most} - 1) / 2) + 1)")
+}
+
 /// The `ReplayUnqueue` element.
 pub struct ReplayUnqueue {
     active: bool,
@@ -61,6 +74,9 @@ pub struct ReplayUnqueue {
     burst: usize,
     limit: usize,
     timing: u32,
+    function: Option<Expression>,
+    /// What it says now.
+    percent: u32,
     use_signal: bool,
     verbose: bool,
     /// The packets and their timestamps.
@@ -105,6 +121,13 @@ impl Element for ReplayUnqueue {
         }
         let active = args.k_or("ACTIVE", true)?;
         let timing = args.k_or("TIMING", 0)?;
+        let function = match args.k::<String>("TIMING_FNT")?.unwrap_or_default().as_str() {
+            "" | "@0" => None,
+            "@1" => Some(Expression::parse(&first_own(timing, stop_time.unwrap_or(0)))),
+            text => Some(Expression::parse(text)),
+        };
+        let function = function.transpose().map_err(|e| args.error(format!("TIMING_FNT: {e}")))?;
+        let percent = function.as_ref().map_or(100, |f| f.percent_at(0.0));
         let use_signal = switch(args, "USE_SIGNAL")?;
         let verbose = switch(args, "VERBOSE")?;
         switch(args, "QUICK_CLONE")?;
@@ -115,6 +138,8 @@ impl Element for ReplayUnqueue {
             burst,
             limit,
             timing,
+            function,
+            percent,
             use_signal,
             verbose,
             packets: Vec::new(),
@@ -141,7 +166,7 @@ impl Element for ReplayUnqueue {
             cx.reschedule();
             Ok(())
         });
-        h.read("timing", |e| e.timing.to_string());
+        h.read("timing", |e| if e.function.is_some() { e.percent } else { e.timing }.to_string());
         h.write("timing", |e, v, cx| {
             e.timing = text::value(v, "syntax error")?;
             e.resume(cx.now_ns());
@@ -203,10 +228,34 @@ impl ReplayUnqueue {
         self.stop_time_ns.is_some_and(|most| now.saturating_sub(self.started_ns) >= most)
     }
 
+    /// When a packet is due after the beginning of its round; `None` if nothing waits.
+    fn due_after(&self, n: usize) -> Option<u64> {
+        let (faster, by) = match self.function {
+            Some(_) => (100, self.percent),
+            None => (1, self.timing),
+        };
+        let after = u128::from(self.since_first(n)) * faster;
+        after.checked_div(by.into()).map(|ns| u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
     /// The next packet is due now.
     fn resume(&mut self, now: u64) {
-        let passed = self.since_first(self.next).checked_div(u64::from(self.timing)).unwrap_or(0);
+        let passed = self.due_after(self.next).unwrap_or(0);
         self.began_ns = now.saturating_sub(passed);
+    }
+
+    /// Has the speed be what the function says now. Returns false if it says that this is the end.
+    fn adjust_speed(&mut self, now: u64) -> bool {
+        let Some(function) = &self.function else { return true };
+        let percent = function.percent_at(now.saturating_sub(self.started_ns) as f64 / 1e9);
+        if percent != self.percent && percent > 0 {
+            // What is due now stays due now.
+            let passed = u128::from(now.saturating_sub(self.began_ns)) * u128::from(self.percent);
+            let passed = u64::try_from(passed / u128::from(percent)).unwrap_or(u64::MAX);
+            self.began_ns = now.saturating_sub(passed);
+            self.percent = percent;
+        }
+        percent > 0
     }
 
     /// Loads packets. Returns whether these are all.
@@ -256,12 +305,17 @@ impl ReplayUnqueue {
             return false;
         }
         let now = cx.now_ns();
+        if !self.adjust_speed(now) {
+            self.stop = 0;
+            self.end(cx);
+            return false;
+        }
         let wanted = self.burst.max(cx.batch_size());
         let (mut moved, mut waits) = (0, None);
         let mut batch = cx.spare_batch();
         while moved < wanted && cx.may_go_on(moved) {
             let Some((kept, _)) = self.packets.get(self.next) else { break };
-            if let Some(after) = self.since_first(self.next).checked_div(u64::from(self.timing)) {
+            if let Some(after) = self.due_after(self.next) {
                 let due = self.began_ns.saturating_add(after);
                 if due > now {
                     waits = Some(due);
@@ -303,7 +357,10 @@ impl ReplayUnqueue {
         }
         let over = self.stop_time_ns.map_or(u64::MAX, |most| self.started_ns.saturating_add(most));
         match waits {
-            Some(due) => cx.timer_at(0, due.min(over)),
+            Some(due) => {
+                let soon = self.function.as_ref().map_or(u64::MAX, |_| now.saturating_add(LOOK_NS));
+                cx.timer_at(0, due.min(over).min(soon));
+            }
             // A round without packets would never end.
             None if self.packets.is_empty() => {}
             None => cx.reschedule_with_room(0),
@@ -339,6 +396,10 @@ mod tests {
             ("STOP_TIME 25, TIMING 1", 5, 25),
             ("STOP_TIME 20, TIMING 1", 4, 20),
             ("STOP_TIME 100, STOP 1, TIMING 1", 2, 10),
+            ("STOP 1, TIMING_FNT 200", 2, 5),
+            // At the original speed for five seconds, then ten times as fast.
+            ("STOP 1, TIMING_FNT \"100 + 900 * min(1, floor(x / 5))\"", 2, 5),
+            ("TIMING_FNT \"100 * floor((29 - x) / 10)\"", 5, 19),
         ] {
             let config = format!(
                 "FromIPSummaryDump(DATA \"{file}\") -> Queue -> e :: ReplayUnqueue({arguments}, ACTIVE false) -> c :: Counter -> Discard;"
@@ -347,7 +408,7 @@ mod tests {
             bench.turns(50);
             bench.write("active", "true");
             let began = bench.router().now_ns();
-            bench.turns(1000);
+            bench.turns(5000);
             let took = (bench.router().now_ns() - began) / 1_000_000_000;
             let state = (bench.read("active"), bench.read("c.count"), took);
             assert_eq!(state, ("false".to_owned(), packets.to_string(), after), "{arguments}");
@@ -406,5 +467,6 @@ mod tests {
         bench.run();
         assert_eq!((bench.read("r.loaded"), bench.read("q.length")), ("true".into(), "70".into()));
         assert!(Bench::error("ReplayUnqueue(VERBOSE x)").contains("VERBOSE"));
+        assert!(Bench::error("ReplayUnqueue(TIMING_FNT @2)").contains("TIMING_FNT: syntax error at '@2'"));
     }
 }

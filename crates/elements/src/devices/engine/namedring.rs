@@ -1,8 +1,8 @@
 //! Rings with names, between a `ToDPDKRing` and a `FromDPDKRing` of one configuration.
 //!
 //! In FastClick these are rings of DPDK, which a secondary process can look up. Valiant's memory is its own
-//! (`--in-memory`), so that no other process finds anything in it; both ends are in one process, and the ring is
-//! a queue that each end locks once for each batch.
+//! (`--in-memory`), so that no other process finds anything in it; both ends are in one process, and the ring
+//! is a queue that each end locks once for each batch.
 
 use crate::prelude::*;
 use lang::args::{Raw, split_args};
@@ -139,7 +139,8 @@ pub(in crate::devices) fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) 
     let ring = RingSlot::default();
     let (place, hub) = (Arc::clone(&ring), Arc::clone(cx.hub()));
     let capacity = if capacity == 0 { 1024 } else { capacity as usize };
-    // Both ends open it under one key; the length is that of whoever makes it, if it has been given one there.
+    // Both ends open it under one key; the length is that of whoever makes it, if it has been given one
+    // there.
     cx.before_start(move || {
         // Set once, here.
         let _ = place.set(hub.resource(&format!("ring {name}"), || Ok(Ring::new(capacity)))?);

@@ -6,6 +6,7 @@
 pub(crate) mod bucket;
 pub(crate) mod call;
 pub(super) mod crc;
+pub(crate) mod expression;
 pub(crate) mod gates;
 pub(super) mod payload;
 pub(super) mod rate;
