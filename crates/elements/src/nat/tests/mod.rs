@@ -3,6 +3,7 @@
 mod addresses;
 mod errors;
 mod ftp;
+mod nat64;
 mod requirements;
 mod rewriting;
 
