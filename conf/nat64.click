@@ -2,7 +2,7 @@
 //
 // Run:     valiant run conf/nat64.click INSIDE=eth0 OUTSIDE=eth1 OUTSIDE_IP=192.0.2.1 OUTSIDE_NET=192.0.2.0/24 GATEWAY=192.0.2.254
 //          Hosts inside use fe80::1 as their gateway, and reach an IPv4 host as PREFIX with its address, such as 64:ff9b::192.0.2.9. A
-//          DNS server with DNS64 gives them such addresses for names.
+//          DNS server with DNS64 gives them such addresses for names. As 192.0.2.9 is no global address, it needs NON_GLOBAL=true.
 // Expect:  TCP, UDP and ping from the inside reach the outside with OUTSIDE_IP as their source, and replies come back, with ICMP errors
 //          about them, so that traceroute and path MTU discovery work. INSIDE_SIX and OUTSIDE_IP answer ping.
 // Counters: the handlers sessions, mappings, nsessions, nmappings, nhosts and mapping_failures of nat; valiant drops.
@@ -11,10 +11,10 @@
 define(
   $INSIDE eth0, $INSIDE_SIX 2001:db8:1::1, $INSIDE_SIXNET 2001:db8:1::/64, $INSIDE_MAC 02:00:00:00:01:01, $LINKLOCAL fe80::1,
   $OUTSIDE eth1, $OUTSIDE_IP 192.0.2.1, $OUTSIDE_NET 192.0.2.0/24, $OUTSIDE_MAC 02:00:00:00:01:02, $GATEWAY 192.0.2.254,
-  $PREFIX 64:ff9b::/96, $PORTS 1024-65535, $INSIDE_MTU 1500, $OUTSIDE_MTU 1500
+  $PREFIX 64:ff9b::/96, $NON_GLOBAL false, $PORTS 1024-65535, $INSIDE_MTU 1500, $OUTSIDE_MTU 1500
 );
 
-nat :: NAT64($OUTSIDE_IP $PORTS, PREFIX $PREFIX, MTU $INSIDE_MTU);
+nat :: NAT64($OUTSIDE_IP $PORTS, PREFIX $PREFIX, MTU $INSIDE_MTU, NON_GLOBAL $NON_GLOBAL);
 
 // The IPv6 side.
 

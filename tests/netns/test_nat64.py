@@ -30,7 +30,8 @@ class Translated(Net):
         wait_for("the first ping", lambda: ping(self.inside, SIX), 5)
 
     def start(self) -> Router:
-        return Router(self.lab, self.r, ROOT / "conf" / "nat64.click", f"GATEWAY={OUTSIDE}", f"OUTSIDE_MTU={OUTSIDE_MTU}", "-R", "-j", "2")
+        return Router(self.lab, self.r, ROOT / "conf" / "nat64.click", f"GATEWAY={OUTSIDE}", f"OUTSIDE_MTU={OUTSIDE_MTU}",
+                      "NON_GLOBAL=true", "-R", "-j", "2")
 
     @property
     def alive(self) -> bool:
@@ -103,6 +104,9 @@ def fragments_of_ipv4_arrive_whole(net: Translated) -> None:
     large = bytes(n & 255 for n in range(4000))
     there.sendto(large, address)
     equal(here.recv(5000), large, "the datagram")
+    # The host inside sends fragments too.
+    here.sendto(large, (SIX, 7000))
+    equal(there.recv(5000), large, "the datagram from inside")
     here.close()
     there.close()
 

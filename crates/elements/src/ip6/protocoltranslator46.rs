@@ -43,8 +43,8 @@
 
 use super::engine::embedding::Embedding;
 use super::engine::translate::{
-    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen, error6,
-    fragments, inside4, is_bad_source, refuse, see4, to6,
+    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, WRONG_ERROR,
+    error6, inside4, is_bad_source, refuse, see4, to6,
 };
 use crate::prelude::*;
 use lang::args::Raw;
@@ -69,7 +69,9 @@ impl Element for ProtocolTranslator46 {
         SOURCE_ROUTE.when("the packet has one that has not come to its end"),
         NOT_TRANSLATED.when("IPv6 has no such message or protocol, or the transport header is cut off"),
         NO_CHECKSUM.when("it cannot be computed, as the other fragments are not there"),
+        WRONG_ERROR,
         drops::BAD_PACKET_LENGTH.when("a UDP datagram without checksum has a wrong length"),
+        drops::PACKET_TOO_LONG.when("more than 65535 bytes as an IPv6 packet, and may not be fragmented"),
         drops::OUT_OF_MEMORY.when("there was no buffer for the new packet"),
     ];
     const MANUAL: &'static str = manual!("ip6/protocoltranslator46");
@@ -100,37 +102,30 @@ impl ProtocolTranslator46 {
         ends.with(self.prefix.embed(ends.src), self.prefix.embed(ends.dst))
     }
 
-    fn translate(&self, packet: Packet) -> Result<(Packet, Seen<Ipv4Addr>), Refused> {
+    fn translate(&self, packet: Packet, mut each: impl FnMut(Result<Packet, Refused>)) {
         let seen = match see4(packet.data(), false) {
-            Ok(seen) if is_bad_source(seen.ends.src) => return Err((Some(packet), BAD_ADDRESS)),
+            Ok(seen) if is_bad_source(seen.ends.src) => return each(Err((Some(packet), BAD_ADDRESS))),
             Ok(seen) => seen,
-            Err(why) => return Err((Some(packet), why)),
+            Err(why) => return each(Err((Some(packet), why))),
         };
         let to = self.embed(&seen.ends);
         if seen.kind != Kind::Error {
-            return Ok((to6(packet, &seen, &to)?, seen));
+            return to6(packet, &seen, &to, self.mtu, each);
         }
         let made = inside4(packet.data(), &seen).and_then(|(inside, quoted)| {
             error6(&packet, &seen, &to, (&inside, quoted), &self.embed(&inside.ends))
         });
-        made.map(|made| (made, seen)).map_err(|why| (Some(packet), why))
+        each(made.map_err(|why| (Some(packet), why)));
     }
 }
 
 impl Vector for ProtocolTranslator46 {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
-            match self.translate(packet) {
-                Ok((made, seen)) if made.len() > self.mtu && seen.may_be_fragmented() => {
-                    let to = self.embed(&seen.ends);
-                    fragments(&made, &seen, &to, self.mtu, |piece| match piece {
-                        Some(piece) => cx.output(0, piece),
-                        None => cx.count_drops(1, drops::OUT_OF_MEMORY),
-                    });
-                }
-                Ok((made, _)) => cx.output(0, made),
+            self.translate(packet, |made| match made {
+                Ok(made) => cx.output(0, made),
                 Err(refused) => refuse(refused, cx),
-            }
+            });
         }
         cx.recycle(batch);
     }

@@ -41,8 +41,8 @@
 
 use super::engine::embedding::Embedding;
 use super::engine::translate::{
-    BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, Refused, SOURCE_ROUTE, error4, inside6, is_bad_source, refuse,
-    see6, to4,
+    BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, Refused, SOURCE_ROUTE, WRONG_ERROR, error4, inside6,
+    is_bad_source, refuse, see6, to4,
 };
 use crate::prelude::*;
 use lang::args::Raw;
@@ -68,6 +68,7 @@ impl Element for ProtocolTranslator64 {
         ),
         SOURCE_ROUTE.when("the packet has a routing header that has not come to its end"),
         NOT_TRANSLATED.when("IPv4 has no such message or protocol, or the transport header is cut off"),
+        WRONG_ERROR,
         drops::PACKET_TOO_LONG.when("more than 65535 bytes as an IPv4 packet"),
         drops::OUT_OF_MEMORY.when("there was no buffer for the new packet"),
     ];

@@ -8,7 +8,7 @@
 //!
 //! ## Synopsis
 //! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, HOST_CAPACITY, FILTER, TCP_TIMEOUT,
-//! TCP_TRANSITORY_TIMEOUT, UDP_TIMEOUT, ICMP_TIMEOUT, MTU])`
+//! TCP_TRANSITORY_TIMEOUT, UDP_TIMEOUT, ICMP_TIMEOUT, MTU, NON_GLOBAL])`
 //!
 //! ## Arguments
 //! - `POOL` (*text*, `ADDRESS [LOW-HIGH]`): an IPv4 address for the hosts, and its ports, by default
@@ -32,6 +32,9 @@
 //! - `ICMP_TIMEOUT` (*time*, keyword, default 1 min): the same for pings.
 //! - `MTU` (*int*, bytes, keyword, default 1280): IPv4 packets without Don't Fragment that are longer as IPv6
 //!   packets are cut into fragments.
+//! - `NON_GLOBAL` (*bool*, keyword, default false): whether addresses of 64:ff9b::/96 may contain IPv4
+//!   addresses that are not global, such as private ones. Otherwise packets to and from these are dropped, as
+//!   RFC 6052 section 3.1 wants it. With another `PREFIX` they may anyway.
 //!
 //! ## Ports
 //! Two push inputs, two push outputs. Number 0 is the IPv6 side, number 1 the IPv4 side. Packets begin with
@@ -43,9 +46,13 @@
 //! TCP, UDP and pings are translated, and ICMP errors about them in both directions. A host's port has the
 //! same mapping whoever the other side is (endpoint-independent mapping); its own port if that is free, else
 //! one with the same parity, if there are many. Only a SYN begins a session of TCP, and only a request one of
-//! ICMP. An ICMP error keeps no session alive and ends none. Fragments that have no ports are dropped, so
-//! that an IPReassembler belongs in front of input 1; path MTU discovery keeps IPv6 hosts from sending
-//! fragments.
+//! ICMP. An ICMP error keeps no session alive and ends none; one with a wrong checksum is dropped.
+//!
+//! Fragments are translated as they are. Those but the first go where the first one went; if they arrive
+//! before it, they wait for it, up to two seconds. At most 1024 packets in fragments are known for each side,
+//! and 256 fragments wait. Fragments of pings are dropped, as their checksum would have to be computed over
+//! the whole message, and so are first fragments without checksum from the IPv4 side: for these, an
+//! IPReassembler belongs in front of input 1.
 //!
 //! ## What RFC 6146 asks for
 //!
@@ -59,7 +66,7 @@
 //! | 3.6.1: ICMP errors | yes |
 //! | 3.7: address-dependent filtering | `FILTER` is stricter, by address and port |
 //! | 3.8: hairpinning | yes |
-//! | 3.4: fragments | see above |
+//! | 3.4: fragments, in any order | yes, but for those of pings |
 //! | 5.3: a limit for fragments and state | `CAPACITY`, `HOSTS`, `HOST_CAPACITY` |
 //!
 //! ## Handlers
@@ -75,13 +82,13 @@
 //!
 //! ## Threads
 //! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets
-//! of known sessions take no lock, but ICMP errors from the IPv6 side do; what has none takes that of a
-//! sixteenth of the table, or of two. A hot swap keeps sessions and mappings, unless `PREFIX`, a `POOL` or
-//! one of the capacities changes.
+//! of known sessions take no lock, but ICMP errors from the IPv6 side and fragments do; what has none takes
+//! that of a sixteenth of the table, or of two. A hot swap keeps sessions and mappings, unless `PREFIX`, a
+//! `POOL` or one of the capacities changes.
 //!
 //! ## Example
 //! ```click
-//! nat :: NAT64(198.51.100.1);
+//! nat :: NAT64(198.51.100.1, NON_GLOBAL true);
 //! InfiniteSource(LIMIT 1, STOP true)
 //!   -> UDPIP6Encap(2001:db8::7, 5000, 64:ff9b::192.0.2.9, 53) -> nat;
 //! nat [1] -> IPPrint(out) -> IPMirror -> [1] nat;
@@ -91,28 +98,31 @@
 //! ## See also
 //! ProtocolTranslator64, ProtocolTranslator46, IPRewriter, IP6Fragmenter, IPReassembler
 
+use super::engine::pieces::{Datagram, Later, MOST_WAITING};
 use super::engine::sixfour::{
     Lifetimes, Pool, Reaped, Remembered, Shared, State, Why, flow_time, key, number, ports,
 };
 use super::engine::translator::units;
-use crate::ip6::engine::embedding::Embedding;
+use crate::ip6::engine::embedding::{Embedding, is_global};
 use crate::ip6::engine::translate::{
-    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen, error4,
-    error6, fragments, inside4, inside6, is_bad_source, refuse, see4, see6, tcp_flags, to4, to6,
+    BAD_ADDRESS, Ends, Kind, LEAST_MTU, NO_CHECKSUM, NOT_TRANSLATED, Refused, SOURCE_ROUTE, Seen,
+    WRONG_ERROR, error4, error6, inside4, inside6, is_bad_source, refuse, see4, see6, tcp_flags, to4, to6,
 };
 use crate::prelude::*;
 use lang::args::Raw;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::MOST_FLOWS;
-use wire::tcp;
+use tables::flows::{Found, Key, MOST_FLOWS};
+use wire::{protocol, tcp};
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
 const TABLE_FULL: DropReason = DropReason::new("table of flows full");
 const HOSTS_FULL: DropReason = DropReason::new("table of hosts full");
 const HOST_FULL: DropReason = DropReason::new("too many sessions of one host");
+const NO_FIRST_FRAGMENT: DropReason = DropReason::new("no first fragment");
+const TOO_MANY_WAIT: DropReason = DropReason::new("too many fragments wait");
 
 const SIX: usize = 0;
 const FOUR: usize = 1;
@@ -124,7 +134,7 @@ const MOST_POOLS: usize = 256;
 
 fn reason(why: Why) -> DropReason {
     match why {
-        Why::None => NO_MAPPING,
+        Why::None | Why::Gone => NO_MAPPING,
         Why::NoPort => NO_PORT,
         Why::Full => TABLE_FULL,
         Why::HostFull => HOST_FULL,
@@ -139,8 +149,37 @@ pub struct NAT64 {
     version: u32,
     filter: bool,
     mtu: usize,
+    /// Whether addresses that are not global are translated.
+    non_global: bool,
     remembered: Remembered,
     reaped: Reaped,
+    /// Fragments of both sides whose first one has come, and those whose first one will not.
+    released6: Vec<Packet>,
+    released4: Vec<Packet>,
+    late: Vec<Packet>,
+}
+
+/// When a packet is translated: in the time of the flows and in nanoseconds, and a random number.
+#[derive(Clone, Copy)]
+struct Moment {
+    flows: u32,
+    ns: u64,
+    random: u64,
+}
+
+/// What becomes of a packet from the IPv4 side.
+enum Inward {
+    /// It is an IPv6 packet.
+    Made(Packet),
+    /// It becomes one, or several.
+    To(Packet, Seen<Ipv4Addr>, Ends<Ipv6Addr>),
+    Waits,
+}
+
+/// What a fragment belongs to, if its protocol is one whose fragments are translated.
+fn datagram<A: Copy>(seen: &Seen<A>) -> Option<Datagram<A>> {
+    let of = seen.is_piece_of().filter(|of| matches!(of.1, protocol::TCP | protocol::UDP))?;
+    Some(Datagram { src: seen.ends.src, dst: seen.ends.dst, of })
 }
 
 /// Reads `ADDRESS [LOW-HIGH]`.
@@ -175,12 +214,12 @@ impl Element for NAT64 {
         drops::BAD_IP_LENGTH.when("or no IP header of the side's version"),
         BAD_ADDRESS.when(
             "the source is not the address of one host, or is one of the prefix, or the destination is \
-             none of the prefix or of the pools",
+             none of the prefix or of the pools, or the IPv4 address is not global (see `NON_GLOBAL`)",
         ),
         SOURCE_ROUTE.when("the packet has one that has not come to its end"),
         NOT_TRANSLATED.when(
-            "another protocol or message than those above, a fragment that is not the first, or a \
-             transport header that is cut off",
+            "another protocol or message than those above, a fragment of a ping, or a transport header \
+             that is cut off",
         ),
         NO_MAPPING.when("the packet belongs to no session, and may not begin one"),
         NO_PORT.when("all ports of the pools are in use"),
@@ -188,8 +227,11 @@ impl Element for NAT64 {
         HOSTS_FULL.when("there are `HOSTS` hosts"),
         HOST_FULL.when("the host has `HOST_CAPACITY` mappings and sessions"),
         NO_CHECKSUM.when("it cannot be computed, as the other fragments are not there"),
+        NO_FIRST_FRAGMENT.when("the one with the ports did not come within two seconds"),
+        TOO_MANY_WAIT.when("256 fragments wait for first ones"),
+        WRONG_ERROR,
         drops::BAD_PACKET_LENGTH.when("a UDP datagram without checksum has a wrong length"),
-        drops::PACKET_TOO_LONG.when("more than 65535 bytes as an IPv4 packet"),
+        drops::PACKET_TOO_LONG.when("more than 65535 bytes as a packet of the other version"),
         drops::OUT_OF_MEMORY.when("there was no buffer for the new packet"),
     ];
     const MANUAL: &'static str = manual!("nat/nat64");
@@ -210,6 +252,7 @@ impl Element for NAT64 {
             }
         }
         let filter = args.k_or("FILTER", false)?;
+        let non_global = args.k_or("NON_GLOBAL", false)? || !prefix.is_well_known();
         let mut time = |name: &str, seconds: u64| {
             args.k::<Duration>(name).map(|t| units(t.unwrap_or(Duration::from_secs(seconds))).max(1))
         };
@@ -248,8 +291,12 @@ impl Element for NAT64 {
             shared,
             filter,
             mtu,
+            non_global,
             remembered: Remembered::new(),
             reaped: Reaped::new(share),
+            released6: Vec::with_capacity(MOST_WAITING),
+            released4: Vec::with_capacity(MOST_WAITING),
+            late: Vec::with_capacity(2 * MOST_WAITING),
         })
     }
 
@@ -277,6 +324,9 @@ impl Element for NAT64 {
     fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
         self.refresh();
         let next = self.state.reap(&mut self.reaped, &self.shared.lifetimes, flow_time(cx.now_ns()));
+        self.state.pieces6.forget(cx.now_ns(), &mut self.late);
+        self.state.pieces4.forget(cx.now_ns(), &mut self.late);
+        self.drop_late(cx);
         cx.timer_after(id, next);
     }
 
@@ -294,27 +344,52 @@ impl NAT64 {
         }
     }
 
-    /// Translates a packet from the IPv6 side.
-    fn outward(&mut self, packet: Packet, now: u32, random: u64) -> Result<Packet, Refused> {
+    fn drop_late(&mut self, cx: &mut Cx<'_>) {
+        for packet in self.late.drain(..) {
+            cx.drop(packet, NO_FIRST_FRAGMENT);
+        }
+    }
+
+    /// Whether packets of this IPv4 host are translated.
+    fn is_allowed(&self, remote: Ipv4Addr) -> bool {
+        !is_bad_source(remote) && (self.non_global || is_global(remote))
+    }
+
+    /// Translates a packet from the IPv6 side; `None` if it waits.
+    fn outward(&mut self, packet: Packet, now: Moment) -> Result<Option<Packet>, Refused> {
         let seen = match see6(packet.data(), false) {
             Ok(seen) => seen,
             Err(why) => return Err((Some(packet), why)),
         };
         let Some(remote) = self.remote(&seen.ends) else { return Err((Some(packet), BAD_ADDRESS)) };
-        let id = (random >> 16) as u16;
+        let id = (now.random >> 16) as u16;
         let to = match number(seen.kind) {
             _ if seen.kind == Kind::Error => {
-                return self.outward_error(&packet, &seen, remote, id).map_err(|why| (Some(packet), why));
+                let made = self.outward_error(&packet, &seen, remote, id);
+                return made.map(Some).map_err(|why| (Some(packet), why));
             }
-            Some(kind) if !seen.is_later_fragment() => {
-                self.outward_session(&packet, &seen, (kind, remote), (now, random))
+            _ if seen.is_later_fragment() => {
+                let Some(of) = datagram(&seen) else { return Err((Some(packet), NOT_TRANSLATED)) };
+                return match self.state.pieces6.later(of, packet, now.ns, &mut self.late) {
+                    Later::Goes(packet, (src, dst)) => {
+                        to4(packet, &seen, &seen.ends.with(src, dst), id).map(Some)
+                    }
+                    Later::Waits => Ok(None),
+                    Later::Full(packet) => Err((Some(packet), TOO_MANY_WAIT)),
+                };
             }
-            _ => Err(NOT_TRANSLATED),
+            Some(kind) => self.outward_session(&packet, &seen, (kind, remote), now),
+            None => Err(NOT_TRANSLATED),
         };
-        match to {
-            Ok(to) => to4(packet, &seen, &to, id),
-            Err(why) => Err((Some(packet), why)),
+        let to = match to {
+            Ok(to) => to,
+            Err(why) => return Err((Some(packet), why)),
+        };
+        if let Some(of) = datagram(&seen) {
+            let others = (&mut self.released6, &mut self.late);
+            self.state.pieces6.first(of, (to.src, to.dst), now.ns, others);
         }
+        to4(packet, &seen, &to, id).map(Some)
     }
 
     /// The IPv4 host that a packet is sent to, if its addresses are right.
@@ -322,8 +397,8 @@ impl NAT64 {
         let (prefix, src) = (self.state.prefix(), ends.src);
         let remote = prefix.extract(ends.dst)?;
         let bad = src.is_multicast() || src.is_unspecified() || src.is_loopback();
-        (!bad && !src.is_unicast_link_local() && !prefix.contains(src) && !is_bad_source(remote))
-            .then_some(remote)
+        let is_host = !bad && !src.is_unicast_link_local() && !prefix.contains(src);
+        (is_host && self.is_allowed(remote)).then_some(remote)
     }
 
     fn outward_session(
@@ -331,7 +406,7 @@ impl NAT64 {
         packet: &Packet,
         seen: &Seen<Ipv6Addr>,
         (kind, remote): (u8, Ipv4Addr),
-        (now, random): (u32, u64),
+        Moment { flows: now, random, .. }: Moment,
     ) -> Result<Ends<Ipv4Addr>, DropReason> {
         let state = &self.state;
         let flags = tcp_flags(packet, seen);
@@ -340,16 +415,23 @@ impl NAT64 {
             Kind::Tcp => flags & (tcp::SYN | tcp::RST | tcp::ACK) == tcp::SYN,
             kind => kind != Kind::EchoReply,
         };
-        let host = if may_begin {
-            state.number(seen.ends.src, now, &mut self.remembered).ok_or(HOSTS_FULL)?
-        } else {
-            state.known(seen.ends.src, now, &mut self.remembered).ok_or(NO_MAPPING)?
-        };
         let remote_port = if is_ping { 0 } else { seen.ends.dport };
-        let key = key(kind, host, remote.to_bits(), (seen.ends.sport, remote_port));
-        let found = match state.flows().get(&key) {
-            Some(found) => found,
-            None => state.begin(&key, may_begin, (now, random)).map_err(reason)?,
+        let mut session = || -> Result<Result<(Key, Found), Why>, DropReason> {
+            let host = if may_begin {
+                state.number(seen.ends.src, now, &mut self.remembered).ok_or(HOSTS_FULL)?
+            } else {
+                state.known(seen.ends.src, now, &mut self.remembered).ok_or(NO_MAPPING)?
+            };
+            let key = key(kind, host, remote.to_bits(), (seen.ends.sport, remote_port));
+            Ok(match state.of_host(&key, seen.ends.src) {
+                Some(found) => Ok((key, found)),
+                None => state.begin(&key, seen.ends.src, may_begin, (now, random)).map(|found| (key, found)),
+            })
+        };
+        let (key, found) = match session()? {
+            // The number was given away just now; the host gets another one.
+            Err(Why::Gone) => session()?.map_err(reason)?,
+            made => made.map_err(reason)?,
         };
         state.touch(&key, &found, flags, now);
         let (sport, dport) = ports(&found.to);
@@ -386,14 +468,10 @@ impl NAT64 {
         error4(packet, (seen, id), &to, (&inside, quoted), &about)
     }
 
-    /// Translates a packet from the IPv4 side. Also returned is what [`fragments`] needs.
-    fn inward(
-        &mut self,
-        packet: Packet,
-        now: u32,
-    ) -> Result<(Packet, Seen<Ipv4Addr>, Ends<Ipv6Addr>), Refused> {
+    /// What becomes of a packet from the IPv4 side.
+    fn inward(&mut self, packet: Packet, now: Moment) -> Result<Inward, Refused> {
         let seen = match see4(packet.data(), false) {
-            Ok(seen) if is_bad_source(seen.ends.src) || !self.state.is_own(seen.ends.dst) => {
+            Ok(seen) if !self.is_allowed(seen.ends.src) || !self.state.is_own(seen.ends.dst) => {
                 return Err((Some(packet), BAD_ADDRESS));
             }
             Ok(seen) => seen,
@@ -402,15 +480,28 @@ impl NAT64 {
         let to = match number(seen.kind) {
             _ if seen.kind == Kind::Error => {
                 let made = self.inward_error(&packet, &seen);
-                return made.map(|(made, to)| (made, seen, to)).map_err(|why| (Some(packet), why));
+                return made.map(Inward::Made).map_err(|why| (Some(packet), why));
             }
-            Some(kind) if !seen.is_later_fragment() => self.inward_session(&packet, &seen, kind, now),
-            _ => Err(NOT_TRANSLATED),
+            _ if seen.is_later_fragment() => {
+                let Some(of) = datagram(&seen) else { return Err((Some(packet), NOT_TRANSLATED)) };
+                return match self.state.pieces4.later(of, packet, now.ns, &mut self.late) {
+                    Later::Goes(packet, (src, dst)) => Ok(Inward::To(packet, seen, seen.ends.with(src, dst))),
+                    Later::Waits => Ok(Inward::Waits),
+                    Later::Full(packet) => Err((Some(packet), TOO_MANY_WAIT)),
+                };
+            }
+            Some(kind) => self.inward_session(&packet, &seen, kind, now.flows),
+            None => Err(NOT_TRANSLATED),
         };
-        match to {
-            Ok(to) => to6(packet, &seen, &to).map(|made| (made, seen, to)),
-            Err(why) => Err((Some(packet), why)),
+        let to = match to {
+            Ok(to) => to,
+            Err(why) => return Err((Some(packet), why)),
+        };
+        if let Some(of) = datagram(&seen) {
+            let others = (&mut self.released4, &mut self.late);
+            self.state.pieces4.first(of, (to.src, to.dst), now.ns, others);
         }
+        Ok(Inward::To(packet, seen, to))
     }
 
     fn inward_session(
@@ -448,11 +539,7 @@ impl NAT64 {
     }
 
     /// An ICMP error is about a packet that left on the IPv4 side.
-    fn inward_error(
-        &self,
-        packet: &Packet,
-        seen: &Seen<Ipv4Addr>,
-    ) -> Result<(Packet, Ends<Ipv6Addr>), DropReason> {
+    fn inward_error(&self, packet: &Packet, seen: &Seen<Ipv4Addr>) -> Result<Packet, DropReason> {
         let (inside, quoted) = inside4(packet.data(), seen)?;
         let kind = number(inside.kind).ok_or(NOT_TRANSLATED)?;
         let is_ping = matches!(inside.kind, Kind::Echo | Kind::EchoReply);
@@ -466,42 +553,64 @@ impl NAT64 {
         let dport = if is_ping { port } else { inside.ends.dport };
         let about = Ends { src: host, dst: prefix.embed(remote), sport: port, dport };
         let to = Ends { src: prefix.embed(seen.ends.src), dst: host, sport: 0, dport: 0 };
-        error6(packet, seen, &to, (&inside, quoted), &about).map(|made| (made, to))
+        error6(packet, seen, &to, (&inside, quoted), &about)
     }
 
     /// Translates a packet from the IPv4 side, and sends it.
-    fn send_inward(&mut self, packet: Packet, now: u32, cx: &mut Cx<'_>) {
+    fn send_inward(&mut self, packet: Packet, now: Moment, cx: &mut Cx<'_>) {
         match self.inward(packet, now) {
-            Ok((made, seen, to)) if made.len() > self.mtu && seen.may_be_fragmented() => {
-                fragments(&made, &seen, &to, self.mtu, |piece| match piece {
-                    Some(piece) => cx.output(SIX, piece),
-                    None => cx.count_drops(1, drops::OUT_OF_MEMORY),
-                });
-            }
-            Ok((made, ..)) => cx.output(SIX, made),
+            Ok(Inward::To(packet, seen, to)) => to6(packet, &seen, &to, self.mtu, |made| match made {
+                Ok(made) => cx.output(SIX, made),
+                Err(refused) => refuse(refused, cx),
+            }),
+            Ok(Inward::Made(made)) => cx.output(SIX, made),
+            Ok(Inward::Waits) => {}
             Err(refused) => refuse(refused, cx),
         }
+    }
+
+    /// Translates a packet from the IPv6 side, and sends it.
+    fn send_outward(&mut self, packet: Packet, now: Moment, cx: &mut Cx<'_>) {
+        match self.outward(packet, now) {
+            Ok(Some(made)) if self.state.is_own(Ipv4Addr::from(made.dst_ip())) => {
+                self.send_inward(made, now, cx);
+            }
+            Ok(Some(made)) => cx.output(FOUR, made),
+            Ok(None) => {}
+            Err(refused) => refuse(refused, cx),
+        }
+    }
+
+    /// Sends the fragments that have waited for one that has come, and drops those that have waited in vain.
+    fn release(&mut self, now: Moment, cx: &mut Cx<'_>) {
+        if !self.released6.is_empty() {
+            let mut all = std::mem::take(&mut self.released6);
+            all.drain(..).for_each(|packet| self.send_outward(packet, now, cx));
+            self.released6 = all;
+        }
+        if !self.released4.is_empty() {
+            let mut all = std::mem::take(&mut self.released4);
+            all.drain(..).for_each(|packet| self.send_inward(packet, now, cx));
+            self.released4 = all;
+        }
+        self.drop_late(cx);
     }
 }
 
 impl Vector for NAT64 {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.refresh();
-        let now = flow_time(cx.now_ns());
-        self.state.note_time(now);
+        let ns = cx.now_ns();
+        let mut now = Moment { flows: flow_time(ns), ns, random: 0 };
+        self.state.note_time(now.flows);
         for packet in batch.drain(..) {
             if port == FOUR {
                 self.send_inward(packet, now, cx);
-                continue;
+            } else {
+                now.random = cx.random();
+                self.send_outward(packet, now, cx);
             }
-            let random = cx.random();
-            match self.outward(packet, now, random) {
-                Ok(made) if self.state.is_own(Ipv4Addr::from(made.dst_ip())) => {
-                    self.send_inward(made, now, cx)
-                }
-                Ok(made) => cx.output(FOUR, made),
-                Err(refused) => refuse(refused, cx),
-            }
+            self.release(now, cx);
         }
         cx.recycle(batch);
     }

@@ -15,6 +15,15 @@ impl Embedding {
     /// The addresses `::ffff:a.b.c.d`.
     pub(crate) const MAPPED: Self = Self { network: 0xffff << 32, len: 96 };
 
+    /// The well-known prefix, 64:ff9b::/96 (RFC 6052 section 2.1).
+    const WELL_KNOWN: Self = Self { network: 0x0064_ff9b << 96, len: 96 };
+
+    /// Whether it is the well-known prefix, whose addresses must contain global IPv4 addresses only (RFC 6052
+    /// section 3.1).
+    pub(crate) fn is_well_known(&self) -> bool {
+        *self == Self::WELL_KNOWN
+    }
+
     /// # Errors
     /// RFC 6052 has no such length, or the bits 64 to 71 are not zero.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -67,6 +76,22 @@ impl Embedding {
     }
 }
 
+/// Whether an IPv4 address is the same host's everywhere: none of RFC 1918, RFC 5735 section 3 and RFC 6598.
+pub(crate) fn is_global(a: Ipv4Addr) -> bool {
+    let [first, second, third, _] = a.octets();
+    let special = match first {
+        0 | 10 | 127 | 224.. => true,
+        100 => second & 0xc0 == 64,
+        169 => second == 254,
+        172 => second & 0xf0 == 16,
+        192 => matches!((second, third), (0, 0 | 2) | (88, 99) | (168, _)),
+        198 => matches!((second, third), (18 | 19, _) | (51, 100)),
+        203 => (second, third) == (0, 113),
+        _ => false,
+    };
+    !special
+}
+
 impl std::fmt::Display for Embedding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", Ipv6Addr::from_bits(self.network), self.len)
@@ -75,7 +100,7 @@ impl std::fmt::Display for Embedding {
 
 #[cfg(test)]
 mod tests {
-    use super::Embedding;
+    use super::{Embedding, is_global};
 
     /// RFC 6052 section 2.4.
     #[test]
@@ -96,8 +121,39 @@ mod tests {
             assert_eq!(embedding.to_string(), network);
             assert_eq!(embedding.extract("2002::1".parse().unwrap()), None);
         }
+        assert!(Embedding::parse("64:ff9b::/96").unwrap().is_well_known());
+        for other in ["64:ff9b:1::/48", "64:ff9b::/64", "2001:db8::/96"] {
+            assert!(!Embedding::parse(other).unwrap().is_well_known());
+        }
         for wrong in ["2001:db8::/33", "64:ff9b::", "2001:db8:0:0:100::/96", "x/96"] {
             assert!(Embedding::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// The first and the last address of each special block, and their neighbors.
+    #[test]
+    fn addresses_that_are_not_global() {
+        for (first, last) in [
+            ("0.0.0.0", "0.255.255.255"),
+            ("10.0.0.0", "10.255.255.255"),
+            ("100.64.0.0", "100.127.255.255"),
+            ("127.0.0.0", "127.255.255.255"),
+            ("169.254.0.0", "169.254.255.255"),
+            ("172.16.0.0", "172.31.255.255"),
+            ("192.0.0.0", "192.0.0.255"),
+            ("192.0.2.0", "192.0.2.255"),
+            ("192.88.99.0", "192.88.99.255"),
+            ("192.168.0.0", "192.168.255.255"),
+            ("198.18.0.0", "198.19.255.255"),
+            ("198.51.100.0", "198.51.100.255"),
+            ("203.0.113.0", "203.0.113.255"),
+            ("224.0.0.0", "255.255.255.255"),
+        ] {
+            let bits = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap().to_bits();
+            let (first, last) = (bits(first), bits(last));
+            assert!(!is_global(first.into()) && !is_global(last.into()));
+            assert!(first == 0 || is_global((first - 1).into()));
+            assert!(last == u32::MAX || is_global((last + 1).into()));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! a flow whose other side is 0.0.0.0 with port 0.
 
 use super::headers::{PING, TCP, UDP};
+use super::pieces::Pieces;
 use super::translator::{time, units};
 use crate::ip6::engine::embedding::Embedding;
 use crate::ip6::engine::translate::Kind;
@@ -12,7 +13,7 @@ use locks::IgnorePoison;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -37,6 +38,8 @@ const PORTS_TRIED: u32 = 512;
 const COARSE: u32 = 4;
 /// How many hosts are looked at together.
 const HOSTS_LOOKED_AT: usize = 4096;
+/// What a host has instead of a number of flows, while it has no address.
+const FREE: u32 = u32::MAX;
 /// Addresses whose numbers a worker remembers.
 const REMEMBERED: usize = 1024;
 
@@ -61,6 +64,8 @@ pub(crate) struct Lifetimes {
 pub(crate) enum Why {
     /// The packet may not begin one.
     None,
+    /// The host's number has been given away.
+    Gone,
     NoPort,
     Full,
     HostFull,
@@ -122,12 +127,20 @@ impl Lifetimes {
 #[derive(Default)]
 struct Host {
     address: [AtomicU64; 2],
-    /// How many flows it has, and when its number was asked for last.
+    /// How many flows it has, and workers that are making one; [`FREE`] while nobody has the number.
     flows: AtomicU32,
+    /// When its number was asked for last.
     used: AtomicU32,
 }
 
 impl Host {
+    /// Keeps its address as it is, until [`Host::release`]; false if it has none.
+    fn hold(&self) -> bool {
+        self.flows.fetch_update(AcqRel, Acquire, |n| (n < FREE - 1).then_some(n.wrapping_add(1))).is_ok()
+    }
+    fn release(&self) {
+        self.flows.fetch_sub(1, Release);
+    }
     fn address(&self) -> Ipv6Addr {
         let [high, low] = [&self.address[0], &self.address[1]].map(|half| u128::from(half.load(Acquire)));
         Ipv6Addr::from_bits(high << 64 | low)
@@ -150,7 +163,7 @@ struct Hosts {
 impl Hosts {
     fn new(limit: usize) -> Self {
         Self {
-            hosts: (0..=limit).map(|_| Host::default()).collect(),
+            hosts: (0..=limit).map(|_| Host { flows: AtomicU32::new(FREE), ..Host::default() }).collect(),
             numbers: RwLock::default(),
             free: Mutex::new((1..=limit as u32).rev().collect()),
         }
@@ -178,6 +191,8 @@ impl Hosts {
         let host = self.get(number)?;
         host.set(a);
         host.used.store(now, Relaxed);
+        // Whoever holds it from now on sees the whole address.
+        host.flows.store(0, Release);
         numbers.insert(a, number);
         Some(number)
     }
@@ -195,7 +210,9 @@ impl Hosts {
                 continue;
             }
             let mut numbers = self.numbers.write().ignore_poison();
-            if old(host) && numbers.remove(&host.address()).is_some() {
+            // A worker that makes the host's first flow just now has it held, and the number stays.
+            if old(host) && host.flows.compare_exchange(0, FREE, AcqRel, Acquire).is_ok() {
+                numbers.remove(&host.address());
                 host.set(Ipv6Addr::UNSPECIFIED);
                 self.free.lock().ignore_poison().push(number as u32);
             }
@@ -213,9 +230,21 @@ impl Remembered {
     }
 }
 
+/// A host whose number stays its own.
+struct Held<'a>(&'a Host);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// The state.
 pub(crate) struct State {
     flows: Flows,
+    /// Of each side, the fragments.
+    pub(crate) pieces6: Pieces<Ipv6Addr, Ipv4Addr>,
+    pub(crate) pieces4: Pieces<Ipv4Addr, Ipv6Addr>,
     hosts: Hosts,
     mappings: AtomicUsize,
     failures: AtomicU64,
@@ -234,6 +263,8 @@ impl State {
     pub(crate) fn new(prefix: Embedding, pools: Vec<Pool>, limits: (usize, usize, usize)) -> Option<Self> {
         Some(Self {
             flows: Flows::new(limits.0)?,
+            pieces6: Pieces::new(),
+            pieces4: Pieces::new(),
             hosts: Hosts::new(limits.1),
             mappings: AtomicUsize::new(0),
             failures: AtomicU64::new(0),
@@ -305,9 +336,15 @@ impl State {
         Some(place.1)
     }
 
-    /// Whether a host has as many flows as it may have.
+    /// Holds a host, if its number is still that of the address `a`.
+    fn hold(&self, number: u32, a: Ipv6Addr) -> Option<Held<'_>> {
+        let held = self.hosts.get(number).filter(|host| host.hold()).map(Held)?;
+        (held.0.address() == a).then_some(held)
+    }
+
+    /// Whether a host that is held has as many flows as it may have.
     fn is_full(&self, host: u32) -> bool {
-        self.hosts.get(host).is_some_and(|host| host.flows.load(Relaxed) as usize >= self.limits.2)
+        self.hosts.get(host).is_some_and(|host| host.flows.load(Relaxed) as usize > self.limits.2)
     }
 
     /// Adds a flow of a host.
@@ -377,14 +414,27 @@ impl State {
         Err(Why::NoPort)
     }
 
-    /// A new session that a packet from the IPv6 side begins, from a host's `port` to `remote`.
+    /// The session of a packet from a host, whose number may have become another host's since the look-up.
+    pub(crate) fn of_host(&self, key: &Key, host: Ipv6Addr) -> Option<Found> {
+        let found = self.flows.get(key)?;
+        (self.hosts.get(key.tuple.src)?.address() == host).then_some(found)
+    }
+
+    /// A new session that a packet from the IPv6 side begins, from a port of the host with this address.
     ///
     /// # Errors
     /// There can be none.
-    pub(crate) fn begin(&self, key: &Key, may_begin: bool, (now, random): (u32, u64)) -> Result<Found, Why> {
+    pub(crate) fn begin(
+        &self,
+        key: &Key,
+        host: Ipv6Addr,
+        may_begin: bool,
+        (now, random): (u32, u64),
+    ) -> Result<Found, Why> {
         if !may_begin {
             return Err(Why::None);
         }
+        let _held = self.hold(key.tuple.src, host).ok_or(Why::Gone)?;
         if self.is_full(key.tuple.src) {
             return Err(Why::HostFull);
         }
@@ -416,10 +466,14 @@ impl State {
     /// There can be none.
     pub(crate) fn begin_inward(&self, key_: &Key, may_begin: bool, now: u32) -> Result<Found, Why> {
         let (remote_port, port) = ports(&key_.tuple);
-        let mapping = self.flows.get(&key(key_.kind, 0, key_.tuple.dst, (0, port))).ok_or(Why::None)?;
+        let of_mapping = key(key_.kind, 0, key_.tuple.dst, (0, port));
+        let mapping = self.flows.get(&of_mapping).ok_or(Why::None)?;
         if !may_begin {
             return Err(Why::None);
         }
+        // While the mapping is there and the host held, its number stays its own.
+        let _held = self.hosts.get(mapping.to.dst).filter(|host| host.hold()).map(Held).ok_or(Why::None)?;
+        let mapping = self.flows.get(&of_mapping).filter(|m| m.to == mapping.to).ok_or(Why::None)?;
         if self.is_full(mapping.to.dst) {
             return Err(Why::HostFull);
         }
@@ -588,4 +642,37 @@ impl Shared {
 /// The time of the flows.
 pub(crate) fn flow_time(now_ns: u64) -> u32 {
     time(now_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker has looked up a host's number, and does nothing for more than a minute.
+    #[test]
+    fn no_flow_is_made_with_a_number_that_was_given_away() {
+        let prefix = Embedding::parse("64:ff9b::/96").unwrap();
+        let pool = Pool { address: [198, 51, 100, 1].into(), ports: (1024, 2048) };
+        let state = State::new(prefix, vec![pool], (100, 1, 10)).unwrap();
+        let [one, other] = ["2001:db8::1", "2001:db8::2"].map(|a| a.parse::<Ipv6Addr>().unwrap());
+        let (mut slow, mut quick) = (Remembered::new(), Remembered::new());
+        let number = state.number(one, 0, &mut slow).unwrap();
+        let first = key(UDP, number, 0xc000_0201, (5000, 53));
+        let later = units(HOST_TIMEOUT);
+        assert_eq!(state.number(other, later, &mut quick), None);
+        // While a flow is being made, the number stays.
+        let held = state.hold(number, one).unwrap();
+        state.hosts.reap(0, later);
+        assert_eq!(state.number(other, later, &mut quick), None);
+        drop(held);
+        state.hosts.reap(0, later);
+        assert!(matches!(state.begin(&first, one, true, (later, 0)), Err(Why::Gone)));
+        assert_eq!(state.number(other, later, &mut quick), Some(number));
+        assert!(matches!(state.begin(&first, one, true, (later, 0)), Err(Why::Gone)));
+        assert_eq!(state.flows().len(), 0);
+        assert!(state.begin(&first, other, true, (later, 0)).is_ok());
+        assert!(state.of_host(&first, one).is_none() && state.of_host(&first, other).is_some());
+        // It is nobody's but the other host's.
+        assert_eq!(state.number(one, later, &mut slow), None);
+    }
 }

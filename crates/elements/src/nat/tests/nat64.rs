@@ -10,7 +10,7 @@ const REMOTE: [u8; 4] = [192, 0, 2, 9];
 const OWN: [u8; 4] = [198, 51, 100, 1];
 
 fn nat() -> Bench {
-    Bench::new("NAT64(198.51.100.1, PREFIX 64:ff9b::/96)")
+    Bench::new("NAT64(198.51.100.1, NON_GLOBAL true)")
 }
 fn embedded(a: [u8; 4]) -> String {
     format!("64:ff9b::{}.{}.{}.{}", a[0], a[1], a[2], a[3])
@@ -96,8 +96,7 @@ fn udp_there_and_back() {
     );
     assert_eq!(nat.read("mappings"), "UDP [2001:db8::7]:5000 => 198.51.100.1:5000\n");
     assert!(
-        nat.read("sessions")
-            .starts_with("UDP [2001:db8::7]:5000 => 198.51.100.1:5000 to 192.0.2.9:53 exp")
+        nat.read("sessions").starts_with("UDP [2001:db8::7]:5000 => 198.51.100.1:5000 to 192.0.2.9:53 exp")
     );
 }
 
@@ -116,7 +115,7 @@ fn mappings_are_endpoint_independent() {
     let stranger = four([192, 0, 2, 200], OWN, 17, &udp(9, 5000));
     assert_eq!(six_of(nat.push(1, &stranger)).1, HOST);
     assert!(nat.push(1, &four(REMOTE, OWN, 17, &udp(9, 5002))).is_empty());
-    let mut strict = Bench::new("NAT64(198.51.100.1, FILTER true)");
+    let mut strict = Bench::new("NAT64(198.51.100.1, FILTER true, NON_GLOBAL true)");
     strict.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53)));
     assert!(strict.push(1, &stranger).is_empty());
     assert_eq!(last_drop(&mut strict), [("no mapping".to_owned(), 1)]);
@@ -151,7 +150,7 @@ fn tcp_begins_with_a_syn_and_lasts_by_its_state() {
 
 #[test]
 fn pings_have_their_identifier_mapped() {
-    let mut nat = Bench::new("NAT64(198.51.100.1 2000-2003)");
+    let mut nat = Bench::new("NAT64(198.51.100.1 2000-2003, NON_GLOBAL true)");
     let (_, _, t) = four_of(nat.push(0, &six(HOST, &embedded(REMOTE), 58, &ping(128, 77))));
     let id = u16::from_be_bytes([t[4], t[5]]);
     assert!(t[0] == 8 && (2000..=2003).contains(&id));
@@ -171,7 +170,7 @@ fn pings_have_their_identifier_mapped() {
 
 #[test]
 fn errors_are_about_the_packet_as_its_sender_knows_it() {
-    let mut nat = Bench::new("NAT64(198.51.100.1 3000-3001)");
+    let mut nat = Bench::new("NAT64(198.51.100.1 3000-3001, NON_GLOBAL true)");
     let sent = six(HOST, &embedded(REMOTE), 17, &udp(5000, 53));
     let made = nat.push(0, &sent).remove(0).1;
     let port = ports(&made[20..]).0;
@@ -238,7 +237,7 @@ fn wrong_addresses_and_kinds_are_dropped() {
 
 #[test]
 fn there_are_no_more_than_allowed() {
-    let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 6, HOSTS 2)");
+    let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 6, HOSTS 2, NON_GLOBAL true)");
     for n in 0..4 {
         nat.push(0, &six(&format!("2001:db8::1:{n}"), &embedded(REMOTE), 17, &udp(5000, 53)));
     }
@@ -257,7 +256,7 @@ fn there_are_no_more_than_allowed() {
 /// Neither a host nor whoever sends to its ports uses up what others need.
 #[test]
 fn a_host_has_no_more_than_its_part() {
-    let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 100, HOST_CAPACITY 10)");
+    let mut nat = Bench::new("NAT64(198.51.100.1, CAPACITY 100, HOST_CAPACITY 10, NON_GLOBAL true)");
     for port in 5000..5050 {
         nat.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(port, 53)));
     }
@@ -274,7 +273,7 @@ fn a_host_has_no_more_than_its_part() {
 /// Sessions end, then mappings and numbers of hosts.
 #[test]
 fn what_is_idle_ends() {
-    let config = "e :: NAT64(198.51.100.1, UDP_TIMEOUT 10s, HOSTS 1);";
+    let config = "e :: NAT64(198.51.100.1, UDP_TIMEOUT 10s, HOSTS 1, NON_GLOBAL true);";
     let mut bench = Bench::simulated(config, 2, 2);
     bench.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53)));
     let mut seen = Vec::new();
@@ -293,7 +292,7 @@ fn what_is_idle_ends() {
 fn hot_swaps_keep_sessions() {
     let config = |more: &str| {
         format!(
-            "i :: Idle -> [0] nat :: NAT64(198.51.100.1{more}); Idle -> [1] nat; nat [0] -> Discard; nat [1] -> Discard;"
+            "i :: Idle -> [0] nat :: NAT64(198.51.100.1, NON_GLOBAL true{more}); Idle -> [1] nat; nat [0] -> Discard; nat [1] -> Discard;"
         )
     };
     for workers in [1, 2] {
@@ -323,8 +322,10 @@ fn any_packet_is_survived() {
         x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (x >> 8) as usize % n
     };
-    let mut nat = Bench::new("NAT64(198.51.100.1 1024-1055, CAPACITY 100, HOSTS 4)");
-    for round in 0..20_000 {
+    let config = "e :: NAT64(198.51.100.1 1024-1055, CAPACITY 100, HOSTS 4, NON_GLOBAL true);";
+    let mut nat = Bench::simulated(config, 2, 2);
+    let (mut sent, mut came) = (0, 0);
+    for _ in 0..20_000 {
         let mut t: Vec<u8> = (0..random(60))
             .map(|_| [0, 1, 3, 4, 8, 11, 44, 58, 0x45, 0x60, 128, 129, random(256)][random(13)] as u8)
             .collect();
@@ -356,10 +357,9 @@ fn any_packet_is_survived() {
             bytes[at] = random(256) as u8;
         }
         bytes.truncate(bytes.len() - usize::from(random(8) == 0) * random(bytes.len()));
-        let before: u64 = nat.drops().iter().map(|d| d.1).sum();
         let out = nat.push(side, &bytes);
-        let after: u64 = nat.drops().iter().map(|d| d.1).sum();
-        assert!(after - before + out.len() as u64 >= 1, "round {round}");
+        sent += 1;
+        came += out.len() as u64;
         for (port, bytes) in &out {
             if *port == 1 {
                 let (h, t) = Ipv4::split(bytes).unwrap();
@@ -373,21 +373,160 @@ fn any_packet_is_survived() {
     let read = |nat: &mut Bench, handler: &str| nat.read(handler).parse::<u32>().unwrap();
     assert!(read(&mut nat, "size") <= 100 && read(&mut nat, "nhosts") <= 4);
     assert!(read(&mut nat, "nsessions") > 0);
+    // Fragments wait for a while.
+    assert!(nat.turns(40).is_empty());
+    let dropped: u64 = nat.drops().iter().map(|d| d.1).sum();
+    assert!(came + dropped >= sent, "{came} and {dropped} of {sent}");
 }
 
 #[test]
 fn wrong_arguments_are_errors() {
     for (config, wrong) in [
         ("NAT64()", "POOL"),
-        ("NAT64(198.51.100.1 5-4)", "first port"),
-        ("NAT64(198.51.100.1 0-4)", "first port"),
+        ("NAT64(198.51.100.1 5-4, NON_GLOBAL true)", "first port"),
+        ("NAT64(198.51.100.1 0-4, NON_GLOBAL true)", "first port"),
         ("NAT64(224.0.0.1)", "not the address of a host"),
-        ("NAT64(198.51.100.1, 198.51.100.1)", "twice"),
-        ("NAT64(198.51.100.1, PREFIX 64:ff9b::/95)", "PREFIX"),
-        ("NAT64(198.51.100.1, MTU 1000)", "MTU"),
-        ("NAT64(198.51.100.1, HOSTS 0)", "HOSTS"),
+        ("NAT64(198.51.100.1, 198.51.100.1, NON_GLOBAL true)", "twice"),
+        ("NAT64(198.51.100.1, PREFIX 64:ff9b::/95, NON_GLOBAL true)", "PREFIX"),
+        ("NAT64(198.51.100.1, MTU 1000, NON_GLOBAL true)", "MTU"),
+        ("NAT64(198.51.100.1, HOSTS 0, NON_GLOBAL true)", "HOSTS"),
     ] {
         let error = Bench::error(config);
         assert!(error.contains(wrong), "{config}: {error}");
     }
+}
+
+/// RFC 6052 section 3.1.
+#[test]
+fn the_well_known_prefix_reaches_global_addresses_only() {
+    const GLOBAL: [u8; 4] = [8, 8, 8, 8];
+    let mut strict = Bench::new("NAT64(198.51.100.1)");
+    let made = strict.push(0, &six(HOST, &embedded(GLOBAL), 17, &udp(5000, 53))).remove(0).1;
+    assert_eq!(of4(&made).0.dst().octets(), GLOBAL);
+    for remote in [[10, 0, 0, 1], [172, 16, 0, 1], [192, 168, 1, 1], [100, 64, 0, 1], REMOTE] {
+        assert!(strict.push(0, &six(HOST, &embedded(remote), 17, &udp(5000, 53))).is_empty());
+        assert!(strict.push(1, &four(remote, OWN, 17, &udp(53, 5000))).is_empty());
+    }
+    assert_eq!(last_drop(&mut strict), [("address not to be translated".to_owned(), 10)]);
+    // Another prefix is the operator's own.
+    for other in ["NAT64(198.51.100.1, PREFIX 2001:db8:64::/96)", "NAT64(198.51.100.1, NON_GLOBAL true)"] {
+        let mut nat = Bench::new(other);
+        let prefix = if other.contains("db8") { "2001:db8:64" } else { "64:ff9b" };
+        assert_eq!(nat.push(0, &six(HOST, &format!("{prefix}::10.0.0.1"), 17, &udp(5000, 53))).len(), 1);
+    }
+}
+
+fn of4(packet: &[u8]) -> (Ipv4<&[u8; 20]>, &[u8]) {
+    let (h, t) = Ipv4::split(packet).unwrap();
+    assert!(h.verify_checksum() && usize::from(h.total_len()) == packet.len());
+    (h, t)
+}
+
+/// The fragments of a whole IPv4 packet, `size` bytes in each.
+fn pieces4(whole: &[u8], id: u16, size: usize) -> Vec<Vec<u8>> {
+    let (h, t) = of4(whole);
+    let n = t.len().div_ceil(size);
+    let piece = |(i, part): (usize, &[u8])| {
+        let mut h4 = Ipv4::build(h.src(), h.dst(), h.protocol(), part.len());
+        h4.set_id(id);
+        h4.set_flags_fragment((i * size / 8) as u16 | if i + 1 < n { 0x2000 } else { 0 });
+        h4.fill_checksum();
+        [&h4.bytes()[..], part].concat()
+    };
+    t.chunks(size).enumerate().map(piece).collect()
+}
+
+/// The same of an IPv6 packet.
+fn pieces6(whole: &[u8], id: u32, size: usize) -> Vec<Vec<u8>> {
+    let (h, t) = Ipv6::split(whole).unwrap();
+    let n = t.len().div_ceil(size);
+    let piece = |(i, part): (usize, &[u8])| {
+        let h6 = Ipv6::build(h.src(), h.dst(), 44, part.len() as u16 + 8);
+        let [a, b] = ((i * size) as u16 | u16::from(i + 1 < n)).to_be_bytes();
+        [&h6.bytes()[..], &[h.next_header(), 0, a, b], &id.to_be_bytes(), part].concat()
+    };
+    t.chunks(size).enumerate().map(piece).collect()
+}
+
+fn long_udp(sport: u16, dport: u16) -> Vec<u8> {
+    let mut t = udp(sport, dport);
+    t.extend((0..88u8).map(|n| n.wrapping_mul(37)));
+    t[4..6].copy_from_slice(&100u16.to_be_bytes());
+    t
+}
+
+/// RFC 6146 section 3.4: in any order, and so that what arrives is whole and right.
+#[test]
+fn fragments_go_where_the_first_one_went() {
+    let mut nat = Bench::new("NAT64(198.51.100.1, NON_GLOBAL true)");
+    let mut port = 0;
+    for (round, order) in [[0, 1, 2, 3], [3, 2, 0, 1], [1, 2, 3, 0]].into_iter().enumerate() {
+        let id = (round as u32) << 16 | 0x5678;
+        let all6 = pieces6(&six(HOST, &embedded(REMOTE), 17, &long_udp(5000, 53)), id, 32);
+        let mut out = Vec::new();
+        for (n, at) in order.into_iter().enumerate() {
+            out.extend(nat.push(0, &all6[at]));
+            assert_eq!(out.len(), if order[..=n].contains(&0) { n + 1 } else { 0 });
+        }
+        assert_eq!(out.len(), 4);
+        let mut whole = [0; 100];
+        for (to, bytes) in &out {
+            let (h, part) = of4(bytes);
+            assert_eq!((*to, h.src().octets(), h.dst().octets(), h.id()), (1, OWN, REMOTE, 0x5678));
+            let at = usize::from(h.flags_fragment() & 0x1fff) * 8;
+            assert_eq!(h.more_fragments(), at + part.len() < 100);
+            whole[at..at + part.len()].copy_from_slice(part);
+        }
+        port = ports(&whole).0;
+        assert_eq!(whole[8..], long_udp(5000, 53)[8..]);
+        let h = Ipv4::build(OWN.into(), REMOTE.into(), 17, 100);
+        assert_eq!(combine(h.pseudo_sum(100), sum(&whole)), 0xffff);
+    }
+    // Replies, the first fragment last.
+    let mut all4 = pieces4(&four(REMOTE, OWN, 17, &long_udp(53, port)), 77, 32);
+    all4.reverse();
+    let counts: Vec<usize> = all4.iter().map(|piece| nat.push(1, piece).len()).collect();
+    assert_eq!(counts, [0, 0, 0, 4]);
+    // Between hosts.
+    nat.push(0, &six(OTHER, &embedded(REMOTE), 17, &udp(6000, 53)));
+    let mut across = pieces6(&six(HOST, &embedded(OWN), 17, &long_udp(5000, 6000)), 5, 48);
+    across.reverse();
+    let out: Vec<_> = across.iter().flat_map(|piece| nat.push(0, piece)).collect();
+    assert_eq!(out.len(), 3);
+    for (to, bytes) in out {
+        assert_eq!((to, Ipv6::split(&bytes).unwrap().0.dst().to_string().as_str()), (0, OTHER));
+    }
+    // One whose first fragment is of no session, and none of another protocol.
+    for piece in pieces4(&four(REMOTE, OWN, 17, &long_udp(53, 9)), 78, 32) {
+        assert!(nat.push(1, &piece).is_empty());
+    }
+    let other = pieces4(&four(REMOTE, OWN, 47, &[0; 64]), 79, 32);
+    assert!(nat.push(1, &other[1]).is_empty());
+    let mut drops = last_drop(&mut nat);
+    drops.sort();
+    assert_eq!(drops, [("no mapping".to_owned(), 1), ("not to be translated".to_owned(), 1)]);
+}
+
+#[test]
+fn fragments_that_wait_in_vain_are_counted() {
+    let config = "e :: NAT64(198.51.100.1, NON_GLOBAL true);";
+    let mut nat = Bench::simulated(config, 2, 2);
+    for id in 0..300 {
+        let all = pieces4(&four(REMOTE, OWN, 17, &long_udp(53, 5000)), id, 32);
+        assert!(nat.push(1, &all[1]).is_empty());
+    }
+    assert_eq!(last_drop(&mut nat), [("too many fragments wait".to_owned(), 44)]);
+    nat.turns(40);
+    let drops = last_drop(&mut nat);
+    assert!(drops.contains(&("no first fragment".to_owned(), 256)), "{drops:?}");
+}
+
+#[test]
+fn a_wrong_checksum_over_an_error_stays_no_secret() {
+    let mut nat = nat();
+    let made = nat.push(0, &six(HOST, &embedded(REMOTE), 17, &udp(5000, 53))).remove(0).1;
+    let mut error = four([203, 0, 113, 1], OWN, 1, &[&[3, 1, 0, 0, 0, 0, 0, 0][..], &made].concat());
+    error[50] ^= 1;
+    assert!(nat.push(1, &error).is_empty());
+    assert_eq!(last_drop(&mut nat), [("bad ICMP checksum".to_owned(), 1)]);
 }
