@@ -30,7 +30,8 @@
 //! - `mappings` (read): for each mapping a line `INNER PORT => MAPPED PORT`, without ports if it has none.
 //!
 //! ## Threads
-//! All workers share the mappings; each packet takes a lock.
+//! All workers share the mappings; each batch takes a lock. A hot swap keeps the mappings of hosts and flows
+//! whose mapped address and port are still there, whatever else changes in the arguments.
 //!
 //! ## Example
 //! ```click
@@ -45,7 +46,7 @@
 //! NAT64, ProtocolTranslator64, ProtocolTranslator46, IPRewriter
 
 use super::engine::translate::{
-    BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, SOURCE_ROUTE, Seen, inside6, renew6, see6,
+    BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, SOURCE_ROUTE, Seen, WRONG_ERROR, inside6, renew6, see6,
 };
 use crate::prelude::*;
 use lang::args::Raw;
@@ -135,6 +136,8 @@ struct Table {
     back: HashMap<End, End>,
     /// Mapped addresses for hosts that come, and the hosts.
     pool: Vec<(Ipv6Addr, Option<Ipv6Addr>)>,
+    /// The places in front of this one are taken.
+    next: usize,
     by_inner: HashMap<Ipv6Addr, usize>,
     by_mapped: HashMap<Ipv6Addr, usize>,
     ports: Option<Ports>,
@@ -170,7 +173,9 @@ impl Table {
             Some(at) => *at,
             None if !make || self.pool.is_empty() => return Err(NO_MAPPING),
             None => {
-                let at = self.by_inner.len();
+                let free = self.pool.iter().skip(self.next).position(|(_, host)| host.is_none());
+                let at = self.next + free.unwrap_or(self.pool.len());
+                self.next = at.min(self.pool.len());
                 self.pool.get_mut(at).ok_or(NO_PORT)?.1 = Some(inner.0);
                 self.by_inner.insert(inner.0, at);
                 at
@@ -189,6 +194,36 @@ impl Table {
         let host =
             self.by_mapped.get(&mapped.0).and_then(|at| self.pool.get(*at)).and_then(|(_, inner)| *inner);
         host.map(|inner| (inner, mapped.1)).ok_or(NO_MAPPING)
+    }
+
+    /// Takes over the mappings of another table that can be the same in this one. Static ones are the
+    /// arguments' own.
+    fn adopt(&mut self, old: &Self) {
+        let is_static = |inner: Ipv6Addr| !self.static_ports && self.statics.contains_key(&(inner, 0));
+        for (mapped, inner) in old.pool.iter().filter_map(|(mapped, inner)| Some((mapped, (*inner)?))) {
+            let Some(at) = self.by_mapped.get(mapped).filter(|_| !is_static(inner)) else { continue };
+            if let Some(place) = self.pool.get_mut(*at).filter(|place| place.1.is_none())
+                && !self.by_inner.contains_key(&inner)
+            {
+                place.1 = Some(inner);
+                self.by_inner.insert(inner, *at);
+            }
+        }
+        let (Some(new), Some(old)) = (&mut self.ports, &old.ports) else { return };
+        if new.address != old.address {
+            return;
+        }
+        for (at, flow) in old.flows.iter().enumerate() {
+            let Some((flow, last)) = *flow else { continue };
+            let at = old.port(at).checked_sub(new.first).map(usize::from);
+            let place = at.and_then(|at| new.flows.get_mut(at).map(|place| (at, place)));
+            if let Some((at, place)) = place.filter(|(_, place)| place.is_none())
+                && !new.by_flow.contains_key(&flow)
+            {
+                *place = Some((flow, last));
+                new.by_flow.insert(flow, at);
+            }
+        }
     }
 
     fn show(&self) -> String {
@@ -297,6 +332,7 @@ impl Element for AddressTranslator {
         NO_MAPPING.when("its address and port have none, and it makes none"),
         NO_PORT.when("all mapped addresses or ports are in use"),
         BAD_ADDRESS.when("the source is not the address of one host"),
+        WRONG_ERROR,
     ];
     const MANUAL: &'static str = manual!("ip6/addresstranslator");
 
@@ -308,19 +344,24 @@ impl Element for AddressTranslator {
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_read::<Mutex<Table>>("mappings", |table, _| Ok(table.lock().ignore_poison().show()));
     }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        if !Arc::ptr_eq(&self.0, &old.0) && cx.worker().0 == 0 {
+            self.0.lock().ignore_poison().adopt(&old.0.lock().ignore_poison());
+        }
+    }
 }
 
 impl AddressTranslator {
-    fn translate(&self, port: usize, packet: &mut Packet, now_ns: u64) -> Result<(), DropReason> {
+    fn translate(table: &mut Table, port: usize, packet: &mut Packet, now_ns: u64) -> Result<(), DropReason> {
         let seen = see6(packet.data(), false)?;
         let src = seen.ends.src;
         if src.is_multicast() || src.is_unspecified() {
             return Err(BAD_ADDRESS);
         }
-        let mut table = self.0.lock().ignore_poison();
         let (to, about) = if seen.kind == Kind::Error {
             let (inside, _) = inside6(packet.data(), &seen)?;
-            let new = other(&mut table, port, &inside, now_ns)?;
+            let new = other(table, port, &inside, now_ns)?;
             // The error goes to who sent the packet; it comes from the mapped address.
             let to = match port {
                 0 => Ends { src: new.dst, ..seen.ends },
@@ -350,7 +391,6 @@ impl AddressTranslator {
             };
             (to, None)
         };
-        drop(table);
         let about = about.as_ref().map(|(inside, new)| (inside, new));
         renew6(packet.data_mut(), &seen, &to, about);
         packet.set_network_header(0, wire::ipv6::HEADER_LEN);
@@ -381,13 +421,18 @@ fn other(
 impl Vector for AddressTranslator {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let now_ns = cx.now_ns();
-        for mut packet in batch.drain(..) {
-            match self.translate(port, &mut packet, now_ns) {
-                Ok(()) => cx.output(port, packet),
-                Err(why) => cx.drop(packet, why),
+        let mut table = self.0.lock().ignore_poison();
+        batch.filter_map_in_place(|mut packet| {
+            match Self::translate(&mut table, port, &mut packet, now_ns) {
+                Ok(()) => Some(packet),
+                Err(why) => {
+                    cx.drop(packet, why);
+                    None
+                }
             }
-        }
-        cx.recycle(batch);
+        });
+        drop(table);
+        cx.output_batch(port, batch);
     }
 }
 
@@ -512,6 +557,63 @@ mod tests {
             one(&mut bench, 0, &error(1, "fd00::7", "::9", &came)),
             error(1, "2001:db8::1", "::9", &datagram("::9", 53, "2001:db8::1", 10))
         );
+    }
+
+    #[test]
+    fn hot_swaps_keep_what_can_stay() {
+        let swap = |bench: &mut Bench, args: &str| {
+            let text = bench.read(".config");
+            let (head, rest) = text.split_once("AddressTranslator(").unwrap();
+            let (_, tail) = rest.split_once(");").unwrap();
+            let config = format!("{head}AddressTranslator({args});{tail}");
+            bench.router().write("hotconfig", &config).unwrap();
+            bench.read("mappings")
+        };
+        for workers in [1, 2] {
+            let options = runtime::Options { hotswap: true, workers, ..runtime::Options::default() };
+            let mut bench = Bench::with_ports_and_options(
+                "AddressTranslator(0, true, false, false, 2001:db8::1, 2001:db8::2)",
+                2,
+                2,
+                options.clone(),
+            );
+            for host in ["fd00::7", "fd00::8"] {
+                one(&mut bench, 0, &datagram(host, 5, "::9", 53));
+            }
+            let both = "fd00::8 => 2001:db8::2\nfd00::7 => 2001:db8::1\n";
+            let args = "0, true, false, false, 2001:db8::3, 2001:db8::2, 2001:db8::1";
+            assert_eq!(swap(&mut bench, args), both);
+            // The free one is in front.
+            let new = one(&mut bench, 0, &datagram("fd00::9", 5, "::9", 53));
+            assert_eq!(new, datagram("2001:db8::3", 5, "::9", 53));
+            assert_eq!(
+                one(&mut bench, 1, &datagram("::9", 53, "2001:db8::2", 5)),
+                datagram("::9", 53, "fd00::8", 5)
+            );
+            // One has become static, and one is not there any more.
+            let args = "1, false, fd00::7 2001:db8::7, true, false, false, 2001:db8::2, 2001:db8::1";
+            assert_eq!(swap(&mut bench, args), "fd00::7 => 2001:db8::7\nfd00::8 => 2001:db8::2\n");
+            let new = one(&mut bench, 0, &datagram("fd00::9", 5, "::9", 53));
+            assert_eq!(new, datagram("2001:db8::1", 5, "::9", 53));
+            assert!(bench.push(0, &datagram("fd00::a", 5, "::9", 53)).is_empty());
+
+            let declaration = "AddressTranslator(0, true, true, false, 2001:db8::1 10 12)";
+            let mut bench = Bench::with_ports_and_options(declaration, 2, 2, options);
+            for host in ["fd00::7", "fd00::8", "fd00::9"] {
+                one(&mut bench, 0, &datagram(host, 5, "::9", 53));
+            }
+            let kept = "fd00::8 5 => 2001:db8::1 11\nfd00::9 5 => 2001:db8::1 12\n";
+            assert_eq!(swap(&mut bench, "0, true, true, false, 2001:db8::1 11 20"), kept);
+            assert_eq!(
+                one(&mut bench, 0, &datagram("fd00::9", 5, "::9", 53)),
+                datagram("2001:db8::1", 12, "::9", 53)
+            );
+            assert_eq!(
+                one(&mut bench, 0, &datagram("fd00::a", 5, "::9", 53)),
+                datagram("2001:db8::1", 13, "::9", 53)
+            );
+            assert_eq!(swap(&mut bench, "0, true, true, false, 2001:db8::2 11 20"), "");
+        }
     }
 
     #[test]
