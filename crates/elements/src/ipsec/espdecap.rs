@@ -9,7 +9,8 @@
 //!   packet's SPI is used for each packet.
 //!
 //! ## Ports
-//! Input: whole IPv4 packets that contain ESP, as after CheckIPHeader and IPReassembler. Output 0: the inner
+//! Input: whole IPv4 or IPv6 packets that contain ESP, as after CheckIPHeader and IPReassembler, or
+//! CheckIP6Header; hop-by-hop options and the like in front of ESP are skipped. Output 0: the inner
 //! packets, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation set; check them
 //! like any other packet that arrives. Output 1, if connected: packets that were refused; they may have been
 //! decrypted in place. Agnostic.
@@ -50,6 +51,7 @@
 use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
 use super::engine::database::{Index, NONE};
 use super::engine::esp::{Esp, EspDirection};
+use super::engine::spec::Ends;
 use super::engine::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
 use dpdk::crypto::{Algorithm, CryptoRun, Span, Verdict};
@@ -70,6 +72,8 @@ const OUTSIDE_THE_SELECTORS: DropReason = DropReason::new("outside the selectors
 const DUMMY_PACKET: DropReason = DropReason::new("dummy packet");
 const UNEXPECTED_CE: DropReason = DropReason::new("CE mark on a packet without ECN");
 
+/// How many extension headers in front of ESP are skipped.
+const MOST_EXTENSIONS: usize = 8;
 /// The padding of RFC 4303 §2.4.
 const PADDING: [u8; 255] = {
     let mut padding = [0; 255];
@@ -116,7 +120,7 @@ impl EspDirection for Decap {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] = &[
-        NO_ESP_PACKET.when("no IPv4 header, or another protocol"),
+        NO_ESP_PACKET.when("no IP header, or another protocol"),
         ESP_IN_FRAGMENTS.when("fragments have to be reassembled before this element"),
         ESP_PACKET_TOO_SHORT
             .when("shorter than its headers say, or not a multiple of the cipher's block"),
@@ -305,19 +309,21 @@ struct Arrival {
 }
 
 impl Arrival {
-    fn of(sa: &Sa, place: u32) -> Arrival {
+    /// `None`: a tunnel of IPv6, whose packets are all looked at as the first one.
+    fn of(sa: &Sa, place: u32) -> Option<Arrival> {
+        let Ends::V4(src, dst) = sa.ends else { return None };
         let both = |src: u32, dst: u32| u64::from(src) << 32 | u64::from(dst);
         let mask = |address: std::net::Ipv4Addr| if address.is_unspecified() { 0 } else { u32::MAX };
-        Arrival {
+        Some(Arrival {
             place,
             spi: sa.spi,
-            addresses: both(sa.src.to_bits(), sa.dst.to_bits()),
-            address_mask: both(mask(sa.src), mask(sa.dst)),
+            addresses: both(src.to_bits(), dst.to_bits()),
+            address_mask: both(mask(src), mask(dst)),
             head: (HEADER_LEN + ESP_LEN + sa.iv_len()) as u16,
             tail: sa.algorithm.tag_len() as u16,
             block_mask: sa.block() - 1,
             high_behind: sa.high_behind(),
-        }
+        })
     }
 }
 
@@ -364,14 +370,22 @@ fn arrive(
         }
     }
     let (arrived, sa) = arrive_first(packet, index)?;
-    *like = Some(Arrival::of(sa, arrived.place));
+    *like = Arrival::of(sa, arrived.place);
     Ok(arrived)
 }
 
-/// [`arrive`] for a packet that is not like the one before.
-#[inline(never)]
-fn arrive_first<'a>(packet: &mut Packet, index: &'a Index) -> Result<(ReceivedPacket, &'a Sa), DropReason> {
-    let h = Ipv4::new(packet.data()).ok_or(NO_ESP_PACKET)?;
+/// What is in front of ESP.
+struct Outer {
+    /// Where ESP begins, and where the packet ends.
+    len: usize,
+    total: usize,
+    ecn: u8,
+    ends: Ends,
+}
+
+/// Reads an outer header of IPv4.
+fn outer4(data: &[u8]) -> Result<Outer, DropReason> {
+    let h = Ipv4::new(data).ok_or(NO_ESP_PACKET)?;
     let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
     if h.version() != 4 || len < HEADER_LEN || h.protocol() != protocol::ESP {
         return Err(NO_ESP_PACKET);
@@ -379,7 +393,36 @@ fn arrive_first<'a>(packet: &mut Packet, index: &'a Index) -> Result<(ReceivedPa
     if h.is_fragment() {
         return Err(ESP_IN_FRAGMENTS);
     }
-    let (src, dst) = (h.src(), h.dst());
+    Ok(Outer { len, total, ecn, ends: Ends::V4(h.src(), h.dst()) })
+}
+
+/// Reads outer headers of IPv6.
+fn outer6(data: &[u8]) -> Result<Outer, DropReason> {
+    let h = Ipv6::new(data).ok_or(NO_ESP_PACKET)?;
+    let (mut next, mut len) = (h.next_header(), wire::ipv6::HEADER_LEN);
+    let (total, ecn) = (len + usize::from(h.payload_len()), h.traffic_class() & 3);
+    for _ in 0..MOST_EXTENSIONS {
+        let extension = data.get(len..).and_then(|rest| rest.first_chunk::<8>());
+        match (next, extension) {
+            (protocol::ESP, _) => return Ok(Outer { len, total, ecn, ends: Ends::V6(h.src(), h.dst()) }),
+            (protocol::FRAGMENT, _) => return Err(ESP_IN_FRAGMENTS),
+            (protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS, Some(e)) => {
+                next = e[0];
+                len += (usize::from(e[1]) + 1) * 8;
+            }
+            _ => return Err(NO_ESP_PACKET),
+        }
+    }
+    Err(NO_ESP_PACKET)
+}
+
+/// [`arrive`] for a packet that is not like the one before.
+#[inline(never)]
+fn arrive_first<'a>(packet: &mut Packet, index: &'a Index) -> Result<(ReceivedPacket, &'a Sa), DropReason> {
+    let Outer { len, total, ecn, ends } = match packet.data().first().map(|b| b >> 4) {
+        Some(6) => outer6(packet.data())?,
+        _ => outer4(packet.data())?,
+    };
     let surplus = packet.len().checked_sub(total).ok_or(ESP_PACKET_TOO_SHORT)?;
     if surplus > 0 {
         packet.take(surplus);
@@ -388,7 +431,7 @@ fn arrive_first<'a>(packet: &mut Packet, index: &'a Index) -> Result<(ReceivedPa
     let [a, b, c, d, e, f, g, i] = *esp.ok_or(ESP_PACKET_TOO_SHORT)?;
     let place = index.inbound(u32::from_be_bytes([a, b, c, d]));
     let sa = index.get(place).ok_or(UNKNOWN_SPI)?;
-    if (sa.src != src && !sa.src.is_unspecified()) || (sa.dst != dst && !sa.dst.is_unspecified()) {
+    if !sa.ends.include(&ends) {
         return Err(WRONG_TUNNEL_ADDRESS);
     }
     let (head, tail) = (len + ESP_LEN + sa.iv_len(), sa.algorithm.tag_len());

@@ -12,14 +12,15 @@
 //!
 //! ## Ports
 //! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; bytes after the IP length are cut off. Output
-//! 0: IPv4 packets, each of which contains an ESP packet; the header is marked, and the destination
-//! annotation is set to the remote end of the tunnel. Output 1, if connected: packets that cannot be
-//! encrypted, unchanged. Agnostic.
+//! 0: IPv4 or IPv6 packets, as the ends of the tunnel are, each of which contains an ESP packet; the header
+//! is marked, and the destination annotation is set to the remote end of the tunnel. Output 1, if connected:
+//! packets that cannot be encrypted, unchanged. Agnostic.
 //!
 //! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a
 //! packet pass through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and
 //! "do not fragment" bit (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer
-//! by 54 to 77 bytes: leave room in the MTU, or put an IPFragmenter in front.
+//! by 54 to 77 bytes, with IPv6 outside by 74 to 97: leave room in the MTU, or put an IPFragmenter in front.
+//! An outer header of IPv6 has the flow label 0.
 //!
 //! ## Handlers
 //! - `count` (read): packets that have been encrypted.
@@ -47,6 +48,8 @@
 use super::engine::association::{ESP_LEN, Front, HIGH_LEN, Sa};
 use super::engine::database::{Index, NONE};
 use super::engine::esp::{Esp, EspDirection};
+use super::engine::spec::Ends;
+use crate::ip6::engine::header::set_dst_ip6;
 use crate::prelude::*;
 use dpdk::crypto::{Algorithm, CryptoRun, Span, Verdict};
 use std::sync::atomic::Ordering;
@@ -72,7 +75,7 @@ pub(super) struct Encap {
 impl EspDirection for Encap {
     const CLASS: &'static str = "ESPEncap";
     const READS: Fields = Fields::DATA.with(Fields::PAINT);
-    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::DST_IP6).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] = &[
         NO_SECURITY_ASSOCIATION.when("no outbound association is for the packet"),
         drops::NO_IP_HEADER.when("neither IPv4 nor IPv6, or shorter than its header says"),
@@ -178,7 +181,13 @@ impl EspDirection for Encap {
             if !iv.is_some_and(|iv| run.add_prepared(iv)) {
                 return refuse(packet, Refusal::ByDevice, sa, cx);
             }
-            packet.mark_ip_header(0, HEADER_LEN, sa.dst.octets());
+            match sa.ends {
+                Ends::V4(_, dst) => packet.mark_ip_header(0, HEADER_LEN, dst.octets()),
+                Ends::V6(_, dst) => {
+                    packet.set_network_header(0, wire::ipv6::HEADER_LEN);
+                    set_dst_ip6(&mut packet, dst);
+                }
+            }
             Some(packet)
         });
         self.id = id;
@@ -274,20 +283,21 @@ impl<'a> Shape<'a> {
     fn of(sa: &'a Sa, header: &InnerHeader) -> Option<Self> {
         let InnerHeader { len: inner, next, mask, bits, .. } = *header;
         let tag = sa.algorithm.tag_len();
-        let head = HEADER_LEN + ESP_LEN + sa.iv_len();
+        let outer = sa.outer_len();
+        let head = outer + ESP_LEN + sa.iv_len();
         let body = sa.padded(inner);
         let pad = body - inner - 2;
         let total = u16::try_from(head + body + tag).ok()?;
         // In CBC the initialization vector is encrypted too: see `Sa::counter`.
-        let in_clear = if sa.algorithm == Algorithm::AesGcm { head } else { HEADER_LEN + ESP_LEN };
+        let in_clear = if sa.algorithm == Algorithm::AesGcm { head } else { outer + ESP_LEN };
         // The upper half of the sequence number, which is not sent, is authenticated at the place where the
         // tag is written later.
         let high = if sa.high_behind() { HIGH_LEN } else { 0 };
         let span = Span {
             cipher_offset: in_clear as u16,
             cipher_len: (head + body - in_clear) as u16,
-            auth_offset: HEADER_LEN as u16,
-            auth_len: (head + body + high - HEADER_LEN) as u16,
+            auth_offset: outer as u16,
+            auth_len: (head + body + high - outer) as u16,
             tag_offset: (head + body) as u16,
         };
         let mut trailer = [1, 2, 3, 4, 5, 6, 7, 8];
@@ -333,8 +343,7 @@ impl<'a> Shape<'a> {
             *trailer.get_mut(self.pad + 2..)?.first_chunk_mut::<HIGH_LEN>()? =
                 ((seq >> 32) as u32).to_be_bytes();
         }
-        let (front, iv) = front.split_first_chunk_mut::<{ HEADER_LEN + ESP_LEN }>()?;
-        self.front.write(id, seq, front);
+        let iv = self.front.write(id, seq, front)?;
         let counter = sa.counter(seq);
         if sa.algorithm == Algorithm::AesGcm {
             let in_packet = (counter as u64).to_be_bytes();

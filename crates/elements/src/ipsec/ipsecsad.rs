@@ -18,8 +18,8 @@
 //! ## Associations
 //! A line is `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`.
 //!
-//! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel; for `in`, 0.0.0.0 means any
-//!   address.
+//! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel, both of IPv4 or both of
+//!   IPv6; for `in`, 0.0.0.0 or `::` means any address.
 //! - `SPI`: at least 256.
 //! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No
 //!   nonce is repeated while the router runs, also over hot swaps, and a router that is started again begins
@@ -45,8 +45,8 @@
 //! - `first N` (default 1): the first sequence number; `in` refuses lower ones. Without `esn`, a sequence
 //!   number has 32 bits; after the last one, packets are refused. Numbers never start again (RFC 4303 section
 //!   3.3.3).
-//! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy):
-//!   these fields of the outer header.
+//! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy;
+//!   not with IPv6): these fields of the outer header. With IPv6, `ttl` is the hop limit.
 //! - `ecn copy|none` (default copy): whether congestion marks are copied between inner and outer header (RFC
 //!   6040).
 //!

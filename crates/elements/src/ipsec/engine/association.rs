@@ -1,7 +1,7 @@
 //! Security associations in use; `spec.rs` reads the text that they are made from.
 
 use super::selectors::Selectors;
-use super::spec::{Direction, DontFragment, LAST_EXTENDED, LAST_SEQUENCE, Spec};
+use super::spec::{Direction, DontFragment, Ends, LAST_EXTENDED, LAST_SEQUENCE, Spec};
 use super::window::Window;
 use crate::drops;
 use dpdk::crypto::{Algorithm, CryptoSession};
@@ -9,11 +9,10 @@ use locks::IgnorePoison;
 use runtime::DropReason;
 use std::fmt;
 use std::io::Read;
-use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use wire::ipv4::{FLAG_DF, HEADER_LEN};
-use wire::{Ipv4, checksum, protocol};
+use wire::{Ipv4, Ipv6, checksum, ipv6, protocol};
 
 /// Bytes of SPI and sequence number.
 pub(crate) const ESP_LEN: usize = 8;
@@ -24,8 +23,7 @@ pub(crate) const HIGH_LEN: usize = 4;
 pub(crate) struct Sa {
     pub(crate) direction: Direction,
     pub(crate) spi: u32,
-    pub(crate) src: Ipv4Addr,
-    pub(crate) dst: Ipv4Addr,
+    pub(crate) ends: Ends,
     pub(crate) algorithm: Algorithm,
     /// Outbound: the paint of packets that use it. Inbound: the paint that its packets get.
     pub(crate) paint: Option<u8>,
@@ -48,9 +46,9 @@ pub(crate) struct Sa {
     first: u64,
     packet_limit: u64,
     byte_limit: u64,
-    /// The outer header of outbound packets up to the destination, except for fields that differ from packet
-    /// to packet, and the sum of the whole header's words.
-    template: [u64; 2],
+    /// The outer header of outbound packets except for fields that differ from packet to packet, and the
+    /// sum of the words of one of IPv4.
+    template: Template,
     template_sum: u32,
     /// The bits of the inner type of service that are copied to the outer one, and the value of the others.
     copied_tos: u8,
@@ -70,27 +68,76 @@ pub(crate) struct Sa {
     pub(crate) window: Mutex<Window>,
 }
 
-/// An outer header and an ESP header, except for the two fields that differ from packet to packet.
+/// The words of an outer header.
+#[derive(Clone, Copy)]
+enum Template {
+    /// The third one is the destination and the SPI.
+    V4([u64; 3]),
+    V6([u64; 5]),
+}
+
+/// An outer header and an ESP header, except for the fields that differ from packet to packet.
 ///
 /// They are built in words: a value that is written byte by byte cannot be read as a whole before it has left
 /// the processor's store buffer.
-pub(crate) struct Front {
-    /// The outer header without identification and checksum, and the SPI.
-    words: [u64; 3],
-    /// The sum of the outer header's 16-bit words.
-    sum: u32,
+pub(crate) enum Front {
+    /// The outer header without identification and checksum, and the SPI; the sum of the outer header's
+    /// 16-bit words.
+    V4 { words: [u64; 3], sum: u32 },
+    /// The outer header, and the SPI.
+    V6 { words: [u64; 5], spi: u32 },
 }
 
 impl Front {
-    /// Both headers, for a packet with this identification and sequence number.
+    /// Writes both headers, for a packet with this identification and sequence number. Returns what is behind
+    /// them; `None` if there is no room.
     #[inline]
-    pub(crate) fn write(&self, id: u16, seq: u64, to: &mut [u8; HEADER_LEN + ESP_LEN]) {
-        let sum = !checksum::fold(self.sum + u32::from(id));
-        let [first, second, third] = self.words;
-        to[..8].copy_from_slice(&(first | u64::from(id) << 16).to_be_bytes());
-        to[8..16].copy_from_slice(&(second | u64::from(sum) << 32).to_be_bytes());
-        to[16..24].copy_from_slice(&third.to_be_bytes());
-        to[24..].copy_from_slice(&(seq as u32).to_be_bytes());
+    pub(crate) fn write<'a>(&self, id: u16, seq: u64, to: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        match self {
+            Self::V4 { words: [first, second, third], sum } => {
+                let (to, behind) = to.split_first_chunk_mut::<{ HEADER_LEN + ESP_LEN }>()?;
+                let sum = !checksum::fold(sum + u32::from(id));
+                to[..8].copy_from_slice(&(first | u64::from(id) << 16).to_be_bytes());
+                to[8..16].copy_from_slice(&(second | u64::from(sum) << 32).to_be_bytes());
+                to[16..24].copy_from_slice(&third.to_be_bytes());
+                to[24..].copy_from_slice(&(seq as u32).to_be_bytes());
+                Some(behind)
+            }
+            Self::V6 { words, spi } => {
+                let (to, behind) = to.split_first_chunk_mut::<{ ipv6::HEADER_LEN + ESP_LEN }>()?;
+                let esp = u64::from(*spi) << 32 | seq & 0xffff_ffff;
+                for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words.iter().chain([&esp])) {
+                    *to = word.to_be_bytes();
+                }
+                Some(behind)
+            }
+        }
+    }
+}
+
+/// The outer header of a tunnel's packets without the fields that differ from packet to packet, and the sum
+/// of its words.
+fn template(spec: &Spec) -> (Template, u32) {
+    match spec.ends {
+        Ends::V4(src, dst) => {
+            let mut header = Ipv4::build(src, dst, protocol::ESP, 0);
+            header.set_ttl(spec.ttl);
+            header.set_total_len(0);
+            header.set_checksum(0);
+            let (words, _) = header.bytes().as_chunks::<8>();
+            let last = u64::from(dst.to_bits()) << 32 | u64::from(spec.spi);
+            let words = [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1]), last];
+            (Template::V4(words), checksum::sum_array(header.bytes()).into())
+        }
+        Ends::V6(src, dst) => {
+            let mut header = Ipv6::build(src, dst, protocol::ESP, 0);
+            header.set_hop_limit(spec.ttl);
+            let mut words = [0; 5];
+            for (to, word) in words.iter_mut().zip(header.bytes().as_chunks::<8>().0) {
+                *to = u64::from_be_bytes(*word);
+            }
+            (Template::V6(words), 0)
+        }
     }
 }
 
@@ -109,20 +156,14 @@ fn random_nonce() -> Result<u128, String> {
 
 impl Sa {
     pub(crate) fn new(spec: &Spec, sessions: Vec<CryptoSession>, by_handler: bool) -> Result<Sa, String> {
-        let mut template = Ipv4::build(spec.src, spec.dst, protocol::ESP, 0);
-        template.set_ttl(spec.ttl);
-        template.set_total_len(0);
-        template.set_checksum(0);
+        let (template, template_sum) = template(spec);
         let flag = |set: bool| if set { FLAG_DF } else { 0 };
         let mut window = Window::new(spec.window);
         window.begin_at(spec.first);
-        let template_sum = checksum::sum_array(template.bytes()).into();
-        let (words, _) = template.bytes().as_chunks::<8>();
         Ok(Sa {
             direction: spec.direction,
             spi: spec.spi,
-            src: spec.src,
-            dst: spec.dst,
+            ends: spec.ends,
             algorithm: spec.algorithm,
             paint: spec.paint,
             selectors: (!spec.selectors.is_empty()).then(|| Arc::new(spec.selectors.clone())),
@@ -138,7 +179,7 @@ impl Sa {
             first: spec.first,
             packet_limit: spec.packets,
             byte_limit: spec.bytes,
-            template: [words[0], words[1]].map(u64::from_be_bytes),
+            template,
             template_sum,
             copied_tos: if spec.ecn { 3 } else { 0 } | if spec.dscp.is_none() { 0xfc } else { 0 },
             own_tos: spec.dscp.unwrap_or(0) << 2,
@@ -186,6 +227,15 @@ impl Sa {
             refused: AtomicU64::new(load(&old.refused)),
             window: Mutex::new(window),
             ..*self
+        }
+    }
+
+    /// Bytes of the outer header of outbound packets.
+    #[inline]
+    pub(crate) fn outer_len(&self) -> usize {
+        match self.ends {
+            Ends::V4(..) => HEADER_LEN,
+            Ends::V6(..) => ipv6::HEADER_LEN,
         }
     }
 
@@ -283,12 +333,19 @@ impl Sa {
     pub(crate) fn front(&self, total_len: u16, tos: u8, df: bool) -> Front {
         // RFC 6040 §4.1: the ECN field is copied in normal mode, and zero in compatibility mode.
         let tos = tos & self.copied_tos | self.own_tos;
-        let fragment = if df { self.flags_if_df } else { self.flags_else };
-        let sum = self.template_sum + u32::from(tos) + u32::from(total_len) + u32::from(fragment);
-        let [first, second] = self.template;
-        let first = first | u64::from(tos) << 48 | u64::from(total_len) << 32 | u64::from(fragment);
-        let third = u64::from(self.dst.to_bits()) << 32 | u64::from(self.spi);
-        Front { words: [first, second, third], sum }
+        match self.template {
+            Template::V4([first, second, third]) => {
+                let fragment = if df { self.flags_if_df } else { self.flags_else };
+                let sum = self.template_sum + u32::from(tos) + u32::from(total_len) + u32::from(fragment);
+                let first = first | u64::from(tos) << 48 | u64::from(total_len) << 32 | u64::from(fragment);
+                Front::V4 { words: [first, second, third], sum }
+            }
+            Template::V6([first, a, b, c, d]) => {
+                let payload = total_len.saturating_sub(ipv6::HEADER_LEN as u16);
+                let first = first | u64::from(tos) << 52 | u64::from(payload) << 16;
+                Front::V6 { words: [first, a, b, c, d], spi: self.spi }
+            }
+        }
     }
 
     /// The state of the association as text, without its keys.
@@ -298,10 +355,9 @@ impl Sa {
         let driver = self.sessions.first().map_or("", |s| s.device().info().driver.as_str());
         let direction = if self.direction == Direction::In { "in" } else { "out" };
         let mut line = format!(
-            "{direction} {:#x} {} {} {name} {} bits on {driver}, packets {}, bytes {}, refused {}",
+            "{direction} {:#x} {} {name} {} bits on {driver}, packets {}, bytes {}, refused {}",
             self.spi,
-            self.src,
-            self.dst,
+            self.ends,
             self.key_bits,
             load(&self.packets).min(self.packet_limit),
             load(&self.bytes),
@@ -443,12 +499,34 @@ mod tests {
             let a = sa(&format!("{GCM} {more}"));
             for (len, id) in [(100, 0), (65535, 65535), (1500, 0x1234)] {
                 let mut bytes = [0; HEADER_LEN + ESP_LEN];
-                a.front(len, tos, df).write(id, 0x0807_0605_0403_0201, &mut bytes);
+                let behind = a.front(len, tos, df).write(id, 0x0807_0605_0403_0201, &mut bytes);
+                assert!(behind.is_some_and(|rest| rest.is_empty()));
                 assert_eq!(bytes[HEADER_LEN..], [0, 0, 0x10, 1, 4, 3, 2, 1], "the lower half of the number");
                 let Some(h) = Ipv4::new(&bytes) else { panic!("20 bytes") };
                 assert!(h.verify_checksum(), "{more}");
                 assert_eq!((h.tos(), h.dont_fragment(), h.total_len(), h.id()), (tos_out, df_out, len, id));
-                assert_eq!((h.src(), h.dst(), h.protocol()), (a.src, a.dst, protocol::ESP));
+                assert_eq!((Ends::V4(h.src(), h.dst()), h.protocol()), (a.ends, protocol::ESP));
+            }
+        }
+    }
+
+    #[test]
+    fn outer_headers_of_ipv6_are_sound() {
+        let line = GCM.replace("192.0.2.", "2001:db8::");
+        for (more, tos, tos_out, hops) in
+            [("", 0xff, 0xff, 64), ("dscp 46 ecn none ttl 9", 0xff, 46 << 2, 9), ("dscp 0", 3, 3, 64)]
+        {
+            let a = sa(&format!("{line} {more}"));
+            assert!(a.describe().contains(" 0x1001 2001:db8::1 2001:db8::2 "));
+            for len in [100, 65535, 1500] {
+                let mut bytes = [0; ipv6::HEADER_LEN + ESP_LEN + 3];
+                let behind = a.front(len, tos, true).write(7, 0x0807_0605_0403_0201, &mut bytes);
+                assert_eq!(behind.map(|rest| rest.len()), Some(3));
+                assert_eq!(bytes[ipv6::HEADER_LEN..][..8], [0, 0, 0x10, 1, 4, 3, 2, 1]);
+                let Some(h) = Ipv6::new(&bytes) else { panic!("40 bytes") };
+                assert_eq!((h.version(), h.traffic_class(), h.hop_limit()), (6, tos_out, hops));
+                assert_eq!((h.version_class_flow() & 0xf_ffff, h.payload_len()), (0, len - 40));
+                assert_eq!((Ends::V6(h.src(), h.dst()), h.next_header()), (a.ends, protocol::ESP));
             }
         }
     }

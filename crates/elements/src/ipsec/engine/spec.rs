@@ -5,7 +5,7 @@ use super::window::MAX_WINDOW;
 use crate::secret::Secret;
 use dpdk::crypto::{Aad, Algorithm, Transform};
 use std::hash::{BuildHasher, RandomState};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 
 /// The last sequence number, of 32 bits and of 64. Of the latter, a few numbers are left, so that counting
@@ -22,6 +22,47 @@ pub(crate) enum Direction {
     In,
 }
 
+/// The ends of a tunnel: source and destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ends {
+    V4(Ipv4Addr, Ipv4Addr),
+    V6(Ipv6Addr, Ipv6Addr),
+}
+
+impl Ends {
+    /// `None`: one is of IPv4, the other one of IPv6.
+    fn of(src: IpAddr, dst: IpAddr) -> Option<Self> {
+        match (src, dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Self::V4(src, dst)),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Self::V6(src, dst)),
+            _ => None,
+        }
+    }
+
+    /// Whether an outer header with these addresses is of the tunnel. An end that is 0.0.0.0 or `::` is any.
+    #[inline]
+    pub(crate) fn include(&self, outer: &Self) -> bool {
+        match (self, outer) {
+            (Self::V4(src, dst), Self::V4(from, to)) => {
+                (src == from || src.is_unspecified()) && (dst == to || dst.is_unspecified())
+            }
+            (Self::V6(src, dst), Self::V6(from, to)) => {
+                (src == from || src.is_unspecified()) && (dst == to || dst.is_unspecified())
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::V4(src, dst) => write!(f, "{src} {dst}"),
+            Self::V6(src, dst) => write!(f, "{src} {dst}"),
+        }
+    }
+}
+
 /// The value of the outer header's "do not fragment" bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DontFragment {
@@ -35,8 +76,7 @@ pub(crate) enum DontFragment {
 pub(crate) struct Spec {
     pub(crate) direction: Direction,
     pub(crate) spi: u32,
-    pub(crate) src: Ipv4Addr,
-    pub(crate) dst: Ipv4Addr,
+    pub(crate) ends: Ends,
     pub(crate) algorithm: Algorithm,
     pub(super) key: Secret,
     pub(super) auth_key: Secret,
@@ -93,6 +133,7 @@ impl Spec {
         let address = |text: &str, what: &str| text.parse().map_err(|_| format!("bad {what} address"));
         let src = address(next("the source")?, "source")?;
         let dst = address(next("the destination")?, "destination")?;
+        let ends = Ends::of(src, dst).ok_or("source and destination are of different versions of IP")?;
         let name = next("the algorithm")?;
         let algorithm = match name {
             "aes-gcm" => Algorithm::AesGcm,
@@ -122,8 +163,7 @@ impl Spec {
         let mut spec = Spec {
             direction,
             spi,
-            src,
-            dst,
+            ends,
             algorithm,
             key,
             auth_key,
@@ -181,6 +221,9 @@ impl Spec {
                         "none" => false,
                         _ => return Err("ecn should be 'copy' or 'none'".into()),
                     };
+                }
+                ("df", Direction::Out) if matches!(ends, Ends::V6(..)) => {
+                    return Err("a header of IPv6 has no df".into());
                 }
                 ("df", Direction::Out) => {
                     spec.df = match value {
@@ -245,6 +288,9 @@ mod tests {
             ("out 4294967296", "bad SPI"),
             ("out 300 1.0.0 1.0.0.2", "bad source"),
             ("out 300 1.0.0.1 x", "bad destination"),
+            ("out 300 1.0.0.1 2001:db8::1", "different versions"),
+            (&GCM.replace("192.0.2.", "fd00::").replacen("aes-gcm", "aes-gcm 00", 1), "4 of salt"),
+            (&format!("{} df copy", GCM.replace("192.0.2.", "fd00::")), "no df"),
             ("out 300 1.0.0.1 1.0.0.2 des", "unknown algorithm"),
             ("out 300 1.0.0.1 1.0.0.2 aes-gcm", "the key is missing"),
             ("out 300 1.0.0.1 1.0.0.2 aes-gcm deadbeef5", "hexadecimal"),
