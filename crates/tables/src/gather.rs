@@ -675,3 +675,63 @@ pub(crate) fn below(bytes: [u32; 3], limit: u8) -> usize {
 pub(crate) fn below(bytes: [u32; 3], limit: u8) -> usize {
     bytes.iter().flat_map(|word| word.to_ne_bytes()).filter(|byte| *byte < limit).count()
 }
+
+/// How many of twenty half-words, the lower one of each word first, are below one.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn below16(ends: [u32; 10], limit: u16) -> usize {
+    use std::arch::x86_64::*;
+    let [a, b, c, d, e, f, g, h, i, j] = ends.map(|word| word as i32);
+    // SAFETY: every x86-64 processor has SSE2, and these instructions touch no memory.
+    unsafe {
+        let limit = _mm_set1_epi16(limit as i16);
+        // What is below the limit leaves something of it; the last four are below none.
+        let not_below = |words| _mm_cmpeq_epi16(_mm_subs_epu16(limit, words), _mm_setzero_si128());
+        let first =
+            _mm_packs_epi16(not_below(_mm_setr_epi32(a, b, c, d)), not_below(_mm_setr_epi32(e, f, g, h)));
+        let last = _mm_packs_epi16(not_below(_mm_setr_epi32(i, j, -1, -1)), _mm_set1_epi16(-1));
+        let ones = |bytes| _mm_sad_epu8(_mm_andnot_si128(bytes, _mm_set1_epi8(1)), _mm_setzero_si128());
+        let sums = _mm_add_epi32(ones(first), ones(last));
+        (_mm_cvtsi128_si32(sums) + _mm_cvtsi128_si32(_mm_unpackhi_epi64(sums, sums))) as usize
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn below16(ends: [u32; 10], limit: u16) -> usize {
+    ends.iter().flat_map(|word| [*word as u16, (*word >> 16) as u16]).filter(|end| *end < limit).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{below, below16};
+
+    #[test]
+    fn ends_below_a_place_are_counted() {
+        let mut x = 1u64;
+        let mut random = || {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 32) as u32
+        };
+        for _ in 0..if cfg!(miri) { 5 } else { 2000 } {
+            let bytes: [u32; 3] = std::array::from_fn(|_| random());
+            let halves: [u32; 10] = std::array::from_fn(|_| random());
+            let some = random();
+            for limit in [0, 1, 0x7f, 0x80, 0xff, some as u8, bytes[1] as u8, (bytes[2] >> 24) as u8] {
+                let want =
+                    bytes.iter().flat_map(|word| word.to_ne_bytes()).filter(|byte| *byte < limit).count();
+                assert_eq!(below(bytes, limit), want, "{bytes:x?} {limit}");
+            }
+            for limit in
+                [0, 1, 0x7fff, 0x8000, 0xffff, some as u16, halves[3] as u16, (halves[9] >> 16) as u16]
+            {
+                let all = halves.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]);
+                assert_eq!(
+                    below16(halves, limit),
+                    all.filter(|half| *half < limit).count(),
+                    "{halves:x?} {limit}"
+                );
+            }
+        }
+    }
+}

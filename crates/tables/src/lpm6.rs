@@ -1,12 +1,13 @@
 //! IPv6 longest prefix match.
 //!
-//! A tree with steps of 16 bits and then 8: a /48 is found with five loads, and all lookups of a batch make
-//! one step before any makes the next, so that their loads overlap. Of the usual alternatives, a search among
+//! A tree with steps of 16 bits and then 8, two of which are one where there are few routes: a /48 is found
+//! with four or five loads, and all lookups of a batch make one step before any makes the next, so that their
+//! loads overlap. Of the usual alternatives, a search among
 //! the lengths of prefixes by hashing (Waldvogel et al., "Scalable high speed IP routing lookups", SIGCOMM
 //! 1997) takes about as many loads, but one route may have to change marks of many others; here a route is
 //! inserted or removed by writing the one node in which it ends. What makes the tree small is that most nodes
-//! are a cache line of runs of equal entries (as the bitmaps of Degermark et al., "Small forwarding tables
-//! for fast routing lookups", SIGCOMM 1997): see `memory`.
+//! are one or two cache lines of runs of equal entries (as the bitmaps of Degermark et al., "Small forwarding
+//! tables for fast routing lookups", SIGCOMM 1997): see `memory`.
 //!
 //! Lookups take no lock. An answer was right at some moment between the beginning of its lookup and its end,
 //! also while another thread changes routes: for each address it is one store that makes a change visible,
@@ -39,12 +40,12 @@ use crate::epoch::EpochReader;
 use crate::lpm::{LpmError, MAX_HOP};
 use crate::prefix6::Prefix6;
 use control::Control;
-use memory::{NODE, Shared};
+use memory::{NODE, PAIR, Shared};
 
 /// Lookups that go on together.
 const TOGETHER: usize = 64;
-/// How far the first place behind the root is shifted.
-const FIRST_SHIFT: u32 = 104;
+/// How far the 16 bits behind those of the root are shifted.
+const FIRST_SHIFT: u32 = 96;
 /// Bits of a step.
 const STEP: u32 = 8;
 
@@ -102,6 +103,8 @@ impl Lpm6 {
     /// Removes a route. Returns the next hop it had, `None` when there is no such route.
     pub fn remove(&self, prefix: Prefix6) -> Option<u32> {
         let control = &mut *self.control();
+        // Without room, nodes stay as they are as far as possible.
+        let _ = control.ensure_one(&self.shared);
         let old = control.remove(prefix)?;
         control.publish(&self.shared);
         Some(old)
@@ -213,45 +216,91 @@ impl Lpm6Reader {
     }
 }
 
+/// Some of the addresses, by number.
+struct Some64 {
+    numbers: [u8; TOGETHER],
+    len: usize,
+}
+
+impl Some64 {
+    const NONE: Self = Self { numbers: [0; TOGETHER], len: 0 };
+
+    #[inline(always)]
+    fn push(&mut self, number: u8) {
+        self.numbers[self.len % TOGETHER] = number;
+        self.len += 1;
+    }
+}
+
 /// Looks up at most [`TOGETHER`] addresses.
 #[inline]
 fn look_up(shared: &Shared, addrs: &[u128], hops: &mut [u32]) {
-    // Which of them have not come to an end.
-    let (mut active, mut n) = ([0u8; TOGETHER], 0);
+    let byte = |addr: u128, shift: u32| (addr >> shift) as u8;
+    // Those that are at a node behind a multiple of 16 bits, and those that are 8 bits further.
+    let (mut even, mut odd) = (Some64::NONE, Some64::NONE);
+    let mut shift = FIRST_SHIFT;
     for (i, (addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
-        let mut entry = shared.root((addr >> 112) as u16);
+        let node = shared.root((addr >> 112) as u16);
         // The nodes at the root are few, and in a cache: the processor goes on with other addresses
         // meanwhile.
-        if entry & NODE != 0 {
-            entry = shared.step(entry, (addr >> FIRST_SHIFT) as u8);
-        }
-        *hop = entry;
-        if entry & NODE != 0 {
-            shared.prefetch(entry, (addr >> (FIRST_SHIFT - STEP)) as u8);
-            active[n % TOGETHER] = i as u8;
-            n += 1;
+        *hop = if node & NODE == 0 {
+            node
+        } else if node & PAIR != 0 {
+            shared.far(node, (addr >> shift) as u16)
+        } else {
+            shared.step(node, byte(*addr, shift + STEP))
+        };
+        if *hop & NODE != 0 {
+            if node & PAIR != 0 {
+                shared.prefetch(*hop, byte(*addr, shift - STEP));
+                even.push(i as u8);
+            } else {
+                shared.prefetch(*hop, byte(*addr, shift));
+                odd.push(i as u8);
+            }
         }
     }
-    let mut shift = FIRST_SHIFT - STEP;
-    while n > 0 {
-        let next = shift.saturating_sub(STEP);
-        let mut left = 0;
-        for at in 0..n.min(TOGETHER) {
-            let i = active[at];
+    loop {
+        let next = shift.saturating_sub(2 * STEP);
+        for at in 0..odd.len.min(TOGETHER) {
+            let i = odd.numbers[at];
             let (Some(addr), Some(hop)) = (addrs.get(usize::from(i)), hops.get_mut(usize::from(i))) else {
                 continue;
             };
-            let entry = shared.step(*hop, (addr >> shift) as u8);
-            *hop = entry;
-            if entry & NODE != 0 {
-                shared.prefetch(entry, (addr >> next) as u8);
-                active[left % TOGETHER] = i;
-                left += 1;
+            *hop = shared.step(*hop, byte(*addr, shift));
+            if *hop & NODE != 0 {
+                shared.prefetch(*hop, byte(*addr, next + STEP));
+                even.push(i);
             }
         }
-        // Nodes at depth 120 have no children.
-        n = if shift == 0 { 0 } else { left };
+        // The last nodes have no children.
+        if even.len == 0 || shift == 0 {
+            break;
+        }
         shift = next;
+        let next = shift.saturating_sub(2 * STEP);
+        let n = even.len.min(TOGETHER);
+        (even.len, odd.len) = (0, 0);
+        for at in 0..n {
+            let i = even.numbers[at];
+            let (Some(addr), Some(hop)) = (addrs.get(usize::from(i)), hops.get_mut(usize::from(i))) else {
+                continue;
+            };
+            let node = *hop;
+            if node & PAIR != 0 {
+                *hop = shared.far(node, (addr >> shift) as u16);
+                if *hop & NODE != 0 {
+                    shared.prefetch(*hop, byte(*addr, next + STEP));
+                    even.push(i);
+                }
+            } else {
+                *hop = shared.step(node, byte(*addr, shift + STEP));
+                if *hop & NODE != 0 {
+                    shared.prefetch(*hop, byte(*addr, shift));
+                    odd.push(i);
+                }
+            }
+        }
     }
     // Entries are next hops and one; without a route they become `NO_ROUTE`.
     hops.iter_mut().for_each(|hop| *hop = hop.wrapping_sub(1));

@@ -9,7 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{Entries, NODE, PLACES, ROOT, RUNS, Shared, Space, runs};
+use super::memory::{
+    BLOCK, Entries, Form, NODE, PAIR, PAIR_RUNS, PLACES, ROOT, RUNS, Run, Shared, Space, runs,
+};
 use crate::lpm::LpmError;
 use crate::prefix6::Prefix6;
 
@@ -21,11 +23,15 @@ const STEP: u8 = 8;
 const FEW_RUNS: usize = 8;
 /// In an array of lengths: no route.
 const NONE: u8 = u8::MAX;
-/// No route may need more lines, without those that are kept to remove routes: a node for each step, and two
-/// blocks.
-const MOST_LINES: usize = 64;
+/// A node with more children is no pair: each makes two runs at least.
+const PAIR_CHILDREN: usize = PAIR_RUNS / 2;
+/// No route may need more lines, without those that are kept to remove routes: a node for each step, two
+/// blocks, and the children of what was a pair, in pieces of each form.
+const MOST_LINES: usize = 96;
 /// What one node may need at most.
 const NODE_LINES: usize = 17;
+/// What the children of a pair may need that becomes a node for each step: of all, one may be a block.
+const PAIR_LINES: usize = PAIR_CHILDREN + NODE_LINES;
 /// The mark of entries that come from a node's own routes.
 const OWN: u64 = 1 << 32;
 
@@ -50,7 +56,7 @@ impl Own {
 
 #[derive(Default)]
 struct Node {
-    /// Where readers find it; 0: nowhere so far.
+    /// Where readers find it; 0: nowhere so far, or within the pair that the node around it is.
     word: u32,
     /// The entry of the longest route around it.
     around: u32,
@@ -79,6 +85,8 @@ pub(super) struct Control {
     touched: Vec<u16>,
     /// The nodes that have changed.
     changes: usize,
+    /// Pairs that may have to become nodes for each step, with repetitions.
+    pairs: usize,
     pub(super) space: Space,
 }
 
@@ -107,6 +115,7 @@ impl Control {
             len: 0,
             touched: Vec::new(),
             changes: 0,
+            pairs: 0,
             space: Space::new(),
         }
     }
@@ -169,7 +178,11 @@ impl Control {
             }
         };
         let mut depth = ROOT_BITS;
-        while prefix.len() > depth + STEP {
+        loop {
+            self.pairs += usize::from(self.node(id).word & PAIR != 0);
+            if prefix.len() <= depth + STEP {
+                return (id, depth);
+            }
             self.node_mut(id).below = true;
             let place = place(prefix.first(), depth);
             let at = self.node(id).children.binary_search_by_key(&place, |c| c.0);
@@ -184,7 +197,6 @@ impl Control {
             };
             depth += STEP;
         }
-        (id, depth)
     }
 
     fn mark(&mut self, id: u32) {
@@ -300,7 +312,7 @@ impl Control {
 
     /// Makes sure that all changes so far can be published.
     pub(super) fn ensure_changes(&mut self, shared: &Shared) -> Result<(), LpmError> {
-        self.space.ensure(shared, self.changes * NODE_LINES)
+        self.space.ensure(shared, self.changes * NODE_LINES + self.pairs * PAIR_LINES)
     }
 
     /// Lets readers see all changes: each address flips by one store.
@@ -320,7 +332,7 @@ impl Control {
             last = Some((prefix, around));
             let mut entry = around;
             if let Some(&id) = self.children.get(&at) {
-                match self.refresh(shared, id, around) {
+                match self.refresh(shared, id, ROOT_BITS, around) {
                     Some(word) => entry = word,
                     None => drop(self.children.remove(&at)),
                 }
@@ -330,64 +342,137 @@ impl Control {
         // One that was large for many routes at once is not kept.
         touched.shrink_to(ROOT);
         self.touched = touched;
-        self.changes = 0;
+        (self.changes, self.pairs) = (0, 0);
         self.space.unlinked(shared);
     }
 
     /// Writes a node after its children, if anything of it has changed. Returns its word, or `None` if it has
     /// neither routes nor children and is gone.
-    fn refresh(&mut self, shared: &Shared, id: u32, around: u32) -> Option<u32> {
-        let node = self.node_mut(id);
-        let moved = std::mem::replace(&mut node.around, around) != around;
-        let changed = std::mem::take(&mut node.changed);
-        if !(moved | changed | std::mem::take(&mut node.below)) {
+    fn refresh(&mut self, shared: &Shared, id: u32, depth: u8, around: u32) -> Option<u32> {
+        let node = self.node(id);
+        if node.around == around && !node.changed && !node.below && node.word != 0 {
             return Some(node.word);
         }
-        let mut entries: Entries = [u64::from(around); PLACES];
+        let (entries, changed, runs) = self.fill(shared, id, depth, around)?;
+        let old = self.node(id).word;
+        let new = match runs {
+            Some(runs) => self.write_pair(shared, old, &runs),
+            None => self.write(shared, old, &entries, changed),
+        };
+        self.node_mut(id).word = new;
+        Some(new)
+    }
+
+    /// The entries of a node, whether its own routes or its children have changed, and its runs if it becomes
+    /// a pair; its children are written, as far as they are not within the pair. `None` if it has neither
+    /// routes nor children and is gone.
+    fn fill(
+        &mut self,
+        shared: &Shared,
+        id: u32,
+        depth: u8,
+        around: u32,
+    ) -> Option<(Box<Entries>, bool, Option<Vec<Run>>)> {
+        let node = self.node_mut(id);
+        node.around = around;
+        node.below = false;
+        let changed = std::mem::take(&mut node.changed);
+        let mut entries: Box<Entries> = Box::new([u64::from(around); PLACES]);
         for own in &node.own {
             if let Some(places) = entries.get_mut(own.places()) {
                 places.fill(OWN | u64::from(entry(own.hop)));
             }
         }
         let mut children = std::mem::take(&mut node.children);
-        children.retain(|(place, child)| {
-            let Some(entry) = entries.get_mut(usize::from(*place)) else { return false };
-            let word = self.refresh(shared, *child, *entry as u32);
-            word.iter().for_each(|word| *entry = u64::from(*word));
-            word.is_some()
-        });
+        let runs = if depth.is_multiple_of(2 * STEP) && (1..=PAIR_CHILDREN).contains(&children.len()) {
+            self.join(shared, &mut children, depth, &mut entries)
+        } else {
+            children.retain(|(place, child)| {
+                let Some(entry) = entries.get_mut(usize::from(*place)) else { return false };
+                let word = self.refresh(shared, *child, depth + STEP, *entry as u32);
+                word.iter().for_each(|word| *entry = u64::from(*word));
+                word.is_some()
+            });
+            None
+        };
         let node = self.node_mut(id);
         let empty = children.is_empty() && node.own.is_empty();
         node.children = children;
-        let old = node.word;
         if empty {
+            let old = std::mem::take(&mut node.word);
             self.free.push(id);
             if old != 0 {
                 self.space.leave(old);
             }
             return None;
         }
-        let new = self.write(shared, old, &entries, changed);
-        self.node_mut(id).word = new;
-        Some(new)
+        Some((entries, changed, runs))
+    }
+
+    /// The runs of a node and its children, if these are few enough for a pair; else the children are
+    /// written, and their entries stored in those of the node.
+    fn join(
+        &mut self,
+        shared: &Shared,
+        children: &mut Vec<(u8, u32)>,
+        depth: u8,
+        entries: &mut Entries,
+    ) -> Option<Vec<Run>> {
+        let mut within = Vec::with_capacity(children.len());
+        children.retain(|(place, child)| {
+            let around = entries.get(usize::from(*place)).map_or(0, |entry| *entry as u32);
+            let filled = self.fill(shared, *child, depth + STEP, around);
+            let stays = filled.is_some();
+            within.extend(filled.map(|(entries, changed, _)| (*place, *child, entries, changed)));
+            stays
+        });
+        let runs = joined(entries, within.iter().map(|(place, _, entries, _)| (*place, &**entries)))
+            .filter(|_| self.space.has_pair());
+        for (place, child, own, changed) in within {
+            let old = self.node(child).word;
+            let new = if runs.is_some() { 0 } else { self.write(shared, old, &own, changed) };
+            if new == 0 && old != 0 {
+                self.space.leave(old);
+            }
+            self.node_mut(child).word = new;
+            if let Some(entry) = entries.get_mut(usize::from(place)).filter(|_| new != 0) {
+                *entry = u64::from(new);
+            }
+        }
+        runs
     }
 
     /// Stores the entries of a node where it is, or in another place; returns its word.
     fn write(&mut self, shared: &Shared, old: u32, entries: &Entries, changed: bool) -> u32 {
-        let is_block = old & super::memory::BLOCK != 0;
-        let runs = if changed { runs(entries) } else { 0 };
-        if old & NODE != 0 {
-            let shrinks = is_block && changed && runs <= FEW_RUNS;
+        // As a line or a block it is new.
+        let is_new = old & NODE == 0 || old & PAIR != 0;
+        let runs = if changed || is_new { runs(entries) } else { 0 };
+        if !is_new {
+            let shrinks = old & BLOCK != 0 && changed && runs <= FEW_RUNS;
             if !shrinks && shared.overwrite(old, entries) {
                 return old;
             }
         }
-        let Some(new) = self.space.take(shared, runs > RUNS) else {
+        let form = if runs > RUNS { Form::Block } else { Form::Line };
+        self.replace(shared, old, form, |new| shared.fill(new, entries))
+    }
+
+    /// The same for a node that is a pair.
+    fn write_pair(&mut self, shared: &Shared, old: u32, runs: &[Run]) -> u32 {
+        if old & PAIR != 0 && shared.overwrite_pair(old, runs) {
+            return old;
+        }
+        self.replace(shared, old, Form::Pair, |new| shared.fill_pair(new, runs))
+    }
+
+    /// Makes another node for one; returns its word.
+    fn replace(&mut self, shared: &Shared, old: u32, form: Form, fill: impl FnOnce(u32)) -> u32 {
+        let Some(new) = self.space.take(shared, form) else {
             // There was room when the change began.
             debug_assert!(false, "no room for a node");
             return old;
         };
-        shared.fill(new, entries);
+        fill(new);
         if old & NODE != 0 {
             self.space.leave(old);
         }
@@ -407,4 +492,37 @@ impl Control {
         let space = std::mem::replace(&mut self.space, Space::new());
         *self = Self { space, ..Self::new() };
     }
+}
+
+/// The runs of a node's entries with those of its children in their places; `None` if they are too many for a
+/// pair, or if there are no children.
+fn joined<'a>(entries: &Entries, children: impl Iterator<Item = (u8, &'a Entries)>) -> Option<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::with_capacity(PAIR_RUNS + 1);
+    // Adds entries for so many places each, from a place on; whether there are still few enough.
+    let mut add = |from: usize, places: usize, entries: &[u64], mark: &dyn Fn(u64) -> u64| {
+        let mut next = from;
+        entries.chunk_by(|a, b| a == b).all(|run| {
+            next += run.len() * places;
+            let (last, entry) = ((next - 1) as u16, run.first().map_or(0, |entry| mark(*entry)));
+            match runs.last_mut().filter(|run| run.entry == entry) {
+                Some(run) => run.last = last,
+                None => runs.push(Run { last, entry }),
+            }
+            runs.len() <= PAIR_RUNS
+        })
+    };
+    let mut done = 0;
+    for (place, within) in children {
+        let place = usize::from(place);
+        // What comes from around the child is marked as it is there.
+        let around = entries.get(place).copied().unwrap_or(0);
+        let mark = |entry: u64| if entry & OWN != 0 || entry as u32 & NODE != 0 { entry } else { around };
+        let before = entries.get(done..place).unwrap_or(&[]);
+        if !(add(done * PLACES, PLACES, before, &|entry| entry) && add(place * PLACES, 1, within, &mark)) {
+            return None;
+        }
+        done = place + 1;
+    }
+    let rest = entries.get(done..).unwrap_or(&[]);
+    (done > 0 && add(done * PLACES, PLACES, rest, &|entry| entry)).then_some(runs)
 }

@@ -2,14 +2,16 @@
 //!
 //! An entry is a word. 0 is no route, [`NODE`] says that the rest is where a node is, and any other value is
 //! a next hop and one. The first 65,536 entries are those of the root, one for each value of an address's
-//! first 16 bits. Behind them are nodes, each for the next 8 bits of an address, in one of two forms:
+//! first 16 bits. Behind them are nodes, in one of three forms:
 //!
-//! - A *line*, 64 bytes: its 256 entries are at most 13 runs of equal ones. The first 12 bytes are the last
-//!   places of the first 12 runs (255 where there are fewer), the other 13 words the entries of the runs. So
-//!   the run of a place is the number of bytes below it.
+//! - A *line*, 64 bytes, for the next 8 bits of an address: its 256 entries are at most 13 runs of equal
+//!   ones. The first 12 bytes are the last places of the first 12 runs (255 where there are fewer), the other
+//!   13 words the entries of the runs. So the run of a place is the number of bytes below it.
 //! - A *block* ([`BLOCK`]), 1 KB: all 256 entries.
+//! - A *pair* ([`PAIR`]) of lines, for the next 16 bits: at most 21 runs. The first 20 half-words are the
+//!   last places of the first 20 runs (65,535 where there are fewer), the next 21 words the entries.
 //!
-//! Which bytes end runs never changes in a line that readers know; the entries of its runs, and those of a
+//! Where runs end never changes in a line or a pair that readers know; the entries of runs, and those of a
 //! block, may be overwritten, each by one store.
 
 use std::collections::VecDeque;
@@ -32,6 +34,13 @@ const END_WORDS: usize = 3;
 const ENDS: usize = END_WORDS * 4;
 /// The most runs of a line.
 pub(super) const RUNS: usize = ENDS + 1;
+/// Lines of a pair, its words, those that hold the ends of runs, and the ends that there are.
+const PAIR_LINES: usize = 2;
+const PAIR_WORDS: usize = PAIR_LINES * LINE;
+const PAIR_END_WORDS: usize = 10;
+const PAIR_ENDS: usize = PAIR_END_WORDS * 2;
+/// The most runs of a pair.
+pub(super) const PAIR_RUNS: usize = PAIR_ENDS + 1;
 /// Lines of a block.
 const BLOCK_LINES: usize = PLACES / LINE;
 /// Entries of the root.
@@ -41,6 +50,8 @@ pub(super) const ROOT: usize = 1 << 16;
 pub(super) const NODE: u32 = 1 << 31;
 /// The node is a block.
 pub(super) const BLOCK: u32 = 1 << 30;
+/// The node is a pair.
+pub(super) const PAIR: u32 = 1 << 29;
 /// The bits that are the number of its first line.
 const WHERE: u32 = (1 << 24) - 1;
 
@@ -50,7 +61,7 @@ const LEAST: usize = 1 << 20;
 const MOST: usize = if cfg!(miri) { LEAST } else { 1 << 28 };
 
 /// Lines that no new route takes, so that there is always room to remove one.
-const RESERVE: usize = 4 * BLOCK_LINES;
+const RESERVE: usize = 6 * BLOCK_LINES;
 /// From so many lines on, 4 MB, the memory is in huge pages: a lookup reads a few lines that may be anywhere.
 const HUGE_FROM: usize = 2 * mem::ALIGN / (LINE * size_of::<u32>());
 /// Memory out of use is looked at when there are so many pieces.
@@ -74,7 +85,14 @@ impl Shared {
         entry.load(Acquire)
     }
 
-    /// The entry of a node for the next 8 bits.
+    /// The entry of a pair for the next 16 bits.
+    #[inline(always)]
+    pub(super) fn far(&self, node: u32, place: u16) -> u32 {
+        let pair = self.words.chunk_masked::<PAIR_WORDS>((node & WHERE) as usize * LINE);
+        pair[PAIR_END_WORDS + far_run(pair, place)].load(Acquire)
+    }
+
+    /// The entry of a line or a block for the next 8 bits.
     #[inline(always)]
     pub(super) fn step(&self, node: u32, place: u8) -> u32 {
         let first = (node & WHERE) as usize * LINE;
@@ -86,11 +104,14 @@ impl Shared {
         line[END_WORDS + run(line, place)].load(Acquire)
     }
 
-    /// Begins to load what [`Shared::step`] will read.
+    /// Begins to load what [`Shared::step`] or [`Shared::far`] will read.
     #[inline(always)]
     pub(super) fn prefetch(&self, node: u32, place: u8) {
         let first = (node & WHERE) as usize * LINE;
         self.words.prefetch(first + if node & BLOCK != 0 { usize::from(place) } else { 0 });
+        if node & PAIR != 0 {
+            self.words.prefetch(first + LINE);
+        }
     }
 
     /// Begins to load the root's entry.
@@ -109,8 +130,41 @@ impl Shared {
     }
 
     fn node(&self, word: u32) -> &[AtomicU32] {
-        let len = if word & BLOCK != 0 { PLACES } else { LINE };
-        self.words.slice((word & WHERE) as usize * LINE, len)
+        self.words.slice((word & WHERE) as usize * LINE, Form::of(word).lines() * LINE)
+    }
+
+    /// Fills a pair that no reader knows.
+    pub(super) fn fill_pair(&self, word: u32, runs: &[Run]) {
+        let mut pair = [u32::MAX; PAIR_WORDS];
+        for (n, run) in runs.iter().enumerate().take(PAIR_RUNS) {
+            pair[PAIR_END_WORDS + n] = run.entry as u32;
+            if let Some(ends) = pair.get_mut(n / 2).filter(|_| n < PAIR_ENDS) {
+                let shift = 16 * (n as u32 % 2);
+                *ends = *ends & !(0xffff << shift) | u32::from(run.last) << shift;
+            }
+        }
+        self.node(word).iter().zip(pair).for_each(|(to, word)| to.store(word, Relaxed));
+    }
+
+    /// Overwrites the entries of a pair where it is; `false`, and nothing has changed, if a run would have to
+    /// be two.
+    pub(super) fn overwrite_pair(&self, word: u32, wanted: &[Run]) -> bool {
+        let Ok(pair) = <&[AtomicU32; PAIR_WORDS]>::try_from(self.node(word)) else { return false };
+        let mut runs: [Option<u32>; PAIR_RUNS] = [None; PAIR_RUNS];
+        let mut first = 0;
+        for wanted in wanted {
+            let entry = wanted.entry as u32;
+            for run in far_run(pair, first)..=far_run(pair, wanted.last) {
+                if runs.get_mut(run).is_some_and(|run| *run.get_or_insert(entry) != entry) {
+                    return false;
+                }
+            }
+            first = wanted.last.wrapping_add(1);
+        }
+        for (to, entry) in pair.iter().skip(PAIR_END_WORDS).zip(runs) {
+            entry.into_iter().for_each(|entry| differ(to, entry));
+        }
+        true
     }
 
     /// Fills a node that no reader knows.
@@ -143,11 +197,6 @@ impl Shared {
     /// would have to be two.
     pub(super) fn overwrite(&self, word: u32, entries: &Entries) -> bool {
         let entries = entries.map(|entry| entry as u32);
-        let differ = |to: &AtomicU32, entry: u32| {
-            if to.load(Relaxed) != entry {
-                to.store(entry, Release);
-            }
-        };
         let words = self.node(word);
         let Ok(line) = <&[AtomicU32; LINE]>::try_from(words) else {
             words.iter().zip(entries).for_each(|(to, entry)| differ(to, entry));
@@ -166,6 +215,20 @@ impl Shared {
     }
 }
 
+/// Stores an entry where another one is.
+fn differ(to: &AtomicU32, entry: u32) {
+    if to.load(Relaxed) != entry {
+        to.store(entry, Release);
+    }
+}
+
+/// The run of a pair in which a place is: at most [`PAIR_ENDS`].
+#[inline(always)]
+fn far_run(pair: &[AtomicU32; PAIR_WORDS], place: u16) -> usize {
+    let ends: [u32; PAIR_END_WORDS] = std::array::from_fn(|n| pair[n].load(Relaxed));
+    gather::below16(ends, place).min(PAIR_ENDS)
+}
+
 /// The run of a line in which a place is: at most [`ENDS`].
 #[inline(always)]
 fn run(line: &[AtomicU32; LINE], place: u8) -> usize {
@@ -181,13 +244,53 @@ pub(super) fn runs(entries: &Entries) -> usize {
     1 + entries.windows(2).filter(|pair| pair.first() != pair.last()).count()
 }
 
+/// A run of a pair: its last place, and the entry, marked as in [`Entries`].
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) last: u16,
+    pub(super) entry: u64,
+}
+
+/// The forms of nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Line,
+    Pair,
+    Block,
+}
+
+impl Form {
+    /// That of a node.
+    fn of(word: u32) -> Self {
+        match word & (PAIR | BLOCK) {
+            PAIR => Form::Pair,
+            BLOCK => Form::Block,
+            _ => Form::Line,
+        }
+    }
+    fn bits(self) -> u32 {
+        match self {
+            Form::Line => 0,
+            Form::Pair => PAIR,
+            Form::Block => BLOCK,
+        }
+    }
+    const fn lines(self) -> usize {
+        match self {
+            Form::Line => 1,
+            Form::Pair => PAIR_LINES,
+            Form::Block => BLOCK_LINES,
+        }
+    }
+}
+
 /// The writer's record of the memory.
 pub(super) struct Space {
     /// The first line that was never used, and the first that cannot be written.
     next: usize,
     end: usize,
-    free: Vec<u32>,
-    free_blocks: Vec<u32>,
+    /// The first lines of pieces that are free, by form.
+    free: [Vec<u32>; 3],
     /// Nodes that readers can still find, until [`Space::unlinked`].
     leaving: Vec<u32>,
     /// Nodes out of use that a reader may still read, with their stamps, oldest first.
@@ -203,8 +306,7 @@ impl Space {
         Self {
             next: ROOT / LINE,
             end: ROOT / LINE,
-            free: Vec::new(),
-            free_blocks: Vec::new(),
+            free: [const { Vec::new() }; 3],
             leaving: Vec::new(),
             retired: VecDeque::new(),
             used: 0,
@@ -241,23 +343,18 @@ impl Space {
     }
 
     /// A new node; `None` if [`Space::ensure`] was not asked for room.
-    pub(super) fn take(&mut self, shared: &Shared, block: bool) -> Option<u32> {
+    pub(super) fn take(&mut self, shared: &Shared, form: Form) -> Option<u32> {
         if self.retired.len() >= RETIRED {
             self.reclaim(shared);
         }
         let line = loop {
-            let free = if block { self.free_blocks.pop() } else { self.free.pop() };
+            let free = self.free[form as usize].pop();
             if free.is_some() {
                 break free;
             }
-            if self.next + BLOCK_LINES <= self.end {
-                let first = self.next as u32;
-                self.next += BLOCK_LINES;
-                // What the account does not allow is found out by whoever asks it.
-                let _ = self.held.grow(PLACES * size_of::<u32>());
-                if !block {
-                    self.free.extend((first + 1..first + BLOCK_LINES as u32).rev());
-                }
+            if let Some((first, lines)) = self.larger(form) {
+                let others = (first..first + lines as u32).step_by(form.lines()).skip(1);
+                self.free[form as usize].extend(others.rev());
                 break Some(first);
             }
             if self.retired.is_empty() {
@@ -267,13 +364,37 @@ impl Space {
             self.reclaim(shared);
             std::thread::yield_now();
         }?;
-        self.used += if block { BLOCK_LINES } else { 1 };
-        Some(NODE | if block { BLOCK } else { 0 } | line)
+        self.used += form.lines();
+        Some(NODE | form.bits() | line)
+    }
+
+    /// A piece that is to be divided into some of a form, with its lines: one that is free, or new memory.
+    fn larger(&mut self, form: Form) -> Option<(u32, usize)> {
+        let forms = match form {
+            Form::Line => &[Form::Pair, Form::Block][..],
+            Form::Pair => &[Form::Block],
+            Form::Block => &[],
+        };
+        let free = forms.iter().find_map(|form| Some((self.free[*form as usize].pop()?, form.lines())));
+        if free.is_some() || self.next + BLOCK_LINES > self.end {
+            return free;
+        }
+        let first = self.next as u32;
+        self.next += BLOCK_LINES;
+        // What the account does not allow is found out by whoever asks it.
+        let _ = self.held.grow(PLACES * size_of::<u32>());
+        Some((first, BLOCK_LINES))
+    }
+
+    /// Whether a pair can be had.
+    pub(super) fn has_pair(&self) -> bool {
+        let is_free = |form: Form| !self.free[form as usize].is_empty();
+        is_free(Form::Pair) || is_free(Form::Block) || self.next + BLOCK_LINES <= self.end
     }
 
     /// The entry of a node has been replaced, or will be before [`Space::unlinked`].
     pub(super) fn leave(&mut self, word: u32) {
-        self.used -= if word & BLOCK != 0 { BLOCK_LINES } else { 1 };
+        self.used -= Form::of(word).lines();
         self.leaving.push(word);
     }
 
@@ -288,8 +409,7 @@ impl Space {
     fn reclaim(&mut self, shared: &Shared) {
         let oldest = shared.epochs.oldest();
         while let Some((_, word)) = self.retired.pop_front_if(|(stamp, _)| *stamp < oldest) {
-            let list = if word & BLOCK != 0 { &mut self.free_blocks } else { &mut self.free };
-            list.push(word & WHERE);
+            self.free[Form::of(word) as usize].push(word & WHERE);
         }
     }
 

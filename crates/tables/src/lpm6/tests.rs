@@ -121,7 +121,7 @@ fn nodes_grow_and_shrink() {
             t.insert(route(n), n).unwrap();
         }
     }
-    // Two lines above it.
+    // A pair above it.
     assert_eq!(
         (sizes[0], sizes[12], sizes[13], sizes[most as usize]),
         (0, 3 * 64, 2 * 64 + 1024, 2 * 64 + 1024)
@@ -131,6 +131,60 @@ fn nodes_grow_and_shrink() {
         check(n);
     }
     assert_eq!(t.working_set(), 0);
+}
+
+/// A node with few routes in its children is one with these, for 16 bits; also while what is around it, above
+/// it and below it changes.
+#[test]
+fn pairs_come_and_go() {
+    let most = if cfg!(miri) { 3 } else { 40 };
+    let t = Lpm6::new().unwrap();
+    let r = t.reader();
+    let mut naive = Naive::default();
+    let base = a("2001:db8::");
+    let around =
+        [p("::/0"), p("2001:db8::/20"), p("2001:db8::/36"), p("2001:db8:8000::/33"), p("2001:db8:6230::/44")];
+    let route = |n: u128| {
+        let place = n * 0x6233 & 0xffff;
+        // Some go further, and some are not of whole bytes.
+        let len = [48, 47, 48, 64, 42, 48, 56, 41][n as usize % 8];
+        Prefix6::new(base | place << 80 | n << 64, len).unwrap()
+    };
+    let mut sizes = Vec::new();
+    let step = |naive: &mut Naive, prefix: Prefix6, hop: Option<u32>| {
+        match hop {
+            Some(hop) => assert_eq!(t.insert(prefix, hop), Ok(naive.insert(prefix, hop))),
+            None => assert_eq!(t.remove(prefix), naive.remove(prefix)),
+        }
+        let mut addrs = Vec::new();
+        for (p, _) in &naive.0 {
+            addrs.extend([p.first(), p.last(), p.first().wrapping_sub(1), p.last().wrapping_add(1)]);
+        }
+        addrs.extend([prefix.first(), prefix.last()]);
+        let mut hops = vec![0; addrs.len()];
+        r.lookup_many(&addrs, &mut hops);
+        for (addr, hop) in addrs.iter().zip(hops) {
+            assert_eq!(hop, naive.route(*addr).map_or(NO_ROUTE, |w| w.1), "{addr:x} after {prefix}");
+        }
+        t.working_set()
+    };
+    for n in 0..most {
+        sizes.push(step(&mut naive, route(n), Some(n as u32 % 3)));
+        let prefix = around[n as usize % around.len()];
+        step(&mut naive, prefix, (n % 3 > 0).then_some(n as u32 % 4));
+        step(&mut naive, route(n / 2), Some(n as u32 % 2));
+    }
+    // One route: the root's node and that at 32 bits, each with its child.
+    assert_eq!(sizes[0], 4 * 64);
+    for n in (0..most).map(|n| (n * 7 + 3) % most) {
+        step(&mut naive, route(n), None);
+        let prefix = around[n as usize % around.len()];
+        step(&mut naive, prefix, (n % 2 > 0).then_some(n as u32 % 3));
+    }
+    for prefix in around {
+        step(&mut naive, prefix, None);
+    }
+    assert_eq!((naive.0.len(), t.len(), t.working_set()), (0, 0, 0));
 }
 
 /// What comes and goes takes no more memory than it needs at one time.
@@ -161,8 +215,9 @@ fn a_reader_inside_holds_nodes_back() {
     let old = t.shared.root(0x2001);
     let read = || {
         let mut entry = old;
-        for place in [0x0d, 0xb8, 0, 0, 0, 0] {
-            entry = t.shared.step(entry, place);
+        for place in [0x0db8, 0, 0] {
+            assert_ne!(entry & PAIR, 0);
+            entry = t.shared.far(entry, place);
         }
         entry
     };

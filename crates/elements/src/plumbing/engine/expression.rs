@@ -1,9 +1,9 @@
 //! Functions of one variable, `x`, written as text: how fast traffic is replayed over time (FastClick's
 //! `TIMING_FNT`, in the language of TinyExpr).
 //!
-//! Numbers, `x`, `pi` and `e`; `+ - * / % ^`, of which `^` binds strongest, a sign stronger, and all are taken
-//! from left to right; parentheses; functions with their arguments in parentheses, or with one argument behind
-//! them.
+//! Numbers, `x`, `pi` and `e`; `+ - * / % ^`, of which `^` binds strongest, a sign stronger, and all are
+//! taken from left to right; parentheses; functions with their arguments in parentheses, or with one argument
+//! behind them.
 
 /// The longest text, and how deep it may be nested.
 const LONGEST: usize = 1000;
