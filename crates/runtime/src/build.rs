@@ -6,25 +6,27 @@ mod elements;
 mod remake;
 mod replicas;
 
+use crate::builtin::About;
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
-use crate::configure::StartAction;
+use crate::configure::{Asked, StartAction};
 use crate::control::ControlTask;
 use crate::cx::{Core, Counts, Graph};
+use crate::element::Sharing;
 use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded, Plan};
 use crate::limits::Limits;
 use crate::options::Options;
-use crate::placement::PortUse;
+use crate::placement::{Lanes, PortUse};
 use crate::ports;
 use crate::replacing::Replacing;
 use crate::store::SharedStore;
-use connect::connect;
+use connect::{Passing, connect};
 use devices::{Environment, open_ports};
 pub(crate) use elements::Moved;
 use elements::{From, make};
-use lang::{Config, Diagnostic, Diagnostics};
+use lang::{ClassTable, Config, Diagnostic, Diagnostics};
 pub(crate) use remake::remake;
 use replicas::Pattern;
 use std::collections::{BTreeMap, HashMap};
@@ -43,7 +45,7 @@ pub(crate) struct Built {
 /// the same one, and only elements move.
 pub(crate) fn build(
     config: Config,
-    registry: &Registry,
+    registry: &Arc<Registry>,
     options: &Options,
     clock: &Clock,
     hub: &Arc<Hub>,
@@ -133,6 +135,7 @@ pub(crate) fn build(
         shape: &shape,
         scheduling: &made.scheduling,
         crossing: &made.passing.crossing,
+        pulling: &made.passing.pulling,
         by_name: &by_name,
         store: &store,
         names: &made.names,
@@ -145,6 +148,19 @@ pub(crate) fn build(
         replicas.push((graph, core));
         if diags.has_errors() {
             return Err(diags);
+        }
+    }
+    if let Some(old) = old.filter(|_| moved.is_some()) {
+        for (index, worker) in kept(&elements, &made.asked, &made.passing, &ports, &store, old) {
+            let kept = |of: usize| worker.is_none_or(|only| only == of);
+            let workers = replicas.iter_mut().enumerate().filter(|(worker, _)| kept(*worker));
+            workers.for_each(|(_, (graph, _))| graph.slots[index].kept = true);
+            for (name, before) in &old.elements[index].counters {
+                let now = elements[index].counters.entry(name).or_default().iter_mut().zip(before);
+                now.enumerate()
+                    .filter(|(worker, _)| kept(*worker))
+                    .for_each(|(_, (now, before))| *now = before.clone());
+            }
         }
     }
     for (index, info) in elements.iter().enumerate() {
@@ -170,7 +186,14 @@ pub(crate) fn build(
         pulling: made.passing.pulling,
         holding: made.holding,
     };
-    let loaded = Loaded { config, elements, by_name, store, warnings, shortage, plan, ports };
+    let config = Arc::new(config);
+    let kinds = elements.iter().map(|info| info.kinds.clone()).collect();
+    let classes: Arc<dyn ClassTable + Send + Sync> = Arc::<Registry>::clone(registry);
+    let about = About::new(Arc::clone(&config), kinds, classes, options.lacks());
+    for (graph, _) in &mut replicas {
+        graph.about = Some(Arc::clone(&about));
+    }
+    let loaded = Loaded { config, about, elements, by_name, store, warnings, shortage, plan, ports };
     Ok(Built { replicas, control: made.control, loaded, acts: made.acts })
 }
 
@@ -202,6 +225,43 @@ fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> Sha
         }
     }
     kept
+}
+
+/// The elements that go on as they are when others, or they themselves, move to another worker: what they
+/// have been told while they were configured is still true, and they share the same state. Where only the
+/// task has moved, of an element that all workers have and that opens something, that is so on one worker:
+/// its new one.
+fn kept(
+    elements: &[ElementInfo],
+    asked: &BTreeMap<usize, Asked>,
+    passing: &Passing,
+    ports: &[(PortUse, Option<Arc<Lanes>>)],
+    store: &SharedStore,
+    old: &Loaded,
+) -> Vec<(usize, Option<usize>)> {
+    let goes_on = |index: usize| {
+        let (new, before) = (elements.get(index)?, old.elements.get(index)?);
+        let same = (&new.name, new.class, &new.config) == (&before.name, before.class, &before.config);
+        let asked = asked.get(&index);
+        let at_home = new.home == before.home;
+        let (there, only) = match new.sharing {
+            Sharing::Single => (at_home || !asked.is_none_or(|asked| asked.worker.get()), None),
+            _ if at_home && new.bound == before.bound => (true, None),
+            _ if old.plan.classes[index].facts.opens.is_some() => (new.bound, Some(new.home)),
+            _ => (true, None),
+        };
+        let passes = passing.crossing[index] == old.plan.crossing[index]
+            && passing.pulling[index] == old.plan.pulling[index];
+        let told = passes || !asked.is_none_or(|asked| asked.passing.get());
+        let shared = store.of(&new.name);
+        let shares = shared.len() == old.store.of(&new.name).len()
+            && shared.iter().all(|(kind, value)| {
+                old.store.get(&new.name, *kind).is_some_and(|before| Arc::ptr_eq(value, &before))
+            });
+        let own = ports.iter().all(|(of, _)| of.element != index);
+        (same && there && told && shares && own).then_some((index, only))
+    };
+    (0..elements.len()).filter_map(goes_on).collect()
 }
 
 /// An error if elements and interfaces may hold more packets than the router's limit.

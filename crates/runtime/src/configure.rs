@@ -9,6 +9,7 @@ use crate::store::{SharedStore, find_scoped};
 use crate::{ArgError, Args, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Diagnostic, PortRef, Span};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -67,6 +68,15 @@ pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 /// of its element.
 pub(crate) type StartAction = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
 
+/// What an element has asked that may differ when elements have moved to other workers.
+#[derive(Default)]
+pub(crate) struct Asked {
+    /// On which workers packets pass it.
+    pub(crate) passing: Cell<bool>,
+    /// Which worker it is on.
+    pub(crate) worker: Cell<bool>,
+}
+
 /// The context of [`crate::Element::configure`].
 pub struct ConfigCx<'a> {
     pub(crate) index: usize,
@@ -81,6 +91,8 @@ pub struct ConfigCx<'a> {
     pub(crate) inherited: Option<&'a SharedStore>,
     /// Whether the same configuration goes on, with elements on other workers.
     pub(crate) moving: bool,
+    /// What the element has asked, on any worker.
+    pub(crate) asked: &'a Asked,
     pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) warnings: &'a mut Vec<Diagnostic>,
@@ -113,6 +125,7 @@ impl ConfigCx<'_> {
     /// Which worker's replica is being made.
     #[must_use]
     pub fn worker(&self) -> WorkerId {
+        self.asked.worker.set(true);
         self.worker
     }
     /// How many workers there are.
@@ -155,12 +168,14 @@ impl ConfigCx<'_> {
     /// to use from both (a queue between two workers).
     #[must_use]
     pub fn crosses_workers(&self) -> bool {
+        self.asked.passing.set(true);
         self.crossing
     }
     /// This worker's place among the workers that pull from the element, and how many they are; `None` if it
     /// does not pull. Where no task pulls, and if there are more than 128 workers, all of them count.
     #[must_use]
     pub fn pull_share(&self) -> Option<(usize, usize)> {
+        self.asked.passing.set(true);
         let worker = self.worker.0;
         if self.pulling == 0 {
             return Some((worker, self.workers));
@@ -172,6 +187,7 @@ impl ConfigCx<'_> {
     /// workers, and all of them count.
     #[must_use]
     pub fn pulled_by(&self) -> u128 {
+        self.asked.passing.set(true);
         self.pulling
     }
     /// The whole configuration, flat.

@@ -3,9 +3,11 @@
 mod calls;
 mod core;
 mod delivery;
+mod described;
 mod follow;
 mod graph;
 mod lending;
+mod moment;
 mod run;
 mod trace;
 
@@ -21,10 +23,12 @@ use tracing::Level;
 
 pub(crate) use self::core::Scratch;
 pub use self::core::{Core, MAX_BATCH, Numbers};
+pub(crate) use self::described::{Described, Overview, summaries};
 pub(crate) use self::graph::{
     CalledFn, Counts, Input, Listeners, Output, Passed, Reader, Slot, Writer, find,
 };
 pub use self::graph::{Cx, Graph, Handler, Node, StepFacts};
+pub(crate) use self::moment::Moment;
 pub(crate) use self::trace::{Event, Head, Trace, Wanted, What};
 
 /// The most packets that one run of a task moves, which takes some milliseconds.

@@ -104,7 +104,7 @@ pub trait Element: Sized + Send + 'static {
     const ROLE: Role = Role::Ordinary;
     /// Whether the arguments of its elements can be changed while the router runs (the handler `config` is
     /// writable, as Click's is where `can_live_reconfigure` says so). The runtime then makes such an element
-    /// anew, initializes it, and has it take the state of the one before ([`Element::take_state`]), between
+    /// anew, initializes it, and has it take the state of the one before ([`Element::reconfigured`]), between
     /// two batches. It must not use ports of the machine, and no other element its shared state.
     const LIVE: bool = false;
     /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: its fast path.
@@ -157,6 +157,15 @@ pub trait Element: Sized + Send + 'static {
     /// Takes over the state of the element of the same name and class in the configuration that this one
     /// replaces. Runs on the worker, between two batches; tasks and timers have been initialized.
     fn take_state(&mut self, _old: &mut Self, _cx: &mut Cx<'_>) {}
+
+    /// The same where only the arguments change while the router runs ([`Element::LIVE`]).
+    fn reconfigured(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.take_state(old, cx);
+    }
+
+    /// The element's own task, or all tasks that pull from it, have left this worker for another. Packets
+    /// that it holds here would get no further: it sends them with [`Cx::reschedule_here`], or drops them.
+    fn abandon(&mut self, _cx: &mut Cx<'_>) {}
 }
 
 /// A packet in, a packet or nothing out.
@@ -200,9 +209,17 @@ macro_rules! common {
         fn finish(&mut self, cx: &mut Cx<'_>) {
             self.0.finish(cx);
         }
+        fn abandon(&mut self, cx: &mut Cx<'_>) {
+            self.0.abandon(cx);
+        }
         fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>) {
             if let Some(old) = old.element().downcast_mut() {
                 self.0.take_state(old, cx);
+            }
+        }
+        fn reconfigured(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>) {
+            if let Some(old) = old.element().downcast_mut() {
+                self.0.reconfigured(old, cx);
             }
         }
         fn element(&mut self) -> &mut dyn Any {

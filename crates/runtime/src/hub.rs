@@ -131,6 +131,8 @@ pub struct Hub {
     stops: AtomicI64,
     /// Arguments that workers have changed by handlers: element, position, keyword, value.
     changed: Mutex<BTreeMap<(String, usize, &'static str), String>>,
+    /// Warnings of the handler that the control thread calls.
+    warnings: Mutex<Vec<String>>,
     /// Hot swaps so far.
     generation: AtomicU64,
     /// Signals that elements handle, and how many of them do.
@@ -434,7 +436,21 @@ impl Hub {
         let key = (element.to_owned(), argument.0, argument.1);
         self.changed.lock().ignore_poison().insert(key, value.to_owned());
     }
-    /// Takes what workers have noted.
+    /// Notes that a worker has given an element other arguments by a handler.
+    pub(crate) fn note_arguments(&self, element: &str, arguments: &str) {
+        let mut changed = self.changed.lock().ignore_poison();
+        changed.retain(|(name, _, _), _| name != element);
+        changed.insert((element.to_owned(), 0, ""), arguments.to_owned());
+    }
+    /// Leaves warnings to whoever has called the handler that is running ([`Hub::take_warnings`]).
+    pub(crate) fn warn_caller(&self, warnings: impl Iterator<Item = String>) {
+        self.warnings.lock().ignore_poison().extend(warnings);
+    }
+    /// Takes the warnings of the handler that has just been called on the control thread.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut *self.warnings.lock().ignore_poison())
+    }
+    /// Takes what workers have noted. All arguments of an element, without a keyword, are before single ones.
     pub(crate) fn take_arguments(&self) -> BTreeMap<(String, usize, &'static str), String> {
         std::mem::take(&mut *self.changed.lock().ignore_poison())
     }

@@ -1,6 +1,7 @@
 //! Information on a configuration and its elements, for the control thread.
 
 use crate::NameDb;
+use crate::builtin::{About, Kinds};
 use crate::class::Class;
 use crate::configure::Scheduling;
 use crate::cx::Handler;
@@ -39,7 +40,7 @@ pub struct ElementInfo {
     pub bound: bool,
     /// Whether packets enter it on one worker and leave it on another.
     pub crosses: bool,
-    pub(crate) kinds: (Vec<&'static str>, Vec<&'static str>),
+    pub(crate) kinds: Kinds,
     pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
 }
 
@@ -87,7 +88,9 @@ pub(crate) struct Plan {
 
 /// A configuration that runs, or is ready to.
 pub(crate) struct Loaded {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
+    /// What workers show of it.
+    pub(crate) about: Arc<About>,
     pub(crate) elements: Vec<ElementInfo>,
     pub(crate) by_name: Arc<HashMap<String, u32>>,
     pub(crate) store: Arc<SharedStore>,

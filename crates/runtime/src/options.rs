@@ -80,6 +80,14 @@ impl FromStr for Idle {
 /// What a worker thread does first: pin itself to a CPU, register with DPDK.
 pub type ThreadSetup = fn(WorkerId) -> Box<dyn Any>;
 
+impl Options {
+    /// A global handler that a router with these options has not: under Click's name, there is no `hotconfig`
+    /// if the configuration may not be replaced.
+    pub(crate) fn lacks(&self) -> Option<&'static str> {
+        (self.click && !self.hotswap).then_some("hotconfig")
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -215,6 +215,11 @@ impl Timers {
     pub fn expiry(&self, slot: u32, id: u32) -> Option<u64> {
         self.keys.get(&(slot, id)).map(|k| k.0)
     }
+    /// The timers of an element and when they expire, the first to expire first.
+    pub(crate) fn of(&self, slot: u32) -> Vec<(u32, u64)> {
+        let own = self.queue.iter().filter(|(_, (of, _))| *of == slot);
+        own.map(|(key, (_, id))| (*id, key.0)).collect()
+    }
     /// How many timers are set.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::WorkerId;
 use crate::configure::StartAction;
-use crate::cx::{Core, Counts, Graph, Node};
+use crate::cx::{Core, Counts, Graph, Moment, Node};
 use crate::hub::Handed;
 use crate::names::Names;
 use crate::options::Idle;
@@ -56,6 +56,8 @@ pub(crate) enum Order {
     Replace(u32, Option<Box<dyn Node>>, Arc<Counts>),
     /// Give an element the state of another one, which another worker had, and give that back.
     TakeState(u32, Box<dyn Node>),
+    /// Go on with an element that another worker had.
+    GoOn(u32, Box<dyn Node>, Moment),
 }
 
 /// The answer of a stopped worker.
@@ -520,6 +522,10 @@ impl Worker {
                 self.core.with_node(&self.graph, slot, |node, cx| node.take_state(&mut *before, cx));
                 Report::Replaced(Some(before))
             }
+            Order::GoOn(slot, node, moment) => {
+                self.core.resume(slot, moment);
+                Report::Replaced(Some(self.graph.slots[slot as usize].node.replace(node)))
+            }
         }
     }
 
@@ -542,7 +548,7 @@ impl Worker {
     ) -> Option<Box<dyn Node>> {
         self.graph.slots[slot as usize].counts = Some(counts);
         let mut before = self.graph.slots[slot as usize].node.replace(node?);
-        self.core.with_node(&self.graph, slot, |node, cx| node.take_state(&mut *before, cx));
+        self.core.with_node(&self.graph, slot, |node, cx| node.reconfigured(&mut *before, cx));
         self.busy();
         Some(before)
     }
@@ -558,8 +564,22 @@ impl Worker {
             if before.class != slot.class {
                 continue;
             }
-            let Ok(mut before) = before.node.try_borrow_mut() else { continue };
-            self.core.with_node(&self.graph, index as u32, |node, cx| node.take_state(&mut **before, cx));
+            let (slot_before, slot_now) = (old.names[&*slot.name], index as u32);
+            if slot.kept {
+                if !slot.single || (slot.runs_here && before.runs_here) {
+                    slot.node.swap(&before.node);
+                    if slot.runs_here && before.runs_here {
+                        self.core.resume(slot_now, old_core.moment(&old, slot_before));
+                    }
+                }
+            } else if let Ok(mut node_before) = before.node.try_borrow_mut() {
+                self.core
+                    .with_node(&self.graph, slot_now, |node, cx| node.take_state(&mut **node_before, cx));
+            }
+            let left = slot.kept && before.runs_here && !slot.runs_here;
+            if left || (before.pulls_here && !slot.pulls_here) {
+                self.core.with_node(&self.graph, slot_now, |node, cx| node.abandon(cx));
+            }
         }
         self.busy();
         (old, old_core)

@@ -4,7 +4,7 @@ use super::connect::{Passing, passing};
 use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
-use crate::configure::{ConfigCx, PortSlot, Scheduling, StartAction, Starter};
+use crate::configure::{Asked, ConfigCx, PortSlot, Scheduling, StartAction, Starter};
 use crate::control::ControlTask;
 use crate::cx::Node;
 use crate::element::{Phase, Sharing};
@@ -53,6 +53,8 @@ pub(super) struct Made {
     pub(super) port_slots: Vec<(usize, PortSlot)>,
     pub(super) holding: Vec<(usize, usize)>,
     pub(super) names: NameDb,
+    /// By element.
+    pub(super) asked: BTreeMap<usize, Asked>,
 }
 
 /// Makes all elements; errors in their arguments go to `diags`.
@@ -119,6 +121,7 @@ impl Made {
         let workers = self.nodes.len();
         let home = self.scheduling.home(&element.name, workers);
         let mut first = true;
+        let asked = self.asked.entry(index).or_default();
         // The arguments need the names for look-ups and the context for additions.
         let known = names.at(&element.name);
         let mut args = Args::new(&element.config, Some(element.config_span), &known);
@@ -140,6 +143,7 @@ impl Made {
                 store: from.store,
                 inherited: from.inherited,
                 moving: from.moved.is_some(),
+                asked,
                 scheduling: &mut self.scheduling,
                 control: &mut self.control,
                 warnings: &mut self.warnings,

@@ -45,7 +45,7 @@ pub(crate) fn remake(
 ) -> Result<Remade, Diagnostics> {
     let _replacing = Replacing::begin(true);
     let plan = &loaded.plan;
-    let mut config = loaded.config.clone();
+    let mut config = Config::clone(&loaded.config);
     arguments.clone_into(&mut config.elements[index].config);
     let mut diags = Diagnostics::new();
     diags.set_sources(config.sources.clone());

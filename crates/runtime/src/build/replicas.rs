@@ -29,6 +29,7 @@ pub(super) struct Pattern<'a> {
     pub(super) shape: &'a Shape,
     pub(super) scheduling: &'a Scheduling,
     pub(super) crossing: &'a [bool],
+    pub(super) pulling: &'a [u128],
     pub(super) by_name: &'a Arc<HashMap<String, u32>>,
     pub(super) store: &'a Arc<SharedStore>,
     pub(super) names: &'a NameDb,
@@ -70,6 +71,7 @@ impl Pattern<'_> {
             names: Arc::clone(self.by_name),
             shared: Arc::clone(self.store),
             texts: self.names.clone(),
+            about: None,
         };
         core.initializing = true;
         let first = core.clock.stamp();
@@ -136,6 +138,9 @@ impl Pattern<'_> {
             handlers: Arc::clone(&class.handlers),
             single: class.sharing == Sharing::Single,
             live: class.live,
+            kept: false,
+            pulls_here: self.pulling[index] == 0
+                || self.pulling[index].checked_shr(worker as u32).is_some_and(|bits| bits & 1 == 1),
             counts: None,
         }
     }

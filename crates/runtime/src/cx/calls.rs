@@ -3,7 +3,7 @@
 use super::core::Call;
 use super::graph::{Cx, Handler, Reader, Slot, Writer, find};
 use crate::ElementId;
-use crate::builtin::check_global;
+use crate::builtin::{check_global, element_handler};
 use crate::handler::{CallArgs, Caller, HandlerError, KnownHandler};
 use crate::hub::Hub;
 use crate::names::Names;
@@ -18,7 +18,14 @@ impl Cx<'_> {
     /// # Errors
     /// No such handler, or the element is busy with the very packet that caused the call.
     pub fn read_handler(&mut self, id: ElementId, name: &str, arg: &str) -> Result<String, HandlerError> {
-        let handler = self.handler(id, name)?;
+        let own = self.handler(id, name).and_then(|h| match h.readable() {
+            false if element_handler(name) => Err(HandlerError::NotReadable(name.into())),
+            _ => Ok(h),
+        });
+        let handler = match own {
+            Ok(handler) => handler,
+            Err(e) => return self.read_general(id, name).unwrap_or(Err(e)),
+        };
         let _names = Names::of(&self.graph.texts, self.name_of(id));
         match handler.reader {
             Some(Reader::Worker(f, _)) => {
@@ -62,21 +69,29 @@ impl Cx<'_> {
         match handler.writer {
             Some(Writer::Worker(f)) => {
                 self.on(id, |element, cx| f(element, value, cx))?.map_err(HandlerError::Failed)?;
-                if let Some(argument) = handler.argument {
-                    self.core.hub.note_argument(self.name_of(id), argument, value);
-                }
-                Ok(())
             }
             Some(Writer::Shared(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
-                f(&*state, value).map_err(HandlerError::Failed)
+                f(&*state, value).map_err(HandlerError::Failed)?;
             }
             Some(Writer::Called(kind, f)) => {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
-                f(&*state, self, &CallArgs { name, value, write: true }).map(drop)
+                f(&*state, self, &CallArgs { name, value, write: true })?;
             }
-            None => Err(HandlerError::NotWritable(name.into())),
+            None => return Err(HandlerError::NotWritable(name.into())),
         }
+        if let Some(argument) = handler.argument {
+            self.core.hub.note_argument(self.name_of(id), argument, value);
+            if let Some(about) = &self.graph.about {
+                about.set_argument(id.0 as usize, argument, value);
+            }
+        } else if name == "config" {
+            self.core.hub.note_arguments(self.name_of(id), value);
+            if let Some(about) = &self.graph.about {
+                about.set_arguments(id.0 as usize, value);
+            }
+        }
+        Ok(())
     }
 
     /// The element whose handler is meant: without an element name, the calling element if it has such a
@@ -164,7 +179,7 @@ impl Cx<'_> {
     /// Whether a handler gives an element other arguments, which the control thread does.
     fn reconfigures(&self, id: ElementId, handler: &str) -> bool {
         let slot = &self.graph.slots[id.0 as usize];
-        handler == "config" && slot.live && slot.handlers.iter().all(|h| h.name != handler)
+        handler == "config" && slot.live && !slot.handlers.iter().any(|h| h.name == handler && h.writable())
     }
 
     /// Whether handlers of an element can be called now.
@@ -194,7 +209,7 @@ impl Cx<'_> {
 
 impl Slot {
     /// The counts of all workers.
-    fn totals(&self) -> StatsSnapshot {
+    pub(super) fn totals(&self) -> StatsSnapshot {
         let Some(counts) = &self.counts else { return self.stats.snapshot() };
         let mut sum = StatsSnapshot::default();
         counts.stats.iter().for_each(|s| sum.merge(&s.snapshot()));
@@ -208,7 +223,7 @@ impl Caller for Cx<'_> {
             (Some(id), handler) => self.read_handler(id, handler, arg),
             (None, handler) => {
                 check_global(handler, false)?;
-                Err(HandlerError::Failed(format!("'{handler}' cannot be read from the data path")))
+                self.read_global(handler)
             }
         }
     }
@@ -251,12 +266,19 @@ impl Caller for Cx<'_> {
             });
         };
         let name = format!("{}.{handler}", self.name_of(id));
+        let general =
+            || KnownHandler { name: name.clone(), takes_parameter: false, private: false, secret: false };
         if write && self.reconfigures(id, handler) {
-            return Ok(KnownHandler { name, takes_parameter: false, private: false, secret: false });
+            return Ok(general());
         }
-        let h = self.handler(id, handler)?;
+        let h = match self.handler(id, handler) {
+            Err(_) if element_handler(handler) && !write => return Ok(general()),
+            Err(_) if element_handler(handler) => return Err(HandlerError::NotWritable(name)),
+            own => own?,
+        };
         match write {
             true if !h.writable() => Err(HandlerError::NotWritable(name)),
+            false if !h.readable() && element_handler(handler) => Ok(general()),
             false if !h.readable() => Err(HandlerError::NotReadable(name)),
             _ => Ok(KnownHandler {
                 name,

@@ -4,6 +4,7 @@
 
 use super::core::Core;
 use crate::ElementId;
+use crate::builtin::About;
 use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
@@ -67,8 +68,14 @@ pub trait Node: Send {
     fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>);
     /// See [`crate::Element::finish`].
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
+    /// See [`crate::Element::abandon`].
+    fn abandon(&mut self, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::take_state`]; does nothing if `old` holds another type.
     fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>);
+    /// See [`crate::Element::reconfigured`].
+    fn reconfigured(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>) {
+        self.take_state(old, cx);
+    }
     /// The element itself, for handlers.
     fn element(&mut self) -> &mut dyn Any;
 }
@@ -132,6 +139,10 @@ pub(crate) struct Slot {
     pub(crate) single: bool,
     /// See [`crate::Element::LIVE`].
     pub(crate) live: bool,
+    /// Whether the element of the configuration before goes on here, as only others move to another worker.
+    pub(crate) kept: bool,
+    /// Whether tasks of this worker pull from it, if any do.
+    pub(crate) pulls_here: bool,
     /// What other threads may read of all instances; none while the elements are made.
     pub(crate) counts: Option<Arc<Counts>>,
 }
@@ -152,6 +163,8 @@ pub struct Graph {
     pub(crate) shared: Arc<SharedStore>,
     /// The names that texts may use.
     pub(crate) texts: NameDb,
+    /// What handlers show of the configuration; none while the elements are made.
+    pub(crate) about: Option<Arc<About>>,
 }
 
 impl Graph {

@@ -1,6 +1,7 @@
 //! Elements that are in the middle of a call and lend themselves to handlers.
 
 use super::graph::{Cx, Lenders};
+use dpdk::Batch;
 use std::any::Any;
 use std::cell::RefCell;
 
@@ -37,6 +38,11 @@ impl Cx<'_> {
             base: self.base,
             lent: Some(&lent),
         })
+    }
+    /// [`Cx::pull`] by an element that lends itself meanwhile: a packet on its way up to here may cause calls
+    /// of its handlers.
+    pub fn pull_lending(&mut self, element: &mut dyn Any, port: usize, max: usize, out: &mut Batch) -> usize {
+        self.lend(element, |cx| cx.pull(port, max, out))
     }
     /// [`Cx::flush`] of an element that lends itself meanwhile.
     pub fn flush_lending(&mut self, element: &mut dyn Any) {

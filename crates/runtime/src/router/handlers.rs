@@ -14,6 +14,7 @@ use crate::names::Names;
 use crate::stats::Counter;
 use crate::store::SharedStore;
 use std::sync::Arc;
+use tracing::Level;
 
 impl Router {
     /// Splits `element.handler` and finds the element; without a dot it is a global handler.
@@ -54,11 +55,11 @@ impl Router {
         if matches!(&*name, "config" | "flatconfig") {
             self.note_changes();
         }
-        let Some(id) = id else { return read_global(self, &name, arg) };
+        let Some(id) = id else { return read_global(self, &name) };
         let element = &self.loaded.elements[id.0 as usize];
         let own = find(&element.handlers, &name, &self.loaded.store, &element.name);
         let Some(handler) = own.filter(|h| h.readable() || !element_handler(&name)).cloned() else {
-            return read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
+            return read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()));
         };
         if name == HOME_THREAD && handler.writable() {
             return Ok(element.home.to_string());
@@ -106,7 +107,11 @@ impl Router {
     /// # Errors
     /// No such element or handler, it cannot be written, or it refused the value.
     pub fn write(&mut self, spec: &str, value: &str) -> Result<(), HandlerError> {
-        self.write_from("", spec, value)
+        let done = self.write_from("", spec, value);
+        for warning in self.hub.take_warnings() {
+            self.hub.log(Level::WARN, "", &format!("{spec}: warning: {warning}"));
+        }
+        done
     }
     /// [`Router::write`] with names looked up from the scope of an element.
     ///
@@ -118,9 +123,11 @@ impl Router {
         self.note_changes();
         let Some(id) = id else { return write_global(self, &name, value) };
         let element = &self.loaded.elements[id.0 as usize];
-        let Some(handler) = find(&element.handlers, &name, &self.loaded.store, &element.name).cloned() else {
+        let reconfigures = element.live && name == "config";
+        let own = find(&element.handlers, &name, &self.loaded.store, &element.name);
+        let Some(handler) = own.filter(|h| h.writable() || !reconfigures).cloned() else {
             return match element_handler(&name) {
-                true if element.live && name == "config" => self.reconfigure(id, value),
+                true if reconfigures => self.reconfigure(id, value),
                 true => Err(HandlerError::NotWritable(spec.to_owned())),
                 false => Err(HandlerError::NoHandler(spec.to_owned())),
             };
@@ -170,10 +177,9 @@ impl Router {
         self.look_up("", spec, write).map(drop)
     }
 
-    /// Whether there is no such global handler in this router: under Click's name, there is no `hotconfig` if
-    /// the configuration may not be replaced.
+    /// Whether there is no such global handler in this router.
     pub(super) fn lacks(&self, name: &str) -> bool {
-        name == "hotconfig" && self.options.click && !self.options.hotswap
+        self.options.lacks() == Some(name)
     }
 
     /// Information about a handler that is to be read (or written).
@@ -191,8 +197,11 @@ impl Router {
         };
         let element = &self.loaded.elements[id.0 as usize];
         let full = format!("{}.{name}", element.name);
+        let reconfigures = element.live && name == "config";
         match find(&element.handlers, &name, &self.loaded.store, &element.name) {
-            Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
+            Some(h) if write && !h.writable() && !reconfigures => {
+                Err(HandlerError::NotWritable(spec.to_owned()))
+            }
             Some(h) if !write && !h.readable() && !element_handler(&name) => {
                 Err(HandlerError::NotReadable(spec.to_owned()))
             }
@@ -202,7 +211,7 @@ impl Router {
                 private: h.private,
                 secret: h.secret,
             }),
-            None if element_handler(&name) && (!write || (element.live && name == "config")) => {
+            None if element_handler(&name) && (!write || reconfigures) => {
                 Ok(KnownHandler { name: full, takes_parameter: false, private: false, secret: false })
             }
             None if element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),

@@ -4,6 +4,7 @@ use super::Router;
 use super::swap::HOLD_LIMIT;
 use crate::ElementId;
 use crate::build::remake;
+use crate::builtin::with_argument;
 use crate::cx::{Counts, Node, Reader};
 use crate::handler::HandlerError;
 use crate::stats::Counter;
@@ -62,7 +63,8 @@ impl Router {
         }
         drop(team);
         self.count_removed(&name, old);
-        self.loaded.config = new.config;
+        self.loaded.config = Arc::new(new.config);
+        self.loaded.about.set_arguments(index, arguments);
         self.loaded.plan.holding = new.holding;
         let element = &mut self.loaded.elements[index];
         element.config.clone_from(&self.loaded.config.elements[index].config);
@@ -80,9 +82,7 @@ impl Router {
                 }
             }
         }
-        for warning in new.warnings {
-            self.hub.log(Level::WARN, &name, &format!("{name}: {}", warning.message));
-        }
+        self.hub.warn_caller(new.warnings.into_iter().map(|warning| warning.message));
         self.hub.ring();
         Ok(())
     }
@@ -98,16 +98,20 @@ impl Router {
     /// Notes what workers have changed by handlers.
     pub(super) fn note_changes(&mut self) {
         for ((element, position, keyword), value) in self.hub.take_arguments() {
-            if let Some(id) = self.find("", &element) {
-                self.note_argument(id, (position, keyword), &value);
+            match self.find("", &element) {
+                Some(id) if keyword.is_empty() => self.note_arguments(id, &value),
+                Some(id) => self.note_argument(id, (position, keyword), &value),
+                None => {}
             }
         }
     }
 
     /// Notes the present arguments of an element.
     pub(super) fn note_arguments(&mut self, id: ElementId, arguments: &str) {
-        arguments.clone_into(&mut self.loaded.config.elements[id.0 as usize].config);
-        arguments.clone_into(&mut self.loaded.elements[id.0 as usize].config);
+        let index = id.0 as usize;
+        arguments.clone_into(&mut Arc::make_mut(&mut self.loaded.config).elements[index].config);
+        arguments.clone_into(&mut self.loaded.elements[index].config);
+        self.loaded.about.set_arguments(index, arguments);
     }
 }
 
@@ -132,41 +136,4 @@ fn counters(
 fn messages(diags: &Diagnostics) -> String {
     let all: Vec<&str> = diags.iter().map(|d| d.message.as_str()).collect();
     all.join("\n")
-}
-
-/// The arguments with another value for one of them, as Click writes them.
-fn with_argument(config: &str, position: usize, keyword: &str, value: &str) -> String {
-    let args = lang::split_args(config);
-    let is_keyword = |arg: &str| {
-        arg.strip_prefix(keyword).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
-    };
-    let mut texts: Vec<String> = args.into_iter().map(|arg| arg.text).collect();
-    let by_keyword = texts.iter().any(|arg| is_keyword(arg));
-    match texts.get_mut(position).filter(|arg| !by_keyword && lang::args::keyword_len(arg) == 0) {
-        Some(arg) => value.clone_into(arg),
-        None => {
-            texts.retain(|arg| !is_keyword(arg));
-            texts.push(format!("{keyword} {value}"));
-        }
-    }
-    lang::quote::join_args(&texts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_argument_is_replaced_where_it_stands() {
-        for (config, want) in [
-            ("", "CAPACITY 7"),
-            ("5", "7"),
-            ("CAPACITY 5", "CAPACITY 7"),
-            ("1, CAPACITY 5, OTHER 2", "1, OTHER 2, CAPACITY 7"),
-            ("OTHER 2", "OTHER 2, CAPACITY 7"),
-        ] {
-            assert_eq!(with_argument(config, 0, "CAPACITY", "7"), want, "{config}");
-        }
-        assert_eq!(with_argument("a, b", 1, "X", "c"), "a, c");
-    }
 }

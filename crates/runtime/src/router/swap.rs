@@ -40,8 +40,9 @@ impl Router {
         self.install(config, None)
     }
 
-    /// Moves an element's task to another worker, by a hot swap of the same configuration: what a handler has
-    /// changed and is neither state nor an argument begins anew.
+    /// Moves an element's task to another worker, by a hot swap of the same configuration in which elements
+    /// go on as they are. Only those that have to know which workers packets pass them on (queues) are made
+    /// anew and take over the state.
     ///
     /// # Errors
     /// There is no such worker, or one does not answer.
@@ -58,7 +59,7 @@ impl Router {
         let mut moved = self.moved.clone();
         moved.insert(element.name.clone(), worker);
         let _building = accounts::inherit().build();
-        let done = self.install(self.loaded.config.clone(), Some(moved));
+        let done = self.install(Config::clone(&self.loaded.config), Some(moved));
         done.map_err(|diags| failed(&diags.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n")))
     }
 
@@ -78,7 +79,8 @@ impl Router {
                 }
             }
         };
-        let moves = self.moves(&new);
+        let kept = |slot: usize| built.replicas.iter().any(|(graph, _)| graph.slots[slot].kept);
+        let moves = self.moves(&new, kept);
         let old = match self.change_over(built.replicas, &moves, act) {
             Ok(old) => old,
             Err(e) => {
@@ -160,11 +162,15 @@ impl Router {
             }
         }
         for each in moves {
-            let Some((graph, _)) = old.get_mut(each.from) else { continue };
+            let Some((graph, core)) = old.get_mut(each.from) else { continue };
             let Some(&place) = graph.names.get(&each.element) else { continue };
             let empty = Box::new(Forwarder::new(&hub, &each.element, each.to));
             let node = graph.slots[place as usize].node.replace(empty);
-            match team.order(each.to, Order::TakeState(each.slot, node)) {
+            let order = match each.kept {
+                true => Order::GoOn(each.slot, node, core.moment(graph, place)),
+                false => Order::TakeState(each.slot, node),
+            };
+            match team.order(each.to, order) {
                 Ok(Report::Replaced(Some(node))) => drop(graph.slots[place as usize].node.replace(node)),
                 Ok(_) => {}
                 Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
@@ -174,14 +180,14 @@ impl Router {
     }
 
     /// The elements with one instance that a new configuration has on another worker.
-    fn moves(&self, new: &Loaded) -> Vec<Move> {
+    fn moves(&self, new: &Loaded, kept: impl Fn(usize) -> bool) -> Vec<Move> {
         let single = new.elements.iter().enumerate().filter(|(_, e)| e.sharing == Sharing::Single);
         single
             .filter_map(|(slot, element)| {
                 let same = |e: &&ElementInfo| e.name == element.name && e.class == element.class;
                 let before = self.loaded.elements.iter().find(same).filter(|e| e.home != element.home)?;
                 let (element, to) = (element.name.clone(), element.home);
-                Some(Move { element, slot: slot as u32, from: before.home, to })
+                Some(Move { element, slot: slot as u32, from: before.home, to, kept: kept(slot) })
             })
             .collect()
     }
@@ -234,6 +240,8 @@ struct Move {
     slot: u32,
     from: usize,
     to: usize,
+    /// Whether it goes on there as it is.
+    kept: bool,
 }
 
 /// Explains why something that was allowed when the router started may be refused now.
