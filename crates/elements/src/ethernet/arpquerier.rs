@@ -25,29 +25,33 @@
 //! - `CAPACITY_SLIM_FACTOR` (*int*, default 2): which part is dropped then (2: half of them, 4: a quarter).
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
-//!   but `CAPACITY`.
+//!   but `CAPACITY`. Another packet is dropped.
 //!
 //! Keywords may also stand in front of `IP` and `ETH`.
 //!
 //! An address that packets wait for is asked for at most every tenth of a second, and after ten queries
 //! without a reply every two seconds. A query has the timestamp of the packet that caused it, and is sent
-//! before it. It is 42 bytes long; devices pad it.
+//! before it. It is 42 bytes long; devices pad it. Replies that nobody has asked for are stored, too.
 //!
 //! ## Ports
 //! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1: ARP replies with their
 //! Ethernet header. Output 0: packets ready to be sent; with a second output, queries go there instead.
 //!
 //! ## Handlers
-//! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
-//! - `ipaddr` (write, *IP*): sets this host's address, as LinuxRoutes does.
+//! - `ipaddr`, `broadcast` (read/write), `ethaddr` (read): the addresses. LinuxRoutes sets `ipaddr`; while it
+//!   is 0.0.0.0, all packets are dropped.
 //! - `table` (read): the entries, oldest first: IP address, 1 if the Ethernet address is valid, the Ethernet
 //!   address (`FF-FF-FF-FF-FF-FF` while there is none), seconds since the entry was made or confirmed.
 //! - `stats` (read): packets dropped, by the table too, and queries sent, as text.
 //! - `queries`, `responses` (read): queries sent, frames on input 1 that were long enough for a reply.
 //! - `drops` (read): packets dropped that did not wait for an answer.
 //! - `count`, `length` (read): entries in the table, packets that wait.
-//! - `timeout` (read), `poll_timeout` (read/write): the arguments, in seconds.
-//! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
+//! - `timeout` (read), `poll_timeout` (read/write): the arguments; they read in seconds.
+//! - `insert` (write, *IP ETH*): sets an address, and sends the packets that wait for it.
+//! - `delete` (write, *IP*): forgets an address. Its entry stays, and so do packets that wait.
+//! - `clear` (write): removes all entries, drops the packets that wait, and sets the counts to zero.
+//! - `config` (read/write): the arguments. Of the element's own table, what is not given stays as it is;
+//!   another `IP` or `ETH` clears it. `TABLE` is ignored.
 //!
 //! ## Threads
 //! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbors take no
@@ -63,9 +67,11 @@
 //! ## See also
 //! ARPResponder, ARPTable, EtherEncap
 
+use super::arptable;
 use super::engine::neighbors::{Answer, Cache, Neighbors};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
-use lang::args::{ElementName, IpPrefix};
+use lang::args::{ElementName, EtherAddr as EtherArg, FromArg, IpPrefix};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +80,7 @@ use wire::{Arp, EtherAddr, Ethernet, arp};
 
 const TOO_MANY_WAIT: DropReason = DropReason::new("too many packets wait for ARP");
 const NOT_AN_ARP_REPLY: DropReason = DropReason::new("not an ARP reply");
+const NO_ADDRESS: DropReason = DropReason::new("no IP address to ask with");
 
 /// The length of a query; to pad it is left to the device.
 const QUERY_LEN: usize = wire::ethernet::HEADER_LEN + arp::HEADER_LEN;
@@ -105,9 +112,51 @@ pub struct ArpQuerier {
     killed: Counter,
 }
 
-/// The time-outs and limits; handlers of the shared table do not need them.
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A time, of which 0 means never.
+fn or_never(ns: u64) -> u64 {
+    if ns == 0 { u64::MAX } else { ns }
+}
+
+/// Default of `POLL_TIMEOUT`.
+const POLL_NS: u64 = 60_000_000_000;
+
+/// The arguments but for the limits of the table.
+struct Settings {
+    ip: Ipv4Addr,
+    mac: EtherAddr,
+    broadcast: Ipv4Addr,
+    table: Option<ElementName>,
+    poll_ns: Option<u64>,
+    broadcast_poll: Option<bool>,
+}
+
+impl Settings {
+    /// Reads the last arguments.
+    fn read(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let table = args.k::<ElementName>("TABLE")?;
+        let poll_ns = args.k::<Duration>("POLL_TIMEOUT")?.map(|poll| or_never(nanos(poll)));
+        let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
+        let broadcast_poll = args.k("BROADCAST_POLL")?;
+        args.consume();
+        let left = args.left();
+        let prefix = args.mp::<IpPrefix>("IP")?;
+        let mac = match left.as_slice() {
+            // One argument is the name of both addresses.
+            [name] => {
+                let mac = EtherArg::from_arg(&name.text, args.names());
+                mac.map_err(|_| args.error_at(name, "ETH: parse error"))?
+            }
+            _ => args.mp::<EtherArg>("ETH")?,
+        };
+        let (ip, mask) = (prefix.addr, u32::from(prefix.mask));
+        let subnet = Ipv4Addr::from(u32::from(ip) | !mask);
+        let broadcast = broadcast.unwrap_or(if subnet == ip { Ipv4Addr::BROADCAST } else { subnet });
+        Ok(Self { ip, mac: EtherAddr(mac.0), broadcast, table, poll_ns, broadcast_poll })
+    }
 }
 
 impl ArpQuerier {
@@ -156,6 +205,10 @@ impl ArpQuerier {
     /// A packet whose next hop is not a known neighbor, or that has no headroom for a header.
     #[cold]
     fn unusual(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
+        if self.ip.is_unspecified() {
+            self.killed.add(1);
+            return cx.drop(packet, NO_ADDRESS);
+        }
         let next_hop = Ipv4Addr::from(packet.dst_ip());
         if let Some(address) = self.cache.get(next_hop, now_ns) {
             return self.send(packet, address, cx);
@@ -189,7 +242,7 @@ impl ArpQuerier {
             }
             Answer::Waits { ask, displaced, over } => {
                 if let Some(over) = over {
-                    cx.log(Level::WARN, &format!("{}: {}", cx.name(), super::arptable::too_many(over)));
+                    cx.log(Level::WARN, &format!("{}: {}", cx.name(), arptable::too_many(over)));
                 }
                 for packet in displaced {
                     cx.drop(packet, TOO_MANY_WAIT);
@@ -199,6 +252,27 @@ impl ArpQuerier {
                 }
             }
         }
+    }
+
+    /// The handler `config`.
+    fn reconfigure(&mut self, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+        let names = runtime::handler_names();
+        let mut args = Args::new(value, None, &names);
+        let given = arptable::Given::read(&mut args);
+        let read = given.and_then(|given| Ok((given, Settings::read(&mut args)?)));
+        let read = read.and_then(|read| args.finish().map(|()| read));
+        let (given, new) = read.map_err(|e| e.message)?;
+        if self.owner {
+            if (new.ip, new.mac) != (self.ip, self.mac) {
+                arptable::discard(self.table.clear(), cx);
+            }
+            arptable::discard(self.table.set_limits(cx.now_ns(), |limits| given.change(limits)), cx);
+            arptable::watch(&self.table, cx);
+        }
+        (self.ip, self.mac, self.broadcast) = (new.ip, new.mac, new.broadcast);
+        self.poll_ns = new.poll_ns.unwrap_or(self.poll_ns);
+        self.broadcast_poll = new.broadcast_poll.unwrap_or(self.broadcast_poll);
+        Ok(())
     }
 
     fn response(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
@@ -213,8 +287,12 @@ impl ArpQuerier {
         let Some((ip, mac)) = answer else {
             return cx.drop(packet, NOT_AN_ARP_REPLY);
         };
-        for waiting in self.table.learn(ip, mac, now_ns) {
+        let (waited, lost) = self.table.learn(ip, mac, now_ns);
+        for waiting in waited {
             self.send(waiting, mac, cx);
+        }
+        for packet in lost {
+            cx.drop(packet, TOO_MANY_WAIT);
         }
     }
 }
@@ -228,6 +306,7 @@ impl Element for ArpQuerier {
     const READS: Fields = Fields::DATA.with(Fields::DST_IP);
     const DROPS: &'static [DropCase] = &[
         drops::NO_NEXT_HOP.when("the destination annotation is 0.0.0.0"),
+        NO_ADDRESS.when("the handler `ipaddr` has set this host's address to 0.0.0.0"),
         TOO_MANY_WAIT.when(
             "the packet, or one that waited for longer, had to make room for others; or the address found no room \
              in the table, because a virtual router may have no more neighbors",
@@ -243,22 +322,8 @@ impl Element for ArpQuerier {
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let limits = super::arptable::limits(args)?;
-        let table = args.k::<ElementName>("TABLE")?;
-        let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
-        let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
-        let broadcast_poll = args.k_or("BROADCAST_POLL", false)?;
-        args.consume();
-        let left = args.left();
-        let prefix = args.mp::<IpPrefix>("IP")?;
-        let mac = match left.as_slice() {
-            // One argument is the name of both addresses.
-            [name] => {
-                let mac = <lang::args::EtherAddr as runtime::FromArg>::from_arg(&name.text, args.names());
-                mac.map_err(|_| args.error_at(name, "ETH: parse error"))?
-            }
-            _ => args.mp::<lang::args::EtherAddr>("ETH")?,
-        };
+        let limits = arptable::limits(args)?;
+        let Settings { ip, mac, broadcast, table, poll_ns, broadcast_poll } = Settings::read(args)?;
         let owner = table.is_none();
         let table = match table {
             Some(name) => {
@@ -272,19 +337,16 @@ impl Element for ArpQuerier {
                 cx.shared(|| Neighbors::new(limits).limited(&budget))
             }
         };
-        let mask = u32::from(prefix.mask);
-        let subnet =
-            if mask == u32::MAX { prefix.addr } else { Ipv4Addr::from(u32::from(prefix.addr) | !mask) };
         Ok(Self {
-            ip: prefix.addr,
-            mac: EtherAddr(mac.0),
-            broadcast: broadcast.unwrap_or(if mask == u32::MAX { Ipv4Addr::BROADCAST } else { subnet }),
+            ip,
+            mac,
+            broadcast,
             table,
             owner,
             cache: Cache::default(),
             now_ns: 0,
-            poll_ns: if poll == 0 { u64::MAX } else { poll },
-            broadcast_poll,
+            poll_ns: poll_ns.unwrap_or(POLL_NS),
+            broadcast_poll: broadcast_poll.unwrap_or(false),
             warned: false,
             queries: Counter::new(),
             responses: Counter::new(),
@@ -295,11 +357,15 @@ impl Element for ArpQuerier {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("ipaddr", |e| e.ip.to_string());
         h.write("ipaddr", |e, v, _| {
-            e.ip = v.trim().parse().map_err(|_| "should be an IP address".to_owned())?;
+            e.ip = text::value(v, "should be an IP address")?;
             Ok(())
         });
         h.read("ethaddr", |e| e.mac.to_string());
         h.read("broadcast", |e| e.broadcast.to_string());
+        h.write("broadcast", |e, v, _| {
+            e.broadcast = text::value(v, "should be an IP address")?;
+            Ok(())
+        });
         h.read_with("table", Combine::First, |e, _, cx| Ok(e.table.list(cx.now_ns())));
         h.read("stats", |e| {
             let (own, table) = (e.killed.get(), e.table.drops());
@@ -315,34 +381,37 @@ impl Element for ArpQuerier {
             if e.poll_ns == u64::MAX { 0 } else { e.poll_ns / 1_000_000_000 }.to_string()
         });
         h.write("poll_timeout", |e, v, _| {
-            let seconds: f64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            e.poll_ns = if seconds > 0.0 { (seconds * 1e9) as u64 } else { u64::MAX };
+            e.poll_ns = or_never(nanos(text::value(v, "syntax error")?));
             Ok(())
         });
         h.write("insert", |e, v, cx| {
-            let (waited, address) = super::arptable::insert(&e.table, v, cx)?;
-            waited.into_iter().for_each(|packet| e.send(packet, address, cx));
+            let (ip, mac) = arptable::pair(v)?;
+            let Some(mac) = mac else { return arptable::set(&e.table, (ip, None), cx) };
+            let (waited, lost) = e.table.insert(ip, mac, cx.now_ns()).map_err(arptable::too_many)?;
+            arptable::discard(lost, cx);
+            waited.into_iter().for_each(|packet| e.send(packet, mac, cx));
             Ok(())
         });
-        h.write("delete", |e, v, cx| super::arptable::delete(&e.table, v, cx));
+        h.write("config", Self::reconfigure);
+        h.write("delete", |e, v, cx| arptable::delete(&e.table, v, cx));
         h.write("clear", |e, _, cx| {
             for counter in [&e.queries, &e.responses, &e.killed] {
                 counter.set(0);
             }
-            super::arptable::discard(e.table.clear(), cx);
+            arptable::discard(e.table.clear(), cx);
             Ok(())
         });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         if self.owner {
-            super::arptable::watch(&self.table, cx);
+            arptable::watch(&self.table, cx);
         }
         Ok(())
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
-        super::arptable::expire(&self.table, cx);
+        arptable::expire(&self.table, cx);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -350,7 +419,7 @@ impl Element for ArpQuerier {
         self.responses.set(old.responses.get());
         self.killed.set(old.killed.get());
         if !Arc::ptr_eq(&self.table, &old.table) && cx.worker().0 == 0 {
-            super::arptable::discard(self.table.adopt(&old.table, cx.now_ns()), cx);
+            arptable::discard(self.table.adopt(&old.table, cx.now_ns()), cx);
         }
     }
 }
@@ -358,8 +427,9 @@ impl Element for ArpQuerier {
 impl Step for ArpQuerier {
     #[inline]
     fn ready(&mut self, cx: &mut Cx<'_>) {
-        self.now_ns = cx.run_ns();
         self.cache.check(&self.table);
+        // Without an address of its own it sends nothing: no copied entry is valid then.
+        self.now_ns = if self.ip.is_unspecified() { u64::MAX } else { cx.run_ns() };
     }
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
@@ -374,7 +444,7 @@ impl Step for ArpQuerier {
 impl Vector for ArpQuerier {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.ready(cx);
-        let now = self.now_ns;
+        let now = cx.run_ns();
         if port != 0 {
             for packet in batch.drain(..) {
                 self.response(packet, now, cx);
@@ -561,8 +631,69 @@ mod tests {
         assert_eq!(b.read("length"), "0");
         b.push_packet(0, ip_to([10, 0, 0, 9]));
         b.write("delete", "10.0.0.9");
+        assert_eq!((b.read("count"), b.read("length")), ("2".into(), "1".into()), "they go on waiting");
+        b.write("clear", "");
         assert_eq!(b.drops(), [("ARP entry removed".to_owned(), 1)]);
+        assert_eq!(b.read("stats"), "1 packets killed\n0 ARP queries sent\n");
         assert!(b.try_write("insert", "10.0.0.7").is_err());
+    }
+
+    #[test]
+    fn a_reply_is_stored_before_anybody_asks() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        assert!(b.push(1, &reply([10, 0, 0, 9], PEER)).is_empty());
+        let direct = b.push_packet(0, ip_to([10, 0, 0, 9]));
+        assert_eq!(Ethernet::new(&direct[0].1).unwrap().dst(), PEER);
+        assert_eq!((b.read("queries"), b.read("responses")), ("0".into(), "1".into()));
+    }
+
+    #[test]
+    fn too_many_packets_for_one_address_are_refused() {
+        let mut b = Bench::with_ports("ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1, ENTRY_PACKET_CAPACITY 1)", 2, 1);
+        for last in 0..3 {
+            let mut packet = Packet::from_bytes(&[0x45, 0, 0, last]).unwrap();
+            packet.set_dst_ip([10, 0, 0, 9]);
+            b.send(0, packet);
+        }
+        assert_eq!(b.read("stats"), "2 packets killed\n1 ARP queries sent\n");
+        let sent = b.push(1, &reply([10, 0, 0, 9], PEER));
+        assert_eq!((sent.len(), sent[0].1[17]), (1, 0), "the first one");
+    }
+
+    #[test]
+    fn without_an_address_nothing_is_sent() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        b.push(1, &reply([10, 0, 0, 9], PEER));
+        b.write("ipaddr", "0.0.0.0");
+        for host in [9, 8] {
+            assert!(b.push_packet(0, ip_to([10, 0, 0, host])).is_empty());
+        }
+        assert_eq!(b.drops(), [("no IP address to ask with".to_owned(), 2)]);
+        assert_eq!(b.read("drops"), "2");
+        b.write("ipaddr", "10.0.0.1");
+        assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 9])).len(), 1);
+    }
+
+    #[test]
+    fn gets_other_arguments() {
+        let config = "e :: ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1, CAPACITY 7, TIMEOUT 60);
+            AddressInfo(me 10.0.0.3/24 2:0:0:0:0:3, peer 10.0.0.9 2:0:0:0:0:9);";
+        let mut b = Bench::with_config(config, 2, 1);
+        b.write("insert", "peer peer");
+        b.write("config", "10.0.0.1/24, 2:0:0:0:0:1, POLL_TIMEOUT 5s");
+        assert_eq!(
+            (b.read("count"), b.read("timeout"), b.read("poll_timeout")),
+            ("1".into(), "60".into(), "5".into())
+        );
+        assert!(b.try_write("config", "10.0.0.1, 2:0:0:0:0:1, CAPACITY x").is_err());
+        assert!(b.try_write("config", "10.0.0.1, 2:0:0:0:0:1, MORE 1").is_err());
+        assert_eq!(b.read("config"), "10.0.0.1/24, 2:0:0:0:0:1, POLL_TIMEOUT 5s");
+        b.write("config", "me");
+        assert_eq!((b.read("count"), b.read("ipaddr")), ("0".into(), "10.0.0.3".into()));
+        b.write("poll_timeout", "1500 ms");
+        b.write("ipaddr", "peer");
+        b.write("broadcast", "10.0.0.254");
+        assert_eq!((b.read("ipaddr"), b.read("broadcast")), ("10.0.0.9".into(), "10.0.0.254".into()));
     }
 
     #[test]
@@ -579,8 +710,10 @@ mod tests {
         );
         let error = b.try_write("insert", "10.0.0.99 2:0:0:0:0:9").unwrap_err().to_string();
         assert!(error.contains("too many neighbors: the limit neighbors is 2"), "{error}");
-        b.write("delete", "10.0.0.14");
+        assert!(b.push(1, &reply([10, 0, 0, 98], PEER)).is_empty());
+        assert_eq!(b.read("count"), "2", "a reply that nobody asked for does not displace others");
+        b.write("clear", "");
         b.write("insert", "10.0.0.99 2:0:0:0:0:9");
-        assert_eq!(b.router().hub().bounds().refused(), [("neighbors", 3)]);
+        assert_eq!(b.router().hub().bounds().refused(), [("neighbors", 4)]);
     }
 }

@@ -12,7 +12,9 @@
 //! - `CAPACITY_SLIM_FACTOR` (*int*, default 2): which part is dropped then (2: half of them, 4: a quarter).
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
-//!   but `CAPACITY`.
+//!   but `CAPACITY`. Another packet is dropped.
+//!
+//! Replies that nobody has asked for are stored, too.
 //!
 //! ## Ports
 //! None.
@@ -20,10 +22,14 @@
 //! ## Handlers
 //! - `table` (read): the entries, oldest first: IP address, 1 if the Ethernet address is valid, the Ethernet
 //!   address (`FF-FF-FF-FF-FF-FF` while there is none), seconds since the entry was made or confirmed.
-//! - `drops` (read): packets dropped because too many waited.
+//! - `drops` (read): packets dropped while they waited: too many did, nobody replied in time, or `clear` was
+//!   written.
 //! - `count`, `length` (read): entries, packets that wait.
-//! - `timeout` (read/write): the `TIMEOUT` argument, in seconds.
-//! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
+//! - `timeout` (read/write): the `TIMEOUT` argument; reads in seconds.
+//! - `insert` (write, *IP ETH*): sets an address. Packets that wait for it go on waiting for a reply.
+//! - `delete` (write, *IP*): forgets an address. Its entry stays, and so do packets that wait.
+//! - `clear` (write): removes all entries and drops the packets that wait.
+//! - `config` (read/write): the arguments. The table keeps its entries.
 //! - `lookup` (read, *IP or ETH*): the other address of a neighbor.
 //!
 //! ## Threads
@@ -40,9 +46,10 @@
 //! ## See also
 //! ARPQuerier
 
-use super::engine::neighbors::{DEFAULT_SLIM, DEFAULT_TIMEOUT_NS, Limits, Neighbors, capacity};
+use super::engine::neighbors::{Limits, Neighbors, capacity};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
+use lang::args::EtherAddr as EtherArg;
 use runtime::Over;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -52,19 +59,49 @@ use wire::EtherAddr;
 /// The `ARPTable` element.
 pub struct ArpTable(Arc<Neighbors>);
 
+/// The arguments that an ARPTable and an ARPQuerier have in common, those that are given.
+pub(crate) struct Given {
+    packets: Option<u32>,
+    entries: Option<u32>,
+    per_entry: Option<u32>,
+    slim: Option<u32>,
+    timeout: Option<Duration>,
+}
+
+impl Given {
+    pub(crate) fn read(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let packets = args.k("CAPACITY")?;
+        let (entries, per_entry) = (args.k("ENTRY_CAPACITY")?, args.k("ENTRY_PACKET_CAPACITY")?);
+        let (slim, timeout) = (args.k("CAPACITY_SLIM_FACTOR")?, args.k("TIMEOUT")?);
+        if slim == Some(0) {
+            return Err(args.error("CAPACITY_SLIM_FACTOR cannot be zero"));
+        }
+        Ok(Self { packets, entries, per_entry, slim, timeout })
+    }
+
+    /// Changes the limits that are given.
+    pub(crate) fn change(&self, limits: &mut Limits) {
+        if self.packets.is_some() {
+            limits.packets = capacity(self.packets);
+        }
+        if let Some(entries) = self.entries {
+            limits.entries = entries as usize;
+        }
+        if let Some(n) = self.per_entry {
+            limits.per_entry = if n == 0 { usize::MAX } else { n as usize };
+        }
+        limits.slim = self.slim.unwrap_or(limits.slim);
+        if let Some(timeout) = self.timeout {
+            limits.timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        }
+    }
+}
+
 /// Reads the arguments that an ARPTable and an ARPQuerier have in common.
 pub(crate) fn limits(args: &mut Args<'_>) -> Result<Limits, ArgError> {
-    let packets = capacity(args.k::<u32>("CAPACITY")?);
-    let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
-    let per_entry =
-        args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
-    let slim = args.k_or("CAPACITY_SLIM_FACTOR", DEFAULT_SLIM)?;
-    let timeout = args.k::<Duration>("TIMEOUT")?;
-    let timeout_ns = timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
-    if slim == 0 {
-        return Err(args.error("CAPACITY_SLIM_FACTOR cannot be zero"));
-    }
-    Ok(Limits { packets, per_entry, entries, timeout_ns, forgets: false, slim })
+    let mut limits = Limits { unrequested: true, keeps_oldest: true, ..Limits::default() };
+    Given::read(args)?.change(&mut limits);
+    Ok(limits)
 }
 
 /// What the owner of a router is told that may have no more neighbors.
@@ -72,31 +109,31 @@ pub(crate) fn too_many(over: Over) -> String {
     format!("too many neighbors: the limit neighbors is {}", over.most)
 }
 
-/// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the
-/// address.
-pub(crate) fn insert(
-    table: &Neighbors,
-    value: &str,
-    cx: &mut Cx<'_>,
-) -> Result<(Vec<Packet>, EtherAddr), String> {
+/// The value of an `insert` handler. The broadcast address means that there is none.
+pub(crate) fn pair(value: &str) -> Result<(Ipv4Addr, Option<EtherAddr>), String> {
     let mut words = value.split_whitespace();
-    let ip: Option<Ipv4Addr> = words.next().and_then(|w| w.parse().ok());
-    let mac: Option<EtherAddr> = words.next().and_then(|w| w.parse().ok());
+    let ip = words.next().and_then(|w| text::read(w).ok());
+    let mac = words.next().and_then(|w| text::read::<EtherArg>(w).ok());
     match (ip, mac, words.next()) {
-        (Some(ip), Some(mac), None) => {
-            let (waited, lost) = table.insert(ip, mac, cx.now_ns()).map_err(too_many)?;
-            discard(lost, cx);
-            Ok((waited, mac))
-        }
+        (Some(ip), Some(mac), None) => Ok((ip, Some(EtherAddr(mac.0)).filter(|mac| !mac.is_broadcast()))),
         _ => Err("expected 'IP ETH'".into()),
     }
 }
 
+/// Gives an address to an entry, or takes it away; the handlers `insert` and `delete` do.
+pub(crate) fn set(
+    table: &Neighbors,
+    (ip, mac): (Ipv4Addr, Option<EtherAddr>),
+    cx: &mut Cx<'_>,
+) -> Result<(), String> {
+    let lost = table.set(ip, mac, cx.now_ns()).map_err(too_many)?;
+    discard(lost, cx);
+    Ok(())
+}
+
 /// The `delete` handler.
 pub(crate) fn delete(table: &Neighbors, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
-    let ip = text::value(value, "expected IP address")?;
-    discard(table.remove(ip), cx);
-    Ok(())
+    set(table, (text::value(value, "expected IP address")?, None), cx)
 }
 
 /// Sets the timer that calls [`expire`], if entries of the table expire.
@@ -131,10 +168,8 @@ impl Element for ArpTable {
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = &[
-        drops::ARP_ENTRY_REMOVED.when(
-            "packets that waited for an address which a handler has removed, or put in here rather \
-             than in the ARPQuerier, which would have sent them",
-        ),
+        drops::ARP_ENTRY_REMOVED
+            .when("packets that waited for an entry which a handler has removed, or that had to make room"),
         drops::NO_ARP_REPLY.when("packets that waited for an address, and nobody answered within `TIMEOUT`"),
     ];
     const MANUAL: &'static str = manual!("ethernet/arptable");
@@ -153,22 +188,27 @@ impl Element for ArpTable {
         h.shared_read::<Neighbors>("length", |t, _| Ok(t.waiting().to_string()));
         h.shared_read::<Neighbors>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
         h.write("timeout", |e, v, cx| {
-            let seconds: u64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            e.0.set_limits(|l| l.timeout_ns = seconds.saturating_mul(1_000_000_000));
+            let timeout: Duration = text::value(v, "syntax error")?;
+            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            discard(e.0.set_limits(cx.now_ns(), |limits| limits.timeout_ns = timeout_ns), cx);
             watch(&e.0, cx);
             Ok(())
         });
         h.shared_read_with::<Neighbors>("lookup", |t, arg| {
-            let arg = arg.trim();
-            if let Ok(ip) = arg.parse::<Ipv4Addr>() {
+            if let Ok(ip) = text::read(arg) {
                 return Ok(t.get(ip).map_or_else(String::new, |a| a.to_string()));
             }
-            let mac = arg.parse().map_err(|_| "expected IP or Ethernet address".to_owned())?;
-            Ok(t.reverse(mac).map_or_else(String::new, |ip| ip.to_string()))
+            let mac: EtherArg = text::value(arg, "expected IP or Ethernet address")?;
+            Ok(t.reverse(EtherAddr(mac.0)).map_or_else(String::new, |ip| ip.to_string()))
         });
-        h.write("insert", |e, v, cx| {
-            // There is no output to send them to.
-            discard(insert(&e.0, v, cx)?.0, cx);
+        h.write("insert", |e, v, cx| set(&e.0, pair(v)?, cx));
+        h.write("config", |e, v, cx| {
+            let names = runtime::handler_names();
+            let mut args = Args::new(v, None, &names);
+            let new = limits(&mut args).and_then(|limits| args.finish().map(|()| limits));
+            let new = new.map_err(|e| e.message)?;
+            discard(e.0.set_limits(cx.now_ns(), |limits| *limits = new), cx);
+            watch(&e.0, cx);
             Ok(())
         });
         h.write("delete", |e, v, cx| delete(&e.0, v, cx));
@@ -215,7 +255,14 @@ mod tests {
         assert_eq!(first, ["10.0.0.7", "10.0.0.3"], "the oldest first");
         assert_eq!(b.read("count"), "2");
         b.write("delete", "10.0.0.3");
-        assert_eq!(b.read("count"), "1");
+        assert_eq!(b.read("count"), "2", "the entry stays, without an address");
+        assert!(b.read("table").contains("10.0.0.3 0 FF-FF-FF-FF-FF-FF"), "{}", b.read("table"));
+        b.write("config", "TIMEOUT 90s, CAPACITY 5");
+        assert_eq!((b.read("timeout"), b.read("count")), ("90".into(), "2".into()));
+        assert!(b.try_write("config", "TIMEOUT 1, MORE 2").is_err());
+        assert_eq!(b.read("timeout"), "90");
+        b.write("timeout", "2 min");
+        assert_eq!(b.read("timeout"), "120");
         b.write("clear", "");
         assert_eq!(b.read("table"), "");
     }

@@ -56,7 +56,9 @@ use super::engine::discovery::{Advertisement, frame};
 use super::engine::header::dst_ip6;
 use crate::ethernet::engine::neighbors::{Answer, Cache, Limits, Neighbors};
 use crate::plumbing::engine::bucket::{Bucket, Packets};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
+use lang::args::EtherAddr as EtherArg;
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -186,7 +188,7 @@ impl IP6NDSolicitor {
             (Some(mac), _) | (None, Some(mac)) => mac,
             (None, None) => return,
         };
-        for waiting in self.table.learn(said.target, mac, now_ns) {
+        for waiting in self.table.learn(said.target, mac, now_ns).0 {
             self.send(waiting, mac, cx);
         }
     }
@@ -233,6 +235,8 @@ impl Element for IP6NDSolicitor {
             timeout_ns: timeout,
             forgets: true,
             slim: 0,
+            unrequested: false,
+            keeps_oldest: false,
         };
         let limit = Bucket::lasting(args.k("RATE")?.unwrap_or(rate), BURST_MS, cx);
         cx.holds_together(limits.packets);
@@ -269,8 +273,10 @@ impl Element for IP6NDSolicitor {
         h.shared_read::<Neighbors<Ipv6Addr>>("length", |t, _| Ok(t.waiting().to_string()));
         h.write("insert", |e, v, cx| {
             let both = v.trim().split_once(char::is_whitespace);
-            let both = both.and_then(|(ip, mac)| Some((ip.parse().ok()?, mac.trim().parse().ok()?)));
-            let (ip, mac): (Ipv6Addr, EtherAddr) = both.ok_or("expected 'IP ETH'")?;
+            let both =
+                both.and_then(|(ip, mac)| Some((text::read(ip).ok()?, text::read::<EtherArg>(mac).ok()?.0)));
+            let (ip, mac): (Ipv6Addr, _) = both.ok_or("expected 'IP ETH'")?;
+            let mac = EtherAddr(mac);
             let most =
                 |over: runtime::Over| format!("too many neighbors: the limit neighbors is {}", over.most);
             let (waited, lost) = e.table.insert(ip, mac, cx.now_ns()).map_err(most)?;
@@ -279,7 +285,7 @@ impl Element for IP6NDSolicitor {
             Ok(())
         });
         h.write("delete", |e, v, cx| {
-            let ip = v.trim().parse().map_err(|_| "expected IPv6 address".to_owned())?;
+            let ip = text::value(v, "expected IPv6 address")?;
             e.kill(e.table.remove(ip), ENTRY_REMOVED, cx);
             Ok(())
         });

@@ -76,6 +76,16 @@ pub(crate) struct Limits {
     /// When too many packets wait, this part of them is dropped at once (2: half of them), those for the
     /// entries first that have not been heard of for longest; 0: one, that which has waited longest.
     pub(crate) slim: u32,
+    /// Whether a reply that nobody has asked for makes an entry.
+    pub(crate) unrequested: bool,
+    /// Whether a packet is dropped if too many wait for its address, rather than the oldest of them.
+    pub(crate) keeps_oldest: bool,
+}
+
+impl Limits {
+    fn most_entries(&self) -> usize {
+        if self.entries == 0 { DEFAULT_ENTRIES } else { self.entries }
+    }
 }
 
 /// The packets that may wait, of the `CAPACITY` argument.
@@ -96,6 +106,8 @@ impl Default for Limits {
             timeout_ns: DEFAULT_TIMEOUT_NS,
             forgets: false,
             slim: DEFAULT_SLIM,
+            unrequested: false,
+            keeps_oldest: false,
         }
     }
 }
@@ -137,6 +149,12 @@ impl Entry {
             self.asked = self.asked.saturating_add(1);
         }
         ask
+    }
+    /// The address is no longer known.
+    fn forget(&mut self, now_ns: u64, age: u64) {
+        (self.address, self.expired) = (None, false);
+        (self.live_ns, self.age) = (now_ns, age);
+        (self.asked, self.asked_ns) = (0, 0);
     }
     /// A reply has come.
     fn confirm(&mut self, address: EtherAddr, now_ns: u64, age: u64) {
@@ -190,7 +208,8 @@ impl<A: Address> State<A> {
 pub(crate) struct Neighbors<A: Address = Ipv4Addr> {
     state: Mutex<State<A>>,
     version: AtomicU64,
-    /// Packets that were dropped because too many waited.
+    /// Packets that were dropped while they waited: too many did, nobody replied, or a handler has removed
+    /// all.
     drops: AtomicU64,
 }
 
@@ -207,8 +226,7 @@ pub(crate) enum Answer {
 
 impl<A: Address> Neighbors<A> {
     pub(crate) fn new(limits: Limits) -> Self {
-        let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
-        let (entries, waiting) = (ExactMap::new(entries), Waiting::default());
+        let (entries, waiting) = (ExactMap::new(limits.most_entries()), Waiting::default());
         Self {
             state: Mutex::new(State { entries, limits, waiting, age: 0, held: None }),
             version: AtomicU64::new(1),
@@ -266,6 +284,11 @@ impl<A: Address> Neighbors<A> {
             return Answer::Waits { ask: false, displaced, over };
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
+        if limits.keeps_oldest && entry.waiting.len() >= limits.per_entry.max(1) {
+            displaced.push(packet);
+            self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
+            return Answer::Waits { ask: entry.ask(now_ns), displaced, over };
+        }
         // The newest packet is kept rather than the oldest: its sender still waits for an answer.
         while entry.waiting.len() >= limits.per_entry.max(1)
             && let Some(lost) = waiting.pop(&mut entry.waiting)
@@ -307,13 +330,17 @@ impl<A: Address> Neighbors<A> {
         }
     }
 
-    /// Stores a reply; returns the packets that waited for it.
-    pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
+    /// Stores a reply; returns the packets that waited for it, and those that waited for an entry that was
+    /// removed because the table was full.
+    pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
-        let State { entries, waiting, age, .. } = &mut *state;
+        let State { entries, waiting, age, limits, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
-            // Unrequested: if hosts' announcements were stored, they would fill the table.
-            return Vec::new();
+            let unrequested = limits.unrequested;
+            drop(state);
+            // A router that may have no more neighbors keeps those that it has asked for.
+            let stored = unrequested.then(|| self.insert(ip, address, now_ns).ok()).flatten();
+            return stored.unwrap_or_default();
         };
         let moved = entry.known() != Some(address);
         *age += 1;
@@ -323,7 +350,7 @@ impl<A: Address> Neighbors<A> {
         if moved {
             self.changed();
         }
-        freed
+        (freed, Vec::new())
     }
 
     /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry
@@ -355,7 +382,37 @@ impl<A: Address> Neighbors<A> {
         }
         drop(state);
         self.changed();
+        self.drops.fetch_add(lost.len() as u64, Ordering::Relaxed);
         Ok((waited, lost))
+    }
+    /// Enters an address by hand, or an entry without one. Packets that wait for it go on waiting: a reply
+    /// will send them. Returns those that waited for an entry that was removed because the table was full.
+    ///
+    /// # Errors
+    /// The router may have no more neighbors.
+    pub(crate) fn set(&self, ip: A, address: Option<EtherAddr>, now_ns: u64) -> Result<Vec<Packet>, Over> {
+        let mut state = self.lock();
+        let mut lost = Vec::new();
+        if state.entries.get(&ip).is_none() {
+            state.held.as_ref().map_or(Ok(()), Held::take)?;
+            if let Displaced::Replaced(old) | Displaced::Evicted(_, old) =
+                state.entries.insert(ip, Entry::default(), now_ns)
+            {
+                state.gone(1);
+                lost = state.waiting.take_all(old.waiting);
+            }
+        }
+        state.age += 1;
+        let State { entries, age, .. } = &mut *state;
+        match (entries.get_mut(&ip), address) {
+            (Some(entry), Some(address)) => entry.confirm(address, now_ns, *age),
+            (Some(entry), None) => entry.forget(now_ns, *age),
+            (None, _) => {}
+        }
+        drop(state);
+        self.changed();
+        self.drops.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        Ok(lost)
     }
     /// Removes an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: A) -> Vec<Packet> {
@@ -403,6 +460,7 @@ impl<A: Address> Neighbors<A> {
         }
         drop(state);
         self.changed();
+        self.drops.fetch_add(waited.len() as u64, Ordering::Relaxed);
         waited
     }
     /// Takes over the entries of another table, and its waiting packets. Returns packets that exceed the
@@ -416,6 +474,7 @@ impl<A: Address> Neighbors<A> {
         }
         from.gone(moved.len());
         drop(from);
+        self.drops.fetch_add(old.drops.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         let mut state = self.lock();
         let mut lost = Vec::new();
         for (ip, entry, packets) in moved {
@@ -441,6 +500,7 @@ impl<A: Address> Neighbors<A> {
         }
         drop(state);
         self.changed();
+        self.drops.fetch_add(lost.len() as u64, Ordering::Relaxed);
         lost
     }
 
@@ -452,7 +512,7 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
-    /// The number of packets that were dropped because too many waited.
+    /// The number of packets that were dropped while they waited.
     pub(crate) fn drops(&self) -> u64 {
         self.drops.load(Ordering::Relaxed)
     }
@@ -496,10 +556,28 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn timeout_ns(&self) -> u64 {
         self.lock().limits.timeout_ns
     }
-    /// Changes the limits.
-    pub(crate) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
-        change(&mut self.lock().limits);
+    /// Changes the limits. Returns the packets that waited for entries which are too many now.
+    pub(crate) fn set_limits(&self, now_ns: u64, change: impl FnOnce(&mut Limits)) -> Vec<Packet> {
+        let mut state = self.lock();
+        let before = state.limits.most_entries();
+        change(&mut state.limits);
+        let (most, mut lost) = (state.limits.most_entries(), Vec::new());
+        if most != before {
+            let mut entries = ExactMap::new(most);
+            while let Some((ip, entry)) = state.entries.pop_oldest() {
+                if let Displaced::Replaced(old) | Displaced::Evicted(_, old) =
+                    entries.insert(ip, entry, now_ns)
+                {
+                    state.gone(1);
+                    lost.extend(state.waiting.take_all(old.waiting));
+                }
+            }
+            state.entries = entries;
+        }
+        drop(state);
         self.changed();
+        self.drops.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        lost
     }
 }
 
@@ -600,7 +678,7 @@ mod tests {
         assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Answer::Waits { ask: true, .. }));
         assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Answer::Waits { ask: false, .. }));
         assert!(matches!(t.find(IP, packet(3), 2 * SECOND, u64::MAX), Answer::Waits { ask: true, .. }));
-        let freed: Vec<u8> = t.learn(IP, MAC, 2 * SECOND).iter().map(|p| p.data()[0]).collect();
+        let freed: Vec<u8> = t.learn(IP, MAC, 2 * SECOND).0.iter().map(|p| p.data()[0]).collect();
         assert_eq!(freed, [1, 2, 3]);
         assert_eq!(t.waiting(), 0);
         assert!(matches!(
@@ -647,7 +725,7 @@ mod tests {
             drop(t.find(IP, packet(n), SECOND, u64::MAX));
         }
         assert_eq!((t.waiting(), t.drops()), (2, 3));
-        let freed: Vec<u8> = t.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+        let freed: Vec<u8> = t.learn(IP, MAC, SECOND).0.iter().map(|p| p.data()[0]).collect();
         assert_eq!(freed, [3, 4]);
         let other = Ipv4Addr::new(10, 0, 0, 2);
         for n in 0..2 {
@@ -656,7 +734,7 @@ mod tests {
         let third = Ipv4Addr::new(10, 0, 0, 3);
         drop(t.find(third, packet(9), SECOND, u64::MAX));
         assert_eq!((t.waiting(), t.drops()), (2, 4));
-        assert_eq!(t.learn(third, MAC, SECOND).len(), 1);
+        assert_eq!(t.learn(third, MAC, SECOND).0.len(), 1);
     }
 
     /// Whoever sends to every address of a network leaves the known neighbors in the table.
@@ -676,7 +754,7 @@ mod tests {
         assert_eq!((t.len(), budget.used()), (58, 58));
         assert!((0..50).all(|n| t.get(host(n)) == Some(MAC)));
         // Those that waited last are still asked for.
-        assert_eq!(t.learn(host(10_999), MAC, SECOND).len(), 1);
+        assert_eq!(t.learn(host(10_999), MAC, SECOND).0.len(), 1);
         // One that was known, and is so no more, waits as the others do.
         let later = 1000 * SECOND;
         drop(t.find(host(0), packet(1), later, u64::MAX));
@@ -691,7 +769,7 @@ mod tests {
             drop(t.find(Ipv4Addr::new(10, 9, 0, n), packet(n), SECOND, u64::MAX));
         }
         drop(t.find(IP, packet(1), SECOND, u64::MAX));
-        assert_eq!(t.learn(IP, MAC, SECOND).len(), 1);
+        assert_eq!(t.learn(IP, MAC, SECOND).0.len(), 1);
         assert_eq!((t.waiting(), t.drops()), (1, 99));
     }
 
@@ -704,7 +782,7 @@ mod tests {
             drop(t.find(host(n), packet(n), SECOND, u64::MAX));
         }
         // The first entry becomes the newest.
-        assert_eq!(t.learn(host(1), MAC, SECOND).len(), 3);
+        assert_eq!(t.learn(host(1), MAC, SECOND).0.len(), 3);
         t.insert(host(1), MAC, SECOND).unwrap();
         for n in 10..14 {
             drop(t.find(host(2), packet(n), SECOND, u64::MAX));
@@ -713,7 +791,7 @@ mod tests {
         let Answer::Waits { displaced, .. } = t.find(host(4), packet(4), SECOND, u64::MAX) else { panic!() };
         assert_eq!(displaced.iter().map(|p| p.data()[0]).collect::<Vec<_>>(), [2, 10, 11, 12]);
         assert_eq!((t.waiting(), t.drops()), (3, 4));
-        let rest = |n| t.learn(host(n), MAC, SECOND).iter().map(|p| p.data()[0]).collect::<Vec<_>>();
+        let rest = |n| t.learn(host(n), MAC, SECOND).0.iter().map(|p| p.data()[0]).collect::<Vec<_>>();
         assert_eq!((rest(2), rest(3), rest(4)), (vec![13], vec![3], vec![4]));
     }
 
@@ -753,7 +831,7 @@ mod tests {
             assert_eq!((t.waiting(), t.lock().waiting.places()), (most, most));
             assert_eq!(t.drops(), 10_000 - most as u64);
             // The newest packets are there, in order.
-            let freed: Vec<u8> = t.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+            let freed: Vec<u8> = t.learn(IP, MAC, SECOND).0.iter().map(|p| p.data()[0]).collect();
             let newest: Vec<u8> = (10_000 - most as u32..10_000).map(|n| n as u8).collect();
             assert_eq!((freed, t.waiting()), (newest, 0));
         }
@@ -767,14 +845,14 @@ mod tests {
             timeout_ns: SECOND,
             entries: 8,
             forgets: false,
-            slim: DEFAULT_SLIM,
+            ..Limits::default()
         });
         for round in 1..2000u32 {
             let now = u64::from(round) * SECOND / 4;
             let ip = Ipv4Addr::new(10, 0, 0, (round % 16) as u8);
             (0..3).for_each(|n| drop(t.find(ip, packet(n), now, u64::MAX)));
             match round % 5 {
-                0 => assert!(t.learn(ip, MAC, now).len() <= 2),
+                0 => assert!(t.learn(ip, MAC, now).0.len() <= 2),
                 1 => assert!(t.remove(ip).len() <= 2),
                 2 => assert!(t.insert(ip, MAC, now).unwrap().0.len() <= 2),
                 3 => drop(t.expire(now)),
@@ -801,15 +879,57 @@ mod tests {
         assert_eq!((old.waiting(), new.waiting()), (0, 3));
         drop(new.find(Ipv4Addr::new(10, 0, 0, 3), packet(9), SECOND, u64::MAX));
         assert_eq!(new.waiting(), 4);
-        let freed: Vec<u8> = new.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+        let freed: Vec<u8> = new.learn(IP, MAC, SECOND).0.iter().map(|p| p.data()[0]).collect();
         assert_eq!(freed, [1, 2, 3]);
     }
 
     #[test]
     fn nobody_teaches_us_what_we_did_not_ask() {
         let t = Neighbors::new(Limits::default());
-        assert!(t.learn(IP, MAC, 0).is_empty());
+        assert!(t.learn(IP, MAC, 0).0.is_empty());
         assert_eq!(t.len(), 0);
+    }
+
+    /// As Click's ARPTable.
+    #[test]
+    fn unless_it_is_to_know_whoever_speaks() {
+        let t = Neighbors::new(Limits { unrequested: true, entries: 2, ..Limits::default() });
+        let host = |n| Ipv4Addr::new(10, 0, 0, n);
+        for n in 1..=3 {
+            assert!(t.learn(host(n), MAC, u64::from(n) * SECOND).0.is_empty());
+        }
+        assert_eq!((t.len(), t.get(host(1)), t.get(host(3))), (2, None, Some(MAC)));
+        drop(t.find(host(4), packet(4), 4 * SECOND, u64::MAX));
+        drop(t.learn(host(5), MAC, 5 * SECOND));
+        assert_eq!(t.learn(host(6), MAC, 6 * SECOND).1.len(), 1, "whoever waits loses its place");
+        assert_eq!((t.drops(), t.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn a_packet_is_refused_rather_than_the_oldest() {
+        let limits = Limits { per_entry: 2, keeps_oldest: true, ..Limits::default() };
+        let t = Neighbors::new(limits);
+        for n in 0..4 {
+            drop(t.find(IP, packet(n), SECOND, u64::MAX));
+        }
+        assert_eq!((t.waiting(), t.drops()), (2, 2));
+        let asks = |at| matches!(t.find(IP, packet(9), at, u64::MAX), Answer::Waits { ask: true, .. });
+        assert!(!asks(SECOND) && asks(2 * SECOND), "it causes a request as any other");
+        let freed: Vec<u8> = t.learn(IP, MAC, SECOND).0.iter().map(|p| p.data()[0]).collect();
+        assert_eq!(freed, [0, 1]);
+    }
+
+    #[test]
+    fn a_forgotten_address_keeps_its_entry_and_its_packets() {
+        let t = Neighbors::new(Limits::default());
+        drop(t.find(IP, packet(1), SECOND, u64::MAX));
+        t.set(IP, Some(MAC), SECOND).unwrap();
+        assert_eq!((t.get(IP), t.waiting()), (Some(MAC), 1));
+        t.set(IP, None, SECOND).unwrap();
+        assert_eq!((t.get(IP), t.len(), t.waiting()), (None, 1, 1));
+        assert_eq!(t.learn(IP, MAC, SECOND).0.len(), 1);
+        drop(t.find(Ipv4Addr::new(10, 0, 0, 9), packet(1), SECOND, u64::MAX));
+        assert_eq!((t.clear().len(), t.len(), t.drops()), (1, 0, 1));
     }
 
     #[test]

@@ -4,7 +4,12 @@ use runtime::FromArg;
 
 /// Reads a handler's value; `wrong` is the error message if it cannot be read.
 pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
-    T::from_arg(text.trim(), &runtime::handler_names()).map_err(|_| wrong.to_owned())
+    read(text).map_err(|_| wrong.to_owned())
+}
+
+/// Reads a handler's value, with the error message of its type.
+pub(crate) fn read<T: FromArg>(text: &str) -> Result<T, String> {
+    T::from_arg(text.trim(), &runtime::handler_names())
 }
 
 /// A point in time, or a signed duration, in seconds: six decimals, or nine when microseconds are not precise
