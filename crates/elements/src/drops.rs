@@ -9,6 +9,7 @@ pub(crate) const ANOTHER_VERSION: DropReason = DropReason::new("another version"
 pub(crate) const ARP_ENTRY_REMOVED: DropReason = DropReason::new("ARP entry removed");
 pub(crate) const BAD_IP_LENGTH: DropReason = DropReason::new("bad IP length");
 pub(crate) const BAD_PACKET_LENGTH: DropReason = DropReason::new("bad packet length");
+pub(crate) const CONSUMER_MOVED: DropReason = DropReason::new("consumer moved");
 pub(crate) const CRYPTO_SILENT: DropReason = DropReason::new("crypto device does not answer");
 pub(crate) const CRYPTO_REFUSED: DropReason = DropReason::new("crypto device refused");
 pub(crate) const FRAME_TOO_SHORT: DropReason = DropReason::new("frame too short");

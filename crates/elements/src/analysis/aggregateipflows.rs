@@ -366,7 +366,7 @@ impl Vector for AggregateIpFlows {
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(0, max, &mut batch);
+        cx.pull_lending(self, 0, max, &mut batch);
         for packet in batch.drain(..) {
             if let Some(packet) = self.each(packet, cx) {
                 out.push(packet);

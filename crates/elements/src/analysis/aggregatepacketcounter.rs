@@ -160,7 +160,7 @@ impl Vector for AggregatePacketCounter {
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(port, max, out);
+        cx.pull_lending(self, port, max, out);
         self.count(out.get(before..).unwrap_or_default(), port, cx);
     }
 }

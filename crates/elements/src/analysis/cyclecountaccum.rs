@@ -124,7 +124,7 @@ impl Vector for CycleCountAccum {
     }
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(0, max, out);
+        cx.pull_lending(self, 0, max, out);
         self.add(out.get(before..).unwrap_or_default(), cx);
     }
 }

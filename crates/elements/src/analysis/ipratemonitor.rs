@@ -187,7 +187,7 @@ impl Vector for IpRateMonitor {
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        cx.pull(port, max, out);
+        cx.pull_lending(self, port, max, out);
         self.measure(out.get_mut(before..).unwrap_or_default(), port, cx);
     }
 }

@@ -74,12 +74,12 @@ impl Vector for RoundTripCycleCount {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let (begin, packets) = (dpdk::cycles(), batch.len());
         cx.output_batch(0, batch);
-        cx.flush();
+        cx.flush_lending(self);
         self.add(packets, begin);
     }
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let begin = dpdk::cycles();
-        let packets = cx.pull(0, max, out);
+        let packets = cx.pull_lending(self, 0, max, out);
         if packets > 0 {
             self.add(packets, begin);
         }

@@ -49,6 +49,7 @@
 
 use super::engine::fabric::Fabric;
 use super::engine::state::{ClusterState, state_of};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use cluster::routes::{self, RouteError};
 use lang::args::{ElementName, IpPrefix, NameDb};
@@ -136,7 +137,7 @@ impl Shared {
         let wrong = || "should be 'NETWORK/LENGTH GATEWAY'".to_owned();
         let (prefix, gateway) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
         let prefix = routes::prefix(prefix).map_err(|e| e.to_string())?;
-        let gateway: Ipv4Addr = gateway.trim().parse().map_err(|_| wrong())?;
+        let gateway: Ipv4Addr = text::read(gateway).map_err(|_| wrong())?;
         self.output(gateway)?;
         if self.fixed(prefix) {
             return Err(format!("{prefix} is a network or an address of the router itself"));

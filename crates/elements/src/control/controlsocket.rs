@@ -487,7 +487,18 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Err(e) => failed(e, handler, "Write"),
             Ok(_) => match router.write("", called, &String::from_utf8_lossy(value)) {
-                Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
+                Ok(()) => {
+                    let done = format!("Write handler '{handler}' OK");
+                    match router.hub().take_warnings() {
+                        warnings if warnings.is_empty() => message(200, &done, false),
+                        warnings => {
+                            let lines = warnings.iter().map(|warning| format!("warning: {warning}"));
+                            let all: Vec<String> =
+                                [format!("{done} with warnings")].into_iter().chain(lines).collect();
+                            messages(220, all.iter().map(String::as_str))
+                        }
+                    }
+                }
                 Err(e) => failed(e, handler, "Write"),
             },
         },

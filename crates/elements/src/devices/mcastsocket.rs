@@ -155,7 +155,7 @@ impl Element for McastSocket {
         let pulls = cx.n_inputs() > 0 && cx.input_is_pull(0);
         let mut batch = cx.spare_batch();
         if pulls && self.waiting.is_empty() {
-            moved |= cx.pull(0, cx.batch_size(), &mut batch) > 0;
+            moved |= cx.pull_lending(self, 0, cx.batch_size(), &mut batch) > 0;
         }
         if self.waiting.is_empty() && batch.is_empty() {
             cx.recycle(batch);

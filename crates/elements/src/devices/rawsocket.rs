@@ -171,7 +171,7 @@ impl Element for RawSocket {
         let mut moved = cx.n_outputs() > 0 && self.receive(&end, cx);
         let mut batch = cx.spare_batch();
         if self.waiting.is_empty() {
-            moved |= cx.pull(0, cx.batch_size(), &mut batch) > 0;
+            moved |= cx.pull_lending(self, 0, cx.batch_size(), &mut batch) > 0;
         }
         if self.waiting.is_empty() && batch.is_empty() {
             cx.recycle(batch);

@@ -630,7 +630,10 @@ impl<K: Kind> Element for Socket<K> {
             let waited = !self.waiting.is_empty();
             let mut batch = cx.spare_batch();
             if pulls && !waited {
-                moved |= cx.pull(0, cx.batch_size(), &mut batch) > 0;
+                // A packet on its way up to here may have `peer` read.
+                drop(link);
+                moved |= cx.pull_lending(self, 0, cx.batch_size(), &mut batch) > 0;
+                link = end.link.lock().ignore_poison();
             }
             if waited || !batch.is_empty() {
                 let before = self.sent.get();

@@ -88,7 +88,7 @@ impl Element for ToHost {
         let mut moved = self.out.flush(&device, cx);
         if cx.input_is_pull(0) && cx.runs_here() {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.batch_size(), &mut batch);
+            let n = cx.pull_lending(self, 0, cx.batch_size(), &mut batch);
             self.push(0, batch, cx);
             moved |= n > 0;
             if n > 0 || cx.upstream_active(0) {

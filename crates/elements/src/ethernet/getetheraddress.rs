@@ -38,6 +38,7 @@ pub struct GetEtherAddress {
 
 impl Element for GetEtherAddress {
     const CLASS: &'static str = "GetEtherAddress";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;

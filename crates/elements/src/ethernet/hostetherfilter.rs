@@ -50,6 +50,7 @@ pub struct HostEtherFilter {
 
 impl Element for HostEtherFilter {
     const CLASS: &'static str = "HostEtherFilter";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;

@@ -36,6 +36,7 @@ pub struct MarkMacHeader {
 
 impl Element for MarkMacHeader {
     const CLASS: &'static str = "MarkMACHeader";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::HEADERS;

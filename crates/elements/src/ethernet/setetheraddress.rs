@@ -39,6 +39,7 @@ pub struct SetEtherAddress {
 
 impl Element for SetEtherAddress {
     const CLASS: &'static str = "SetEtherAddress";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::USER;

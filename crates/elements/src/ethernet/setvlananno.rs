@@ -46,6 +46,7 @@ impl Tagged for SetVlanAnno {
 
 impl Element for SetVlanAnno {
     const CLASS: &'static str = "SetVLANAnno";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::VLAN_TCI;

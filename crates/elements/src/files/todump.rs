@@ -165,7 +165,7 @@ impl Element for ToDump {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut batch = cx.spare_batch();
-        let n = cx.pull(0, cx.batch_size(), &mut batch);
+        let n = cx.pull_lending(self, 0, cx.batch_size(), &mut batch);
         self.write(&mut batch, cx);
         cx.recycle(batch);
         if n > 0 || cx.upstream_active(0) {
@@ -248,7 +248,7 @@ impl Vector for ToDump {
     }
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(0, max, &mut batch);
+        cx.pull_lending(self, 0, max, &mut batch);
         self.write(&mut batch, cx);
         out.append(&mut batch);
         cx.recycle(batch);

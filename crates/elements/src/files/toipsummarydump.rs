@@ -178,7 +178,7 @@ impl Element for ToIpSummaryDump {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut batch = cx.spare_batch();
-        let n = cx.pull(0, cx.batch_size(), &mut batch);
+        let n = cx.pull_lending(self, 0, cx.batch_size(), &mut batch);
         self.push(0, batch, cx);
         if n > 0 || cx.upstream_active(0) {
             cx.reschedule();

@@ -48,6 +48,7 @@
 use super::engine::translate::{
     BAD_ADDRESS, Ends, Kind, NOT_TRANSLATED, SOURCE_ROUTE, Seen, WRONG_ERROR, inside6, renew6, see6,
 };
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Raw;
 use locks::IgnorePoison;
@@ -258,7 +259,7 @@ pub struct AddressTranslator(Arc<Mutex<Table>>);
 
 /// Reads words of a text in turn.
 fn next<T: lang::args::FromArg>(words: &mut std::str::SplitWhitespace<'_>) -> Result<T, String> {
-    lang::args::parse(words.next().ok_or("too few words")?)
+    text::read(words.next().ok_or("too few words")?)
 }
 
 fn table(args: &mut Args<'_>) -> Result<Table, ArgError> {

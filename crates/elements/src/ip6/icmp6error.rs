@@ -57,6 +57,7 @@
 
 use super::engine::header::{dst_ip6, header, set_dst_ip6};
 use crate::plumbing::engine::bucket::{Bucket, Packets};
+use crate::plumbing::engine::text::read;
 use crate::prelude::*;
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
@@ -143,7 +144,7 @@ impl Element for ICMP6Error {
 
     fn handlers(h: &mut Handlers<Self>) {
         fn set<T: FromArg>(to: &mut T, text: &str) -> Result<(), String> {
-            *to = lang::args::parse(text.trim())?;
+            *to = read(text)?;
             Ok(())
         }
         h.read("src", |e| e.src.to_string());

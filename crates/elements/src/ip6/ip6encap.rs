@@ -51,6 +51,7 @@ pub struct IP6Encap {
 
 impl Element for IP6Encap {
     const CLASS: &'static str = "IP6Encap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP6;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP6).with(Fields::IP_HEADERS);

@@ -37,6 +37,7 @@ pub struct SetIP6DSCP {
 
 impl Element for SetIP6DSCP {
     const CLASS: &'static str = "SetIP6DSCP";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;

@@ -46,6 +46,7 @@ impl SetIP6ECN {
 
 impl Element for SetIP6ECN {
     const CLASS: &'static str = "SetIP6ECN";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;

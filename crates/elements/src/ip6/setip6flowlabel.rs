@@ -40,6 +40,7 @@ fn in_range(label: u32) -> Result<u32, String> {
 
 impl Element for SetIP6FlowLabel {
     const CLASS: &'static str = "SetIP6FlowLabel";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;

@@ -36,6 +36,7 @@ pub struct SetIP6Hlim {
 
 impl Element for SetIP6Hlim {
     const CLASS: &'static str = "SetIP6Hlim";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;

@@ -36,6 +36,7 @@
 
 use super::engine::header::{dst_ip6, set_dst_ip6};
 use crate::ip::engine::arguments::{BAD_DST, destination};
+use crate::plumbing::engine::text::read;
 use crate::prelude::*;
 use lang::args::{Raw, UdpPort};
 use std::net::Ipv6Addr;
@@ -55,6 +56,7 @@ pub struct UDPIP6Encap {
 
 impl Element for UDPIP6Encap {
     const CLASS: &'static str = "UDPIP6Encap";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::DST_IP6);
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP6).with(Fields::IP_HEADERS);
@@ -76,11 +78,11 @@ impl Element for UDPIP6Encap {
 
     fn handlers(h: &mut Handlers<Self>) {
         fn port(text: &str) -> Result<u16, String> {
-            lang::args::parse::<UdpPort>(text.trim()).map(|p| p.0)
+            read::<UdpPort>(text).map(|p| p.0)
         }
         h.read("src", |e| e.src.to_string());
         h.write("src", |e, v, _| {
-            e.src = lang::args::parse(v.trim()).map_err(|e| format!("SRC: {e}"))?;
+            e.src = read(v).map_err(|e| format!("SRC: {e}"))?;
             Ok(())
         });
         h.read("sport", |e| e.sport.to_string());

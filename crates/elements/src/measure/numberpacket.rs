@@ -105,7 +105,7 @@ impl Vector for NumberPacket {
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(0, max, &mut batch);
+        cx.pull_lending(self, 0, max, &mut batch);
         self.number(&mut batch, cx);
         out.append(&mut batch);
         cx.recycle(batch);

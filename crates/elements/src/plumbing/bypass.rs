@@ -74,7 +74,8 @@ impl Vector for Bypass {
         cx.output_batch(self.across(port, cx.n_outputs()), batch);
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        cx.pull(self.across(port, cx.n_inputs()), max, out);
+        let input = self.across(port, cx.n_inputs());
+        cx.pull_lending(self, input, max, out);
     }
 }
 

@@ -43,6 +43,7 @@ const LONGEST: u32 = 1 << 16;
 
 impl Element for Clipboard {
     const CLASS: &'static str = "Clipboard";
+    const LIVE: bool = true;
     const PORTS: &'static str = "2/2";
     const FLOW: &'static str = "#/#";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -120,7 +121,7 @@ impl Vector for Clipboard {
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(port, max, &mut batch);
+        cx.pull_lending(self, port, max, &mut batch);
         self.apply(port, &mut batch);
         out.append(&mut batch);
         cx.recycle(batch);

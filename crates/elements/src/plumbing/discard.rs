@@ -95,7 +95,8 @@ impl Element for Discard {
         let mut pulled = 0;
         while pulled < most && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.batch_size().min(most - pulled), &mut batch);
+            let most = cx.batch_size().min(most - pulled);
+            let n = cx.pull_lending(self, 0, most, &mut batch);
             cx.recycle(batch);
             if n == 0 {
                 break;

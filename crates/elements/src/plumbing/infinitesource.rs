@@ -200,6 +200,17 @@ impl Element for InfiniteSource {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
     }
+
+    fn reconfigured(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        // As in Click, the count begins anew, and one that has ended waits for a handler that wakes it.
+        if !old.active || old.left() == 0 {
+            if cx.output_is_pull(0) {
+                cx.set_nonempty(false);
+            } else {
+                cx.unschedule();
+            }
+        }
+    }
 }
 
 impl Vector for InfiniteSource {
@@ -233,6 +244,53 @@ mod tests {
         bench.write("length", "-1");
         bench.write("reset", "");
         assert_eq!(bench.run(), vec![(0, b"xyz".to_vec()); 5]);
+    }
+
+    #[test]
+    fn goes_on_on_another_worker() {
+        let config = "e :: InfiniteSource(DATA a, LIMIT 3) -> sw :: Switch -> a :: Counter -> Discard;
+            sw [1] -> b :: Counter -> Discard; p :: Queue -> ps :: PullSwitch -> u :: Unqueue -> Discard; Idle -> p; Idle -> [1] ps;
+            t :: TimedUnqueue(1000) -> Discard; Idle -> Queue -> t;";
+        let options = runtime::Options { workers: 2, simulated_time: true, ..runtime::Options::default() };
+        let mut bench = runtime::testing::Bench::with(&crate::registry(), config, 0, 0, options);
+        bench.run();
+        for (handler, value) in [
+            ("sw.switch", "1"),
+            ("ps.switch", "1"),
+            ("e.limit", "5"),
+            ("e.data", "xyz"),
+            ("t.burst", "7"),
+            ("u.active", "false"),
+        ] {
+            bench.write(handler, value);
+        }
+        bench.run();
+        let state = "a.count b.count e.count e.limit e.data e.scheduled sw.switch ps.switch t.burst u.active";
+        let look = |bench: &mut runtime::testing::Bench| -> Vec<String> {
+            state.split(' ').map(|h| bench.read(h)).collect()
+        };
+        let before = look(&mut bench);
+        assert_eq!(before.join(" "), "3 2 5 5 xyz false 1 1 7 false");
+        for (element, worker) in [("e", "1"), ("u", "1"), ("t", "1"), ("e", "0"), ("u", "0")] {
+            bench.write(&format!("{element}.home_thread"), worker);
+            bench.run();
+            assert_eq!(bench.read(&format!("{element}.home_thread")), worker);
+            assert_eq!(look(&mut bench), before, "{element} on {worker}");
+        }
+        bench.write("e.home_thread", "1");
+        bench.write("reset", "");
+        bench.run();
+        assert_eq!((bench.read("b.count"), bench.read("count")), ("7".to_owned(), "5".to_owned()));
+    }
+
+    #[test]
+    fn a_written_configuration_begins_anew_and_does_not_wake_it() {
+        let mut bench = Bench::new("InfiniteSource(DATA a, LIMIT 3)");
+        assert_eq!(bench.run().len(), 3);
+        bench.write("config", "DATA b, LIMIT 2");
+        assert_eq!((bench.run().len(), bench.read("count"), bench.read("data")), (0, "0".into(), "b".into()));
+        bench.write("reset", "");
+        assert_eq!(bench.run().len(), 2);
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! Any number of push inputs, one push output.
 //!
 //! ## Handlers
-//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
+//! - `config` (read/write): reads as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
 //! ## Threads
@@ -41,6 +41,7 @@ pub struct InputSwitch {
 
 impl Element for InputSwitch {
     const CLASS: &'static str = "InputSwitch";
+    const LIVE: bool = true;
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;

@@ -34,6 +34,7 @@ pub struct Pad {
 
 impl Element for Pad {
     const CLASS: &'static str = "Pad";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::EXTRA_LENGTH;
     const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);

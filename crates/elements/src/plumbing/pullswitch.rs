@@ -13,7 +13,7 @@
 //! has packets.
 //!
 //! ## Handlers
-//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
+//! - `config` (read/write): reads as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
 //! ## Threads
@@ -44,6 +44,7 @@ fn existing(input: i32, inputs: usize) -> Option<usize> {
 
 impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
     const CLASS: &'static str = if NOTIFIES { "PullSwitch" } else { "SimplePullSwitch" };
+    const LIVE: bool = true;
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -88,7 +89,7 @@ impl<const NOTIFIES: bool> PullSwitch<NOTIFIES> {
 impl<const NOTIFIES: bool> Vector for PullSwitch<NOTIFIES> {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let Some(input) = self.input else { return };
-        if cx.pull(input, max, out) == 0 {
+        if cx.pull_lending(self, input, max, out) == 0 {
             self.notify(cx);
         } else if NOTIFIES {
             cx.set_nonempty(true);

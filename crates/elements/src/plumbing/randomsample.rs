@@ -19,7 +19,7 @@
 //! - `sampling_prob` (read/write): the probability that a packet passes.
 //! - `drop_prob` (read/write): the probability that it does not.
 //! - `active` (read/write): the `ACTIVE` argument.
-//! - `config` (read): the arguments as they are now.
+//! - `config` (read/write): the arguments as they are now.
 //! - `drops` (read): packets that did not pass.
 //!
 //! ## Threads
@@ -58,6 +58,7 @@ fn probability(v: &str) -> Result<u32, String> {
 
 impl Element for RandomSample {
     const CLASS: &'static str = "RandomSample";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;

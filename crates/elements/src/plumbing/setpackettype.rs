@@ -31,6 +31,7 @@ pub struct SetPacketType(PacketType);
 
 impl Element for SetPacketType {
     const CLASS: &'static str = "SetPacketType";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::PACKET_TYPE;

@@ -94,7 +94,7 @@ impl Vector for Suppressor {
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         if self.gates.is_open(port) != Some(false) {
-            cx.pull(port, max, out);
+            cx.pull_lending(self, port, max, out);
         }
     }
 }

@@ -11,7 +11,7 @@
 //! One push input, any number of push outputs.
 //!
 //! ## Handlers
-//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
+//! - `config` (read/write): reads as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
 //!
 //! ## Threads
@@ -37,6 +37,7 @@ pub struct Switch {
 
 impl Element for Switch {
     const CLASS: &'static str = "Switch";
+    const LIVE: bool = true;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;

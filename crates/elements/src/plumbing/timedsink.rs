@@ -61,7 +61,7 @@ impl Element for TimedSink {
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
-        drop(cx.pull_one(0));
+        drop(cx.lend(self, |cx| cx.pull_one(0)));
         self.due_ns = next(self.due_ns, self.interval_ns, cx.now_ns());
         cx.timer_again(0, self.due_ns);
     }

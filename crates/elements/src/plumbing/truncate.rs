@@ -37,6 +37,7 @@ pub struct Truncate {
 
 impl Element for Truncate {
     const CLASS: &'static str = "Truncate";
+    const LIVE: bool = true;
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::EXTRA_LENGTH;
     const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);

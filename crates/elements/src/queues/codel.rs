@@ -216,7 +216,7 @@ impl Vector for CoDel {
         let mut pulled = 0;
         while out.len() == before && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let mut behind = cx.pull(0, max, &mut batch);
+            let mut behind = cx.pull_lending(self, 0, max, &mut batch);
             pulled += behind;
             if behind == 0 {
                 self.control.empty();

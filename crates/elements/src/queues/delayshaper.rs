@@ -46,6 +46,8 @@ impl Element for DelayShaper {
     const READS: Fields = Fields::TIMESTAMP;
     const WRITES: Fields = Fields::TIMESTAMP;
     const ROLE: Role = Role::Delay;
+    const DROPS: &'static [DropCase] = &[drops::CONSUMER_MOVED
+        .when("the task that pulled has moved to another worker, and the packet was held here")];
     const MANUAL: &'static str = manual!("queues/delayshaper");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -68,18 +70,28 @@ impl Element for DelayShaper {
         self.held = old.held.take();
         cx.set_nonempty(true);
     }
+
+    fn abandon(&mut self, cx: &mut Cx<'_>) {
+        if let Some(packet) = self.held.take() {
+            cx.drop(packet, drops::CONSUMER_MOVED);
+        }
+    }
+}
+
+impl DelayShaper {
+    /// Pulls a packet, with the time at which it is due.
+    fn fetch(&mut self, now: u64, cx: &mut Cx<'_>) -> Option<Packet> {
+        let mut packet = cx.lend(self, |cx| cx.pull_one(0))?;
+        set_due(&mut packet, self.delay_ns, now);
+        Some(packet)
+    }
 }
 
 impl Vector for DelayShaper {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
         for _ in 0..max {
-            let pulled = |cx: &mut Cx<'_>| {
-                let mut packet = cx.pull_one(0)?;
-                set_due(&mut packet, self.delay_ns, now);
-                Some(packet)
-            };
-            let Some(mut packet) = self.held.take().or_else(|| pulled(cx)) else {
+            let Some(mut packet) = self.held.take().or_else(|| self.fetch(now, cx)) else {
                 let active = cx.upstream_active(0);
                 return cx.set_nonempty(active);
             };
@@ -120,6 +132,22 @@ mod tests {
         // Packets without timestamps are pulled, and stamped, one after the other.
         assert_eq!(times, [500, 1000]);
         assert!(turns < 40, "{turns} turns");
+    }
+
+    #[test]
+    fn what_another_worker_holds_is_counted_when_the_consumer_moves() {
+        for path in ["DelayShaper(100)", "DRRSched(1)"] {
+            let config = format!("e :: Queue -> x :: {path} -> u :: Unqueue -> Discard;");
+            let options =
+                runtime::Options { workers: 2, simulated_time: true, ..runtime::Options::default() };
+            let mut bench = runtime::testing::Bench::with(&crate::registry(), &config, 1, 0, options);
+            (0..5).for_each(|_| drop(bench.push(0, &[0; 2000])));
+            bench.turns(3);
+            let waiting: u64 = bench.read("length").parse().unwrap();
+            assert!(waiting < 5, "{path} holds one on worker 0");
+            bench.router().write("u.home_thread", "1").unwrap();
+            assert_eq!(bench.router().read("x.drops", "").unwrap(), "1\tconsumer moved\n", "{path}");
+        }
     }
 
     #[test]

@@ -78,15 +78,10 @@ impl Element for DelayUnqueue {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         for moved in 0..RUN {
             let now = cx.now_ns();
-            let pulled = |cx: &mut Cx<'_>| {
-                let mut packet = cx.pull_one(0)?;
-                set_due(&mut packet, self.delay_ns, now);
-                Some(packet)
-            };
             // The element is bound to another worker: this replica only sends the packets that a hot swap has
             // left here.
             let packet = match self.held.take() {
-                None if cx.runs_here() => pulled(cx),
+                None if cx.runs_here() => self.fetch(now, cx),
                 held => held,
             };
             let Some(packet) = packet else {
@@ -115,6 +110,21 @@ impl Element for DelayUnqueue {
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.held = old.held.take();
         cx.reschedule_here();
+    }
+
+    fn abandon(&mut self, cx: &mut Cx<'_>) {
+        if self.held.is_some() {
+            cx.reschedule_here();
+        }
+    }
+}
+
+impl DelayUnqueue {
+    /// Pulls a packet, with the time at which it is due.
+    fn fetch(&mut self, now: u64, cx: &mut Cx<'_>) -> Option<Packet> {
+        let mut packet = cx.lend(self, |cx| cx.pull_one(0))?;
+        set_due(&mut packet, self.delay_ns, now);
+        Some(packet)
     }
 }
 

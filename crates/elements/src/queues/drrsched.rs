@@ -81,8 +81,11 @@ impl Element for DrrSched {
     const NOTIFY: Notify = Notify::Gate;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropCase] =
-        &[drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from")];
+    const DROPS: &'static [DropCase] = &[
+        drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from"),
+        drops::CONSUMER_MOVED
+            .when("the task that pulled has moved to another worker, and the packet was held here"),
+    ];
     const MANUAL: &'static str = manual!("queues/drrsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -101,6 +104,12 @@ impl Element for DrrSched {
             cx.drop(packet, drops::INPUT_REMOVED);
         }
         cx.set_nonempty(true);
+    }
+
+    fn abandon(&mut self, cx: &mut Cx<'_>) {
+        for packet in self.inputs.iter_mut().filter_map(|input| input.head.take()) {
+            cx.drop(packet, drops::CONSUMER_MOVED);
+        }
     }
 }
 

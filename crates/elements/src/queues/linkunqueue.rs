@@ -137,7 +137,7 @@ impl Element for LinkUnqueue {
         let (mut pulled, mut pushed) = (0, 0);
         // The link accepts a packet once the last one has been sent completely.
         while self.packets.back().is_none_or(|last| due(last) <= far_end) && cx.may_go_on(pulled) {
-            let Some(mut packet) = cx.pull_one(0) else { break };
+            let Some(mut packet) = cx.lend(self, |cx| cx.pull_one(0)) else { break };
             let bytes = packet.len() as u64 + u64::from(packet.extra_length());
             let start = if self.back_to_back { self.packets.back().map_or(far_end, due) } else { far_end };
             // Whole microseconds, as in Click.

@@ -127,7 +127,7 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
             return false;
         }
         let mut batch = cx.spare_batch();
-        let pulled = cx.pull(0, admitted, &mut batch);
+        let pulled = cx.pull_lending(self, 0, admitted, &mut batch);
         self.bucket.settle(now, admitted, &batch);
         cx.output_batch(0, batch);
         self.pushes += pulled as u64;

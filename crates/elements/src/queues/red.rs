@@ -284,7 +284,7 @@ impl Vector for Red {
         let mut pulled = 0;
         while out.len() == before && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let mut behind = cx.pull(0, max, &mut batch) as u64;
+            let mut behind = cx.pull_lending(self, 0, max, &mut batch) as u64;
             pulled += behind as usize;
             let empty = behind == 0;
             let length = self.length(cx);

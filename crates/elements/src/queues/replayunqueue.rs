@@ -268,7 +268,8 @@ impl ReplayUnqueue {
         let mut pulled = 0;
         while self.packets.len() < self.limit && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.batch_size().min(self.limit - self.packets.len()), &mut batch);
+            let most = cx.batch_size().min(self.limit - self.packets.len());
+            let n = cx.pull_lending(self, 0, most, &mut batch);
             pulled += n;
             self.packets.extend(batch.drain(..).map(|packet| (packet.keep(), packet.timestamp_ns())));
             cx.recycle(batch);
@@ -330,7 +331,7 @@ impl ReplayUnqueue {
             if batch.len() >= cx.batch_size() {
                 let full = std::mem::replace(&mut batch, cx.spare_batch());
                 cx.output_batch(0, full);
-                cx.flush();
+                cx.flush_lending(self);
             }
         }
         cx.output_batch(0, batch);

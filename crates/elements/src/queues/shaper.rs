@@ -77,6 +77,11 @@ impl<K: RateUnit> Element for Shaper<K> {
         // The rate may allow packets now that the one before did not.
         cx.set_nonempty(true);
     }
+
+    fn reconfigured(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.bucket.go_on_from(&mut old.bucket, cx.now_ns());
+        cx.set_nonempty(true);
+    }
 }
 
 impl<K: RateUnit> Vector for Shaper<K> {
@@ -92,7 +97,7 @@ impl<K: RateUnit> Vector for Shaper<K> {
             return cx.set_nonempty(false);
         }
         let before = out.len();
-        let pulled = cx.pull(0, admitted, out);
+        let pulled = cx.pull_lending(self, 0, admitted, out);
         self.bucket.settle(now, admitted, out.get(before..).unwrap_or_default());
         let active = pulled > 0 || cx.upstream_active(0);
         cx.set_nonempty(active);

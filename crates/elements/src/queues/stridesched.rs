@@ -76,16 +76,14 @@ impl StrideSched {
         let tickets = tickets.min(MAX_TICKETS) as u32;
         let place = self.tickets.get_mut(port).ok_or_else(|| format!("port {port} out of range"))?;
         *place = tickets;
-        let queued = self.queue.iter().position(|c| c.port == port);
+        // In the middle of a pull, some have been tried already.
+        let queued = self.queue.iter_mut().chain(&mut self.tried).find(|c| c.port == port);
         match (queued, tickets) {
-            (Some(at), 0) => {
-                self.queue.remove(at);
+            (Some(_), 0) => {
+                self.queue.retain(|c| c.port != port);
+                self.tried.retain(|c| c.port != port);
             }
-            (Some(at), _) => {
-                if let Some(client) = self.queue.get_mut(at) {
-                    client.tickets = tickets;
-                }
-            }
+            (Some(client), _) => client.tickets = tickets,
             (None, 0) => {}
             (None, _) => {
                 let mut client = Client { port, tickets, pass: 0 };
@@ -157,18 +155,19 @@ impl Vector for StrideSched {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         for _ in 0..max {
             let mut got = 0;
-            let mut tried = 0;
-            for client in &mut self.queue {
-                tried += 1;
-                if cx.upstream_active(client.port) {
-                    got = cx.pull(client.port, 1, out);
+            while got == 0
+                && let Some(port) = self.queue.first().map(|client| client.port)
+            {
+                if cx.upstream_active(port) {
+                    got = cx.pull_lending(self, port, 1, out);
                 }
-                client.stride();
-                if got > 0 {
-                    break;
+                // A handler may have taken its tickets away meanwhile.
+                if let Some(at) = self.queue.iter().position(|client| client.port == port) {
+                    let mut client = self.queue.remove(at);
+                    client.stride();
+                    self.tried.push(client);
                 }
             }
-            self.tried.extend(self.queue.drain(..tried));
             for client in self.tried.drain(..) {
                 Self::insert(&mut self.queue, client);
             }

@@ -126,7 +126,8 @@ impl<K: Timed> Element for TimedUnqueue<K> {
         let mut pulled = 0;
         while self.left > 0 && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let some = cx.pull(0, cx.batch_size().min(self.left), &mut batch);
+            let most = cx.batch_size().min(self.left);
+            let some = cx.pull_lending(self, 0, most, &mut batch);
             cx.output_batch(0, batch);
             pulled += some;
             self.left = if some > 0 { self.left - some } else { 0 };

@@ -76,13 +76,14 @@ impl TimeSortedSched {
     /// Pulls as many packets as can be held. Returns whether some input may have packets.
     fn fill(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut active = false;
-        for (input, held) in self.held.iter_mut().enumerate() {
-            if *held >= self.buffer || !cx.upstream_active(input) {
+        for input in 0..self.held.len() {
+            let room = self.buffer.saturating_sub(self.held[input]);
+            if room == 0 || !cx.upstream_active(input) {
                 continue;
             }
             active = true;
             let mut batch = cx.spare_batch();
-            *held += cx.pull(input, self.buffer - *held, &mut batch);
+            self.held[input] += cx.pull_lending(self, input, room, &mut batch);
             for packet in batch.drain(..) {
                 self.arrivals += 1;
                 let key = (packet.timestamp_ns(), self.arrivals);
@@ -102,8 +103,11 @@ impl Element for TimeSortedSched {
     const NOTIFY: Notify = Notify::Gate;
     const READS: Fields = Fields::TIMESTAMP;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropCase] =
-        &[drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from")];
+    const DROPS: &'static [DropCase] = &[
+        drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from"),
+        drops::CONSUMER_MOVED
+            .when("the task that pulled has moved to another worker, and the packet was held here"),
+    ];
     const MANUAL: &'static str = manual!("queues/timesortedsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -117,6 +121,13 @@ impl Element for TimeSortedSched {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("well_ordered", |e| e.well_ordered.to_string());
+    }
+
+    fn abandon(&mut self, cx: &mut Cx<'_>) {
+        self.held.fill(0);
+        for Reverse(held) in self.heap.drain() {
+            cx.drop(held.packet, drops::CONSUMER_MOVED);
+        }
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {

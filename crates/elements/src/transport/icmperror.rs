@@ -64,6 +64,7 @@
 
 use crate::ip::engine::header::header;
 use crate::plumbing::engine::bucket::{Bucket, Packets};
+use crate::plumbing::engine::text::read;
 use crate::prelude::*;
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
@@ -167,7 +168,7 @@ impl Element for ICMPError {
 
     fn handlers(h: &mut Handlers<Self>) {
         fn set<T: FromArg>(to: &mut T, text: &str) -> Result<(), String> {
-            *to = lang::args::parse(text.trim())?;
+            *to = read(text)?;
             Ok(())
         }
         h.read("src", |e| e.src.to_string());

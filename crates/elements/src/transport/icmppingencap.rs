@@ -33,6 +33,7 @@
 //! ## See also
 //! ICMPPingSource, ICMPPingResponder, IPEncap, UDPIPEncap
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 use wire::{Icmpv4, Ipv4, icmpv4, ipv4, protocol};
@@ -91,7 +92,7 @@ impl Ping {
 
 /// Handlers for an address: read it, write it.
 pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
-    lang::args::parse(text.trim()).map_err(|_| "syntax error".to_owned())
+    text::value(text, "syntax error")
 }
 
 impl Element for ICMPPingEncap {

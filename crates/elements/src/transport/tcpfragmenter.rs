@@ -44,6 +44,7 @@ pub struct TcpFragmenter {
 
 impl Element for TcpFragmenter {
     const CLASS: &'static str = "TCPFragmenter";
+    const LIVE: bool = true;
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);

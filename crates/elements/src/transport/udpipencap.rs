@@ -37,6 +37,7 @@
 //! Strip, IPEncap, SetUDPChecksum, ICMPPingEncap
 
 use crate::ip::engine::arguments::{BAD_DST, destination};
+use crate::plumbing::engine::text::read;
 use crate::prelude::*;
 use lang::args::{Raw, UdpPort};
 use std::net::Ipv4Addr;
@@ -83,11 +84,11 @@ impl Element for UDPIPEncap {
 
     fn handlers(h: &mut Handlers<Self>) {
         fn port(text: &str) -> Result<u16, String> {
-            lang::args::parse::<UdpPort>(text.trim()).map(|p| p.0)
+            read::<UdpPort>(text).map(|p| p.0)
         }
         h.read("src", |e| e.src.to_string());
         h.write("src", |e, v, _| {
-            e.src = lang::args::parse(v.trim()).map_err(|e| format!("SRC: {e}"))?;
+            e.src = read(v).map_err(|e| format!("SRC: {e}"))?;
             Ok(())
         });
         h.read("sport", |e| e.sport.to_string());

@@ -86,6 +86,9 @@ impl Program {
         if !within.is_empty() {
             log.error(Some(&shown), &within.join("\n"));
         }
+        for warning in caller.hub().take_warnings() {
+            log.error(Some(&shown), &format!("warning: {warning}"));
+        }
         if let Err(e) = done {
             log.error(Some(&shown), &e.to_string());
         }

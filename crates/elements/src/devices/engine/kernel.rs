@@ -85,7 +85,8 @@ impl<K: KernelDevice> Element for Kernel<K> {
         let mut moved = self.out.flush(&device, cx);
         if cx.n_inputs() > 0 && cx.input_is_pull(0) {
             let mut batch = cx.spare_batch();
-            moved |= cx.pull(0, self.burst, &mut batch) > 0;
+            let burst = self.burst;
+            moved |= cx.pull_lending(self, 0, burst, &mut batch) > 0;
             self.out.push(&device, batch, cx);
         }
         if cx.n_outputs() > 0 {

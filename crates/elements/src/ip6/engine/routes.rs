@@ -1,6 +1,7 @@
 //! The IPv6 routing table: Click's listing and changes over [`tables::Lpm6`].
 
 use super::hops::{Hops, NextHop, Numbers, View};
+use crate::plumbing::engine::text;
 use lang::args::{FromArg, Ip6Prefix, NameDb};
 use locks::IgnorePoison;
 use runtime::{Budget, Held};
@@ -302,7 +303,7 @@ impl Routes {
 
     /// The handler `lookup`.
     pub(in crate::ip6) fn lookup(&self, address: &str) -> Result<String, String> {
-        let address: Ipv6Addr = address.trim().parse().map_err(|_| "expected IPv6 address".to_owned())?;
+        let address: Ipv6Addr = text::value(address, "expected IPv6 address")?;
         let control = self.control();
         let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| control.numbers.get(number));
         Ok(match hop {

@@ -137,7 +137,7 @@ impl<D: EspDirection> Vector for Esp<D> {
     /// No packets wait.
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
-        cx.pull(0, max.min(MAX_JOBS), &mut batch);
+        cx.pull_lending(self, 0, max.min(MAX_JOBS), &mut batch);
         if !batch.is_empty() {
             self.process(&mut batch, cx);
         }

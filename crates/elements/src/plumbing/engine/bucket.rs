@@ -163,6 +163,12 @@ impl Line {
         })
     }
 
+    /// The state in which, of tokens at equal intervals, just one is there.
+    fn due(&self, now_ns: u64) -> Running {
+        let base_ns = now_ns - now_ns % SECOND_NS;
+        Running { base_ns, used: AtomicI64::new(self.earned(base_ns, now_ns) - 1) }
+    }
+
     /// What is earned between two moments.
     fn earned(&self, base_ns: u64, now_ns: u64) -> i64 {
         if let Some(per_tick) = self.grain.per_tick {
@@ -442,12 +448,34 @@ impl<U: Unit> Bucket<U> {
         self.line.set_parts(parts, now_ns);
     }
 
+    /// [`Bucket::take_over`] by a bucket of the same element, of which only the arguments have changed: one
+    /// at equal intervals goes on with them, and at another rate begins with a packet that is due, as in
+    /// Click.
+    pub(crate) fn go_on_from(&mut self, old: &mut Self, now_ns: u64) {
+        self.refresh();
+        old.refresh();
+        if !matches!((self.form.burst, old.form.burst), (Burst::Gap, Burst::Gap)) {
+            return self.take_over(old, now_ns);
+        }
+        let Some(before) = old.line.running.get() else { return };
+        self.line.running.get_or_init(|| match self.line.rate == old.line.rate {
+            true => {
+                Running { base_ns: before.base_ns, used: AtomicI64::new(before.used.load(Ordering::Relaxed)) }
+            }
+            false => self.line.due(now_ns),
+        });
+    }
+
     fn exchange(&mut self, rate: u64, form: Form, now_ns: u64, fill: impl Fn(&Line, i128, &Line) -> i128) {
         self.form = form;
         let mut line = self.shared.line.lock().ignore_poison();
         if line.rate != rate {
             let mut new = Line::new::<U>(rate, form);
-            if !matches!(form.burst, Burst::Gap) && !line.unlimited() {
+            if matches!(form.burst, Burst::Gap) {
+                if line.running.get().is_some() && rate > 0 {
+                    new.running.get_or_init(|| new.due(now_ns));
+                }
+            } else if !line.unlimited() {
                 let parts = fill(&line, i128::from(line.parts(now_ns)), &new);
                 new.start = Start::Parts(i64::try_from(parts).unwrap_or(new.capacity).min(new.capacity));
                 // From now on, not from the next packet on.
@@ -585,6 +613,26 @@ mod tests {
         let mut b = bucket::<Packets>(4, Burst::Gap);
         assert_eq!(b.admit(T0 + 130 * MS, 9), 0);
         assert_eq!(b.opens_at(T0 + 130 * MS), Some(T0 + 250 * MS));
+    }
+
+    /// As Click's GapRate.
+    #[test]
+    fn another_rate_lets_a_packet_pass_at_once_and_the_same_one_none() {
+        let mut b = bucket::<Packets>(1, Burst::Gap);
+        assert_eq!(b.admit(T0, 9), 1);
+        let passes = |b: &mut Bucket<Packets>, rate: &str, ms: u64| {
+            b.set_rate(rate, T0 + ms * MS).unwrap();
+            b.admit(T0 + ms * MS, 9)
+        };
+        assert_eq!((passes(&mut b, "1", 100), passes(&mut b, "2", 200), passes(&mut b, "2", 300)), (0, 1, 0));
+        let after = |old: &mut Bucket<Packets>, rate: u64| {
+            let mut new = bucket::<Packets>(rate, Burst::Gap);
+            new.go_on_from(old, T0 + 300 * MS);
+            (new.admit(T0 + 300 * MS, 9), new.admit(T0 + 500 * MS, 9))
+        };
+        assert_eq!((after(&mut b, 2), after(&mut b, 4)), ((0, 1), (1, 1)));
+        // One that nobody has pulled from begins as any other.
+        assert_eq!(passes(&mut bucket::<Packets>(1, Burst::Gap), "4", 130), 0);
     }
 
     #[test]
