@@ -23,7 +23,8 @@ fn misfit(registry: &Registry, class: &Class) -> Option<String> {
     let fits = match class.role {
         Role::Ordinary => true,
         Role::DeviceSource => inputs == (0, Some(0)) && outputs.0 == 1 && class.reads.is_empty(),
-        Role::DeviceSink => inputs == (1, Some(1)) && outputs == (0, Some(0)) && class.writes.is_empty(),
+        // What it has sent, and what it could not send, may go on.
+        Role::DeviceSink => inputs == (1, Some(1)) && outputs.0 == 0 && class.writes.is_empty(),
         Role::NextHopResolver => inputs.0 >= 1 && outputs.0 >= 1 && class.reads.meets(Fields::DST_IP),
         Role::RouteTable { changeable } => {
             let adds = |class: &Class| class.handlers.iter().any(|h| h.name == "add" && h.writable());

@@ -23,6 +23,7 @@
 //! - `byte_count` (read): their bytes.
 //! - `length` (read): packets in the ring.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task.
 //!
 //! ## Threads
 //! One worker takes packets, the first unless StaticThreadSched says otherwise. It leaves them in the ring

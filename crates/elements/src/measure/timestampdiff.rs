@@ -196,7 +196,7 @@ impl Simple for TimestampDiff {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let now = cx.now_ns();
         let number = number::read(&packet, self.offset, self.record.net_order);
-        if number.is_some_and(|number| !(number as u64).is_multiple_of(self.sample)) {
+        if number.is_some_and(|number| !number.is_multiple_of(self.sample)) {
             return Some(packet);
         }
         let recorded = match number.map_or(Err(Missing::NotRecorded), |n| self.record.take(n)) {
