@@ -222,7 +222,7 @@ pub enum Role {
     Ordinary,
     /// It has no input and receives from the device that its argument `DEVNAME`, or its first one, names.
     DeviceSource,
-    /// It has no output and sends to the device that its argument `DEVNAME`, or its first one, names.
+    /// It has one input, and sends to the device that its argument `DEVNAME`, or its first one, names.
     DeviceSink,
     /// IP packets come in by input 0, with the address of their next hop as an annotation, and leave by
     /// output 0 in frames to that neighbor.
