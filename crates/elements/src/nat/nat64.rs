@@ -51,7 +51,7 @@
 //! Fragments are translated as they are. Those but the first go where the first one went; if they arrive
 //! before it, they wait for it, up to two seconds. At most 1024 packets in fragments are known for each side,
 //! and 256 fragments wait. Fragments of pings are dropped, as their checksum would have to be computed over
-//! the whole message, and so are first fragments without checksum from the IPv4 side: for these, an
+//! the whole message, and so are datagrams in fragments without checksum from the IPv4 side: for these, an
 //! IPReassembler belongs in front of input 1.
 //!
 //! ## What RFC 6146 asks for
@@ -490,6 +490,7 @@ impl NAT64 {
                     Later::Full(packet) => Err((Some(packet), TOO_MANY_WAIT)),
                 };
             }
+            _ if seen.lacks_checksum(packet.data()) => Err(NO_CHECKSUM),
             Some(kind) => self.inward_session(&packet, &seen, kind, now.flows),
             None => Err(NOT_TRANSLATED),
         };

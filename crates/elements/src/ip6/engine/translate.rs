@@ -104,6 +104,15 @@ impl<A> Seen<A> {
     }
 }
 
+impl Seen<Ipv4Addr> {
+    /// Whether it is the first fragment of a datagram without checksum, which IPv6 does not have: there it
+    /// would be that of all fragments (RFC 7915 section 4.5).
+    pub(crate) fn lacks_checksum(&self, bytes: &[u8]) -> bool {
+        let is_fragment = self.kind == Kind::Udp && self.fragment.is_some();
+        is_fragment && get(self.transport(bytes), UDP_CHECKSUM) == Some(0)
+    }
+}
+
 /// Whether no host may have sent a packet from this address.
 pub(crate) fn is_bad_source(a: Ipv4Addr) -> bool {
     a.is_multicast() || a.octets()[0] >= 240 || a.octets()[0] == 0 || a.is_loopback() || a.is_link_local()
@@ -437,14 +446,14 @@ pub(crate) fn to6(
 
 /// Rewrites the transport header of an IPv4 packet as it is in IPv6.
 fn rewrite_for_6(packet: &mut Packet, seen: &Seen<Ipv4Addr>, to: &Ends<Ipv6Addr>) -> Result<(), DropReason> {
+    if seen.lacks_checksum(packet.data()) {
+        return Err(NO_CHECKSUM);
+    }
     let sums = sums(seen, &seen.ends, to);
     let t = packet.data_mut().get_mut(seen.at..seen.len).unwrap_or_default();
     rewrite(t, seen.kind, sums, (to.sport, to.dport), [icmpv6::ECHO, icmpv6::ECHO_REPLY]);
     if seen.kind == Kind::Udp && get(t, UDP_CHECKSUM) == Some(0) {
         // IPv6 has no UDP without checksum (RFC 7915 section 4.5).
-        if seen.fragment.is_some() {
-            return Err(NO_CHECKSUM);
-        }
         let len = usize::from(get(t, 4).unwrap_or(0));
         let datagram = t.get_mut(..len).filter(|d| d.len() >= udp::HEADER_LEN);
         let datagram = datagram.ok_or(drops::BAD_PACKET_LENGTH)?;

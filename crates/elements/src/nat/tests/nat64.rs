@@ -496,6 +496,10 @@ fn fragments_go_where_the_first_one_went() {
     for (to, bytes) in out {
         assert_eq!((to, Ipv6::split(&bytes).unwrap().0.dst().to_string().as_str()), (0, OTHER));
     }
+    // A datagram without checksum, of which the rest does not go on alone.
+    let mut unchecked = pieces4(&four(REMOTE, OWN, 17, &long_udp(53, port)), 80, 32);
+    unchecked[0][26..28].fill(0);
+    assert!(unchecked.iter().all(|piece| nat.push(1, piece).is_empty()));
     // One whose first fragment is of no session, and none of another protocol.
     for piece in pieces4(&four(REMOTE, OWN, 17, &long_udp(53, 9)), 78, 32) {
         assert!(nat.push(1, &piece).is_empty());
@@ -504,7 +508,9 @@ fn fragments_go_where_the_first_one_went() {
     assert!(nat.push(1, &other[1]).is_empty());
     let mut drops = last_drop(&mut nat);
     drops.sort();
-    assert_eq!(drops, [("no mapping".to_owned(), 1), ("not to be translated".to_owned(), 1)]);
+    let drops: Vec<_> = drops.iter().map(|(why, n)| (why.as_str(), *n)).collect();
+    let want = [("UDP fragment without checksum", 1), ("no mapping", 1), ("not to be translated", 1)];
+    assert_eq!(drops, want);
 }
 
 #[test]
