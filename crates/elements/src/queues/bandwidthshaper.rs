@@ -9,12 +9,15 @@
 //!   nothing pass.
 //!
 //! ## Ports
-//! One pull input, one pull output. After a packet the shaper is closed for the time that the packet takes at
-//! the rate. A consumer that comes late may catch up on what it missed, but on no more than one second. While
-//! the shaper is closed its consumer sleeps, and is woken when the next packet may pass.
+//! One pull input, one or two pull outputs. After a packet the shaper is closed for the time that the packet
+//! takes at the rate. A consumer that comes late may catch up on what it missed, but on no more than one
+//! second. While the shaper is closed its consumer sleeps, and is woken when the next packet may pass. Output
+//! 1, if it is connected, gives packets just while output 0 may not; its packets do not count. Consumers do
+//! not sleep then while there are packets.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.
+//! - `reset` (write): the shaper begins anew: what a late consumer could catch up on is forgotten.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.

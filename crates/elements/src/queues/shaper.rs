@@ -8,12 +8,14 @@
 //! - `RATE` (*unsigned int*, packets per second): the rate. 0 lets nothing pass.
 //!
 //! ## Ports
-//! One pull input, one pull output. Packets pass at even distances. A consumer that comes late may catch up
-//! on what it missed, but on no more than one second. While the shaper is closed its consumer sleeps, and is
-//! woken when the next packet may pass.
+//! One pull input, one or two pull outputs. Packets pass at even distances. A consumer that comes late may
+//! catch up on what it missed, but on no more than one second. While the shaper is closed its consumer
+//! sleeps, and is woken when the next packet may pass. Output 1, if it is connected, gives packets just while
+//! output 0 may not; its packets do not count. Consumers do not sleep then while there are packets.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.
+//! - `reset` (write): the shaper begins anew: what a late consumer could catch up on is forgotten.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.
@@ -47,6 +49,7 @@ pub struct Shaper<K: RateUnit = ByPackets> {
 impl<K: RateUnit> Element for Shaper<K> {
     const CLASS: &'static str = K::CLASS;
     const LIVE: bool = true;
+    const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Shared;
     const NOTIFY: Notify = Notify::Gate;
@@ -67,6 +70,11 @@ impl<K: RateUnit> Element for Shaper<K> {
             Ok(())
         });
         h.argument("rate", 0, "RATE");
+        h.write("reset", |e, _, cx| {
+            e.bucket.reset();
+            cx.set_nonempty(true);
+            Ok(())
+        });
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
@@ -85,11 +93,19 @@ impl<K: RateUnit> Element for Shaper<K> {
 }
 
 impl<K: RateUnit> Vector for Shaper<K> {
-    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
+        if port == 1 {
+            return self.pull_rest(now, max, out, cx);
+        }
         let admitted = self.bucket.admit(now, max);
         // Nobody waits for it, but it is known for how long the rate holds packets back.
         cx.set_full(admitted == 0);
+        if admitted == 0 && cx.n_outputs() == 2 {
+            // The other output is open.
+            let active = cx.upstream_active(0);
+            return cx.set_nonempty(active);
+        }
         if admitted == 0 {
             if let Some(at) = self.bucket.opens_at(now) {
                 cx.timer_at(0, at);
@@ -99,6 +115,17 @@ impl<K: RateUnit> Vector for Shaper<K> {
         let before = out.len();
         let pulled = cx.pull_lending(self, 0, admitted, out);
         self.bucket.settle(now, admitted, out.get(before..).unwrap_or_default());
+        let active = pulled > 0 || cx.upstream_active(0);
+        cx.set_nonempty(active);
+    }
+}
+
+impl<K: RateUnit> Shaper<K> {
+    /// Pulls for output 1, which is open while the other one is not.
+    fn pull_rest(&mut self, now: u64, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let admitted = self.bucket.admit(now, 1);
+        self.bucket.settle(now, admitted, &[]);
+        let pulled = if admitted == 0 { cx.pull(0, max, out) } else { 0 };
         let active = pulled > 0 || cx.upstream_active(0);
         cx.set_nonempty(active);
     }
@@ -141,6 +168,19 @@ mod tests {
         bench.run();
         assert_eq!(bench.read("u.count"), "3");
         assert_eq!(bench.read("rate"), "1000");
+    }
+
+    #[test]
+    fn the_second_output_has_what_the_first_may_not_give() {
+        for class in ["Shaper(4)", "BandwidthShaper(240)"] {
+            let config =
+                format!("InfiniteSource(LENGTH 60, LIMIT 9, BURST 9) -> q :: Queue -> e :: {class};");
+            let mut bench = Bench::simulated(&config, 0, 2);
+            bench.turns(1);
+            assert_eq!(bench.read("q.length"), "9");
+            let mut pulled = |port| bench.pull(port, 9).len();
+            assert_eq!([pulled(1), pulled(0), pulled(0), pulled(1)], [0, 1, 0, 8], "{class}");
+        }
     }
 
     #[test]

@@ -428,6 +428,13 @@ impl<U: Unit> Bucket<U> {
         });
     }
 
+    /// Begins anew, as when the bucket was first used.
+    pub(crate) fn reset(&mut self) {
+        let mut line = self.shared.line.lock().ignore_poison();
+        *line = Arc::new(Line::new::<U>(line.rate, self.form));
+        self.shared.generation.fetch_add(1, Ordering::Release);
+    }
+
     /// Gives the bucket so many tokens, as of `at_ns`.
     pub(crate) fn set(&mut self, tokens: u32, at_ns: u64) {
         self.refresh();
@@ -633,6 +640,15 @@ mod tests {
         assert_eq!((after(&mut b, 2), after(&mut b, 4)), ((0, 1), (1, 1)));
         // One that nobody has pulled from begins as any other.
         assert_eq!(passes(&mut bucket::<Packets>(1, Burst::Gap), "4", 130), 0);
+    }
+
+    #[test]
+    fn reset_forgets_what_was_missed() {
+        let mut b = bucket::<Packets>(4, Burst::Gap);
+        assert_eq!(b.admit(T0, 9), 1);
+        b.reset();
+        assert_eq!(b.admit(T0 + 60_000 * MS, 9), 1);
+        assert_eq!(b.admit(T0 + 60_000 * MS, 9), 0);
     }
 
     #[test]
