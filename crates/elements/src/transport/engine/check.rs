@@ -22,7 +22,7 @@ pub(crate) trait Protocol: Send + 'static {
     const NUMBER: u8;
     /// Another protocol, a bad length, a bad checksum.
     const CASES: [DropCase; 3];
-    /// Whether a report begins with the element's name (not in Click's CheckUDPHeader).
+    /// Whether a report begins with the element's declaration (not in Click's CheckUDPHeader).
     const TELL_ELEMENT: bool = true;
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad>;
 }
@@ -75,7 +75,7 @@ impl<P: Protocol> CheckHeader<P> {
         if self.verbose || self.details.is_first() {
             let report = format!("{} header check failed: {reason}", P::NAME);
             if P::TELL_ELEMENT {
-                cx.log(Level::WARN, &format!("{}: {report}", cx.name()));
+                cx.log(Level::WARN, &format!("{} :: {}: {report}", cx.name(), P::CLASS));
             } else {
                 cx.log(Level::WARN, &report);
             }
