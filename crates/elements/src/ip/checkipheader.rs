@@ -18,9 +18,6 @@
 //!   for the first one.
 //! - `DETAILS` (*bool*, keyword, default false): whether the `drop_details` handler may be read.
 //!
-//! The older syntax `CheckIPHeader(BADSRC, [OFFSET])` still works; its list includes 0.0.0.0 and
-//! 255.255.255.255.
-//!
 //! ## Ports
 //! One input, one or two outputs. A good packet is cut to its IP length (which removes the padding of short
 //! Ethernet frames), its IP header is marked, its destination annotation is set to its destination, and it
@@ -76,29 +73,15 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const MANUAL: &'static str = manual!("ip/checkipheader");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let mut sources = Sources::from_args(args)?;
+        let sources = Sources::from_args(args)?;
         let mut offset = args.k::<u32>("OFFSET")?;
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let details = args.k("DETAILS")?.unwrap_or(false);
         let checksum = args.k("CHECKSUM")?.unwrap_or(CHECKSUM);
-        // The remaining arguments are positional: an offset, or the older list of addresses and an offset.
-        let rest = args.rest_args();
-        match &rest[..] {
+        // By position there is only the offset, and only as a number.
+        match &args.rest_args()[..] {
             [] => {}
             [only] if let Ok(n) = lang::args::parse::<u32>(&only.text) => offset = Some(n),
-            [list, more @ ..] if more.len() < 2 => {
-                use lang::args::FromArg;
-                let names = &args.names().clone();
-                let parsed = Vec::from_arg(&list.text, names)
-                    .map_err(|e| args.error_at(list, format!("BADSRC: {e}")))?;
-                sources.add_old_list(parsed);
-                if let [n] = more {
-                    offset = Some(
-                        u32::from_arg(&n.text, names)
-                            .map_err(|e| args.error_at(n, format!("OFFSET: {e}")))?,
-                    );
-                }
-            }
             _ => return Err(args.error("too many arguments")),
         }
         let details = Details::of(cx, details);
@@ -249,12 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_older_syntax() {
-        let mut bench = Bench::new("CheckIPHeader(10.0.0.1 10.0.0.9, 2)");
+    fn the_older_syntax_is_refused() {
+        let mut bench = Bench::new("CheckIPHeader(2)");
         let mut bytes = vec![0, 0];
         bytes.extend(ip(17, b""));
-        assert_eq!(bench.push(0, &bytes)[0].0, 1);
-        assert!(Bench::error("CheckIPHeader(zonk)").contains("BADSRC"));
-        assert!(Bench::error("CheckIPHeader(1.1.1.1, 2, 3)").contains("too many arguments"));
+        assert_eq!(bench.push(0, &bytes)[0].0, 0);
+        for wrong in ["10.0.0.1 10.0.0.9, 2", "10.0.0.1", "zonk", "1.1.1.1, 2, 3"] {
+            assert!(
+                Bench::error(&format!("CheckIPHeader({wrong})")).contains("too many arguments"),
+                "{wrong}"
+            );
+        }
     }
 }
