@@ -5,6 +5,8 @@ use crate::source::{SourceMap, Span};
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// What the configuration asks to be printed.
+    Info,
     /// The configuration works, but it may not do what was intended.
     Warning,
     /// The configuration cannot be used.
@@ -40,7 +42,7 @@ pub enum Landmark {
 /// One message about a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Error or warning.
+    /// Error, warning or neither.
     pub severity: Severity,
     /// The place, if the message has one.
     pub span: Option<Span>,
@@ -70,6 +72,11 @@ impl Diagnostic {
     /// A warning.
     pub fn warning(span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) }
+    }
+
+    /// What the configuration asks to be printed.
+    pub fn info(span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Info, ..Diagnostic::error(span, message) }
     }
 
     /// Adds a hint.

@@ -42,6 +42,7 @@ const GREEN: &str = "1;32";
 
 fn severity_code(s: Severity) -> &'static str {
     match s {
+        Severity::Info => GREEN,
         Severity::Error => RED,
         Severity::Warning => YELLOW,
     }
@@ -51,7 +52,7 @@ fn severity_code(s: Severity) -> &'static str {
 fn prefix(span: Option<Span>, severity: Severity, sources: &SourceMap) -> String {
     let mark = span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
     match severity {
-        Severity::Error => mark,
+        Severity::Error | Severity::Info => mark,
         Severity::Warning => format!("{mark}warning: "),
     }
 }
@@ -92,6 +93,9 @@ pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> S
     let mut out = String::new();
     for d in list {
         click_lines(&mut out, d, sources, &paint);
+        if d.severity == Severity::Info {
+            continue;
+        }
         if let Some(span) = d.span {
             excerpt(&mut out, span, "", severity_code(d.severity), sources, &paint);
         }
@@ -180,6 +184,7 @@ pub(crate) fn to_json(list: &[Diagnostic], sources: &SourceMap) -> Value {
                 let notes = d.notes.iter().map(|n| with_place(n.span, json!({ "message": n.message })));
                 let notes: Vec<Value> = context.into_iter().chain(notes).collect();
                 let severity = match d.severity {
+                    Severity::Info => "info",
                     Severity::Error => "error",
                     Severity::Warning => "warning",
                 };
@@ -220,6 +225,22 @@ mod tests {
         );
         assert!(d.render(&map, true).contains("\x1b[1;31m^^^^"));
         assert_eq!(d.render_plain(&map), "a.click:2: undeclared element 'quue'\na.click:1: 'x' is here\n");
+    }
+
+    #[test]
+    fn what_the_configuration_says_has_no_excerpt() {
+        let (d, map) = example();
+        let span = d.iter().next().unwrap().span;
+        let mut said = Diagnostics::new();
+        said.push(Diagnostic::info(span, "hello").with_landmark(Landmark::While(
+            span.unwrap(),
+            "While configuring",
+            "'x :: Message'".into(),
+        )));
+        assert_eq!(said.render(&map, false), "a.click:2: hello\n");
+        assert_eq!(said.render_plain(&map), "a.click:2: While configuring 'x :: Message':\n  hello\n");
+        assert_eq!(said.to_json(&map)[0]["severity"], "info");
+        assert!(!said.has_errors());
     }
 
     #[test]

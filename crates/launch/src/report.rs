@@ -33,6 +33,7 @@ fn log(d: &Diagnostic, diags: &Diagnostics) {
     let help = (!d.help.is_empty()).then(|| d.help.join("; "));
     let (help, message) = (help.as_deref(), &d.message);
     match d.severity {
+        Severity::Info => tracing::info!(target: "configuration", file, line, column, help, "{message}"),
         Severity::Error => tracing::error!(target: "configuration", file, line, column, help, "{message}"),
         Severity::Warning => tracing::warn!(target: "configuration", file, line, column, help, "{message}"),
     }

@@ -413,6 +413,14 @@ impl ConfigCx<'_> {
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.acts.push((self.index, Box::new(act)));
     }
+    /// Prints what the configuration asks to be printed.
+    pub fn tell(&mut self, message: impl Into<String>) {
+        if self.first {
+            let element = &self.config.elements[self.index];
+            let told = Diagnostic::info(element.span, message);
+            self.warnings.push(told.with_landmark(element.while_configuring()));
+        }
+    }
     /// Reports a warning to the user, which does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.warn_at(None, message);

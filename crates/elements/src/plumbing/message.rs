@@ -40,7 +40,7 @@ impl Element for Message {
         let message: String = args.mp("MESSAGE")?;
         let kind = args.p::<Keyword>("TYPE")?;
         match kind.as_ref().map_or("MESSAGE", |k| &k.0) {
-            "MESSAGE" => cx.hub().chatter(&message),
+            "MESSAGE" => cx.tell(message),
             "WARNING" => cx.warn(message),
             "ERROR" => return Err(message.into()),
             _ => return Err("unrecognized message type".into()),
@@ -66,7 +66,7 @@ mod tests {
             let warnings = bench.router().warnings();
             warnings.render_plain(warnings.sources())
         };
-        assert_eq!(warnings("Message(hello)"), "");
+        assert!(warnings("Message(hello)").ends_with("'e :: Message':\n  hello\n"));
         assert!(warnings("Message(careful, WARNING)").contains("careful"));
     }
 }
