@@ -5,8 +5,8 @@
 //! `AdjustTimestamp(TIME [, FIRST, ALL])`
 //!
 //! ## Arguments
-//! - `TIME` (*time*, default unit seconds, default 0): what is added; it may be negative. No timestamp
-//!   becomes earlier than 1970.
+//! - `TIME` (*time*, default unit seconds, default 0): what is added; it may be negative. Timestamps before
+//!   1970 are negative. A timestamp of 0 is none.
 //! - `FIRST` (*bool*, keyword, default false): whether to change the first-timestamp annotation instead.
 //! - `ALL` (*bool*, keyword, default false): whether to change packets without a timestamp too, as if theirs
 //!   were 1970.
@@ -54,7 +54,9 @@ impl Element for AdjustTimestamp {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("time", |e| text::timestamp(e.by_ns));
-        h.write("time", |e, v, _| text::value::<Timestamp>(v, "syntax error").map(|t| e.by_ns = t.ns));
+        h.write("time", |e, v, _| {
+            text::value::<Timestamp>(v, "expected time in seconds").map(|t| e.by_ns = t.ns)
+        });
     }
 }
 
@@ -62,7 +64,8 @@ impl Simple for AdjustTimestamp {
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
         let ns = if self.first { packet.anno().first_timestamp_ns() } else { packet.timestamp_ns() };
         if ns != 0 || self.all {
-            let ns = ns.saturating_add_signed(self.by_ns);
+            // Timestamps are signed in Click.
+            let ns = ns.wrapping_add_signed(self.by_ns);
             if self.first {
                 packet.anno_mut().set_first_timestamp_ns(ns);
             } else {
@@ -90,7 +93,8 @@ mod tests {
     fn adds_and_subtracts() {
         let mut bench = Bench::new("AdjustTimestamp(-1.5)");
         assert_eq!(shifted(&mut bench, 2_000_000_000, 7), (500_000_000, 7));
-        assert_eq!(shifted(&mut bench, 1_000_000_000, 7), (0, 7));
+        assert_eq!(shifted(&mut bench, 1_000_000_000, 7), ((-500_000_000i64) as u64, 7));
+        assert_eq!(shifted(&mut bench, 1_500_000_000, 7), (0, 7));
         assert_eq!(shifted(&mut bench, 0, 7), (0, 7));
         assert_eq!(bench.read("time"), "-1.500000");
         bench.write("time", "20ms");
