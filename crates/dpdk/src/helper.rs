@@ -34,7 +34,7 @@ const LINE: usize = 256;
 const UNSETTLED: usize = 4096;
 
 /// What the helper was doing when it failed: the texts of [`create`] and [`finish`].
-pub(crate) const DOING: [&str; 8] = [
+pub(crate) const DOING: [&str; 9] = [
     "asking the helper that opens devices",
     "opening /dev/net/tun",
     "creating it",
@@ -43,6 +43,7 @@ pub(crate) const DOING: [&str; 8] = [
     "setting its MTU",
     "setting its address",
     "switching it on",
+    "adding a default route",
 ];
 
 /// The connection to the helper, if there is one and the router cannot make devices itself.
@@ -161,11 +162,12 @@ fn request(config: &TunConfig) -> String {
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let mac = config.mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
     format!(
-        "tun\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
+        "tun\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
         config.name,
         if config.mode == TunMode::Ip { "ip" } else { "ethernet" },
         u8::from(config.multi_queue),
         or_none(config.address.map(|(address, prefix)| format!("{address}/{prefix}"))),
+        or_none(config.gateway.map(|gateway| gateway.to_string())),
         or_none(mac),
         or_none(config.mtu.map(|mtu| mtu.to_string())),
         u8::from(config.up),
@@ -175,7 +177,7 @@ fn request(config: &TunConfig) -> String {
 /// Reads a request; `None` if it is invalid.
 fn parse(line: &str) -> Option<TunConfig> {
     let words: Vec<&str> = line.split('\t').collect();
-    let ["tun", name, mode, multi_queue, address, mac, mtu, up] = words[..] else { return None };
+    let ["tun", name, mode, multi_queue, address, gateway, mac, mtu, up] = words[..] else { return None };
     let is = |word: &str| match word {
         "0" => Some(false),
         "1" => Some(true),
@@ -192,6 +194,9 @@ fn parse(line: &str) -> Option<TunConfig> {
         let (address, prefix) = address.split_once('/')?;
         let prefix = prefix.parse().ok().filter(|n| *n <= 32)?;
         config.address = Some((address.parse::<Ipv4Addr>().ok()?, prefix));
+    }
+    if gateway != "-" {
+        config.gateway = Some(gateway.parse().ok()?);
     }
     if mac != "-" {
         let bytes: Option<Vec<u8>> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
@@ -299,6 +304,7 @@ mod tests {
                 name: String::new(),
                 mode: TunMode::Ip,
                 address: Some((Ipv4Addr::new(10, 7, 0, 1), 24)),
+                gateway: Some(Ipv4Addr::new(10, 7, 0, 2)),
                 mac: Some([2, 0, 0, 0, 0, 9]),
                 mtu: Some(1400),
                 up: false,
@@ -310,7 +316,7 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused() {
-        let good = "tun\tx\tip\t0\t10.0.0.1/24\t-\t-\t1";
+        let good = "tun\tx\tip\t0\t10.0.0.1/24\t-\t-\t-\t1";
         assert!(parse(good).is_some());
         for (from, to) in [
             ("tun", "up"),

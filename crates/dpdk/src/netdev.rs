@@ -1,7 +1,7 @@
 //! Linux interfaces: what they are and their few settings that a router changes, by ioctl (which, unlike
 //! `/sys`, sees the network namespace that the thread is in).
 
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
+use std::ffi::{CStr, CString, c_char, c_int, c_short, c_ulong, c_ushort, c_void};
 use std::io;
 use std::mem;
 use std::net::Ipv4Addr;
@@ -15,6 +15,10 @@ const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+// linux/sockios.h and linux/route.h
+const SIOCADDRT: c_ulong = 0x890b;
+const RTF_UP: c_ushort = 0x0001;
+const RTF_GATEWAY: c_ushort = 0x0002;
 
 /// A Linux interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,34 @@ fn ifreq(name: &str) -> io::Result<IfReq> {
         *to = from as c_char;
     }
     Ok(request)
+}
+
+/// An IPv4 address for the kernel.
+fn inet(address: Ipv4Addr) -> libc::sockaddr {
+    // SAFETY: plain data.
+    let mut inet: libc::sockaddr_in = unsafe { mem::zeroed() };
+    inet.sin_family = libc::AF_INET as _;
+    inet.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+    // SAFETY: both are 16 bytes of plain data.
+    unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) }
+}
+
+/// `struct rtentry` of linux/route.h.
+#[repr(C)]
+struct RtEntry {
+    pad1: c_ulong,
+    dst: libc::sockaddr,
+    gateway: libc::sockaddr,
+    genmask: libc::sockaddr,
+    flags: c_ushort,
+    pad2: c_short,
+    pad3: c_ulong,
+    pad4: *mut c_void,
+    metric: c_short,
+    dev: *mut c_char,
+    mtu: c_ulong,
+    window: c_ulong,
+    irtt: c_ushort,
 }
 
 impl Control {
@@ -136,12 +168,7 @@ impl Control {
 
     fn set_inet(&self, name: &str, what: c_ulong, address: Ipv4Addr) -> io::Result<()> {
         let mut request = ifreq(name)?;
-        // SAFETY: plain data.
-        let mut inet: libc::sockaddr_in = unsafe { mem::zeroed() };
-        inet.sin_family = libc::AF_INET as _;
-        inet.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
-        // SAFETY: both are 16 bytes of plain data.
-        request.ifr_ifru.ifru_addr = unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) };
+        request.ifr_ifru.ifru_addr = inet(address);
         self.call(what, &mut request)
     }
 
@@ -149,6 +176,31 @@ impl Control {
         self.set_inet(name, libc::SIOCSIFADDR as c_ulong, address)?;
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len.min(32))).unwrap_or(0);
         self.set_inet(name, libc::SIOCSIFNETMASK as c_ulong, Ipv4Addr::from(mask))
+    }
+
+    /// Adds a default route to a gateway over an interface that is up.
+    pub(crate) fn add_default_route(&self, name: &str, gateway: Ipv4Addr) -> io::Result<()> {
+        let mut device = ifreq(name)?.ifr_name;
+        let mut route = RtEntry {
+            pad1: 0,
+            dst: inet(Ipv4Addr::UNSPECIFIED),
+            gateway: inet(gateway),
+            genmask: inet(Ipv4Addr::UNSPECIFIED),
+            flags: RTF_UP | RTF_GATEWAY,
+            pad2: 0,
+            pad3: 0,
+            pad4: ptr::null_mut(),
+            metric: 0,
+            dev: device.as_mut_ptr(),
+            mtu: 0,
+            window: 0,
+            irtt: 0,
+        };
+        // SAFETY: SIOCADDRT takes an `rtentry`; its device is a C string that outlives the call.
+        if unsafe { libc::ioctl(self.0.as_raw_fd(), SIOCADDRT as _, ptr::from_mut(&mut route)) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
     }
 
     /// `ETHTOOL_GCHANNELS`: rx, tx, combined.

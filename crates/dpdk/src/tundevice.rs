@@ -40,6 +40,8 @@ pub struct TunConfig {
     pub mode: TunMode,
     /// Its IPv4 address and prefix length.
     pub address: Option<(Ipv4Addr, u8)>,
+    /// Where the kernel's default route goes, over this device.
+    pub gateway: Option<Ipv4Addr>,
     /// Its link address (Ethernet mode).
     pub mac: Option<[u8; 6]>,
     /// Its largest network packet, in bytes.
@@ -61,6 +63,7 @@ impl TunConfig {
             persistent: false,
             mode,
             address: None,
+            gateway: None,
             mac: None,
             mtu: None,
             up: true,
@@ -137,6 +140,9 @@ fn finish_here(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed
     }
     if config.up {
         control.set_up(name, true).map_err(|error| ("switching it on", error))?;
+    }
+    if let Some(gateway) = config.gateway {
+        control.add_default_route(name, gateway).map_err(|error| ("adding a default route", error))?;
     }
     Ok(())
 }

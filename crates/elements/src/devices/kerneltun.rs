@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `ADDR/MASK` (*IP prefix*): the address that the interface gets in the kernel.
-//! - `GATEWAY` (*IP address*): accepted for compatibility with Click; set routes with `ip route`.
+//! - `GATEWAY` (*IP address*): the kernel's default route goes to this address over the interface. It must
+//!   be in the interface's network, and there must be no default route yet.
 //! - `DEVNAME` (*string*): the interface's name; by default the kernel chooses one.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).
@@ -59,5 +60,6 @@ mod tests {
     #[test]
     fn an_address_is_wanted() {
         assert!(Bench::error("KernelTun()").contains("ADDR/MASK"));
+        assert!(Bench::error("KernelTun(10.99.0.1/24, 10.98.0.2)").contains("bad GATEWAY"));
     }
 }

@@ -53,10 +53,14 @@ impl<K: KernelDevice> Element for Kernel<K> {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let address: IpPrefix = args.mp("ADDR/MASK")?;
-        let _gateway = args.p::<Ipv4Addr>("GATEWAY")?;
+        let gateway = args.p::<Ipv4Addr>("GATEWAY")?.filter(|gateway| !gateway.is_unspecified());
+        if gateway.is_some_and(|gateway| gateway & address.mask != address.addr & address.mask) {
+            return Err(args.error("bad GATEWAY"));
+        }
         let name = args.k::<String>("DEVNAME")?.or(args.k("DEV_NAME")?).unwrap_or_default();
         let mut config = TunConfig::new(&name, K::MODE);
         config.address = Some((address.addr, u32::from(address.mask).count_ones() as u8));
+        config.gateway = gateway;
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
         config.mtu = args.k("MTU")?;
         config.namespace = arguments::namespace(args)?;
