@@ -169,7 +169,7 @@ const EXPECTED: &str = "FromDevice ToDevice FromDPDKDevice ToDPDKDevice FromHost
 FromIPSummaryDump ToIPSummaryDump InfiniteSource RatedSource TimedSource TimedSink FastUDPSource Discard Idle \
 Tee PullTee Switch PullSwitch StaticSwitch StaticPullSwitch RoundRobinSwitch RandomSwitch HashSwitch InputSwitch Paint \
 PaintTee PaintSwitch CheckPaint Null Bypass Hub Suppressor Block RandomSample Counter AverageCounter Print Strip Unstrip Align \
-AlignmentInfo Truncate Pad Resize Clipboard SetTimestamp SetTimestampDelta Message RandomSeed \
+AlignmentInfo Truncate Pad Resize Clipboard SetTimestamp SetTimestampDelta Message RandomSeed BlockThread LinuxIPLookup \
 Queue SimpleQueue ThreadSafeQueue NotifierQueue FullNoteQueue QuickNoteQueue MixedQueue FrontDropQueue RED Unqueue RatedUnqueue \
 BandwidthRatedUnqueue TimedUnqueue Burster DelayUnqueue LinkUnqueue Shaper BandwidthShaper DelayShaper RatedSplitter BandwidthRatedSplitter Meter \
 RoundRobinSched PrioSched StrideSched DRRSched TimeSortedSched Classifier IPClassifier IPFilter \

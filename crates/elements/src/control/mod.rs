@@ -2,6 +2,7 @@
 
 mod addressinfo;
 mod annotationinfo;
+mod blockthread;
 mod chattersocket;
 mod clickyinfo;
 mod controlsocket;
@@ -21,6 +22,7 @@ use runtime::{Registry, inert, vector};
 pub fn register(r: &mut Registry) {
     r.add(inert::<addressinfo::AddressInfo>());
     r.add(inert::<annotationinfo::AnnotationInfo>());
+    r.add(inert::<blockthread::BlockThread>());
     r.add(inert::<chattersocket::ChatterSocket>());
     r.add(inert::<clickyinfo::ClickyInfo>());
     r.add(inert::<controlsocket::ControlSocket>());

@@ -61,7 +61,7 @@
 //! ## See also
 //! GetIPAddress, CheckIPHeader, IPClassifier, LinuxRoutes
 
-use super::engine::hops::{DISCARD, GROUPS};
+use super::engine::hops::{DISCARD, GROUPS, NextHop};
 use super::engine::routes::{Order, Routes, Table};
 use super::engine::text::{Command, Route};
 use crate::prelude::*;
@@ -72,7 +72,7 @@ use runtime::{MAX_BATCH, Numbers};
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use tables::LpmReader;
+use tables::{LpmReader, Prefix};
 
 const NO_ROUTE: DropReason = DropReason::new("no route");
 const BLACKHOLE: DropReason = DropReason::new("blackhole route");
@@ -91,7 +91,15 @@ pub trait TableVariant: Send + 'static {
     const KEEPS_PLACES: bool;
     /// Whether to recommend another class.
     const DEPRECATED: bool = false;
+    /// The manual.
+    const MANUAL: &'static str = manual!("lookup/iplookup");
+    /// What reads the routes, where they are not the arguments.
+    const ROUTES: Option<ReadRoutes> = None;
 }
+
+/// What reads routes for a table with so many outputs.
+pub(super) type ReadRoutes =
+    fn(&mut Args<'_>, &mut ConfigCx<'_>, u32) -> Result<Vec<(Prefix, NextHop)>, ArgError>;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $class:literal { $($body:tt)* })*) => {$(
@@ -165,11 +173,12 @@ const SHORT_LINE: usize = 16;
 /// The most errors that are reported about one table: a large table may be wrong throughout.
 const MAX_ERRORS: usize = 20;
 
-fn arguments<K: TableVariant>(
+/// The routes of the arguments, and of a file that they name.
+fn given(
     args: &mut Args<'_>,
     cx: &mut ConfigCx<'_>,
     outputs: u32,
-) -> Result<Routes, ArgError> {
+) -> Result<Vec<(Prefix, NextHop)>, ArgError> {
     let file = args.k::<Filename>("FILE")?;
     file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
     let names = args.names().clone();
@@ -221,9 +230,15 @@ fn arguments<K: TableVariant>(
             }
         }
     }
-    if let Some(first) = errors.into_iter().next() {
-        return Err(first);
-    }
+    errors.into_iter().next().map_or(Ok(routes), Err)
+}
+
+fn arguments<K: TableVariant>(
+    args: &mut Args<'_>,
+    cx: &mut ConfigCx<'_>,
+    outputs: u32,
+) -> Result<Routes, ArgError> {
+    let routes = K::ROUTES.unwrap_or(given)(args, cx, outputs)?;
     let order = if K::KEEPS_PLACES { Order::FirstFree } else { Order::LastFreed };
     let mut table = Routes::new(order, outputs).map_err(|e| args.error(e.to_string()))?;
     table.limit(&cx.hub().bounds().routes);
@@ -246,14 +261,15 @@ impl<K: TableVariant> Element for IPLookup<K> {
         BLACKHOLE.when("its route, which a LinuxRoutes element has put in, says so"),
     ];
     const ROLE: Role = Role::RouteTable { changeable: if K::CHANGES { None } else { Some(Radix::CLASS) } };
-    const MANUAL: &'static str = manual!("lookup/iplookup");
+    const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         if K::DEPRECATED {
             cx.warn(format!("{} is deprecated; use LinearIPLookup or RadixIPLookup instead", K::CLASS));
         }
         let outputs = cx.n_outputs() as u32;
-        let table = cx.shared(Table::default);
+        // What is not in the arguments may have changed.
+        let table = cx.shared_if(|_| K::ROUTES.is_none(), Table::default);
         let routes = match table.get() {
             Some(routes) => {
                 // This may come from another worker's replica, or from a configuration with the same string.

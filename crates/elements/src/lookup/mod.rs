@@ -2,6 +2,7 @@
 
 mod engine;
 mod iplookup;
+mod linuxiplookup;
 mod linuxroutes;
 
 pub(crate) use engine::routes::Table;
@@ -16,6 +17,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Radix>>());
     r.add(vector::<iplookup::IPLookup<iplookup::Direct>>());
     r.add(vector::<iplookup::IPLookup<iplookup::Range>>());
+    r.add(vector::<iplookup::IPLookup<linuxiplookup::Linux>>());
     r.alias("LookupIPRoute", "StaticIPLookup");
     r.add(inert::<linuxroutes::LinuxRoutes>());
 }
