@@ -24,6 +24,9 @@
 //!
 //! Sequence numbers of the TCP packet in an error stay as they are, also where a rewriter adjusts them.
 //!
+//! ## What the RFCs ask of a NAT
+//! RFC 4787 REQ-12, RFC 5382 REQ-9 and RFC 5508 REQ-3 to REQ-7: see the table in IPRewriter.
+//!
 //! ## Ports
 //! One push input; push outputs. Translated errors leave by output 0, or by those that colons in `MAPS` say.
 //! Other errors and other ICMP messages leave by output 1, if there is one and `MAPS` has no colons. The IP

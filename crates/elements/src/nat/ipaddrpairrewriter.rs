@@ -3,7 +3,7 @@
 //!
 //! ## Synopsis
 //! `IPAddrPairRewriter(INPUTSPEC1, ..., INPUTSPECn [, TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY,
-//! DST_ANNO, REPLY_ANNO])`
+//! DST_ANNO, REPLY_ANNO, LOG])`
 //!
 //! ## Arguments
 //! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as
@@ -13,7 +13,7 @@
 //!   that changes ports makes no mapping.
 //! - `TIMEOUT` (*time*, keyword, default 2 h): how long a mapping is kept after its last packet.
 //! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`,
-//!   `REPLY_ANNO`: as in IPRewriter.
+//!   `REPLY_ANNO`, `LOG`: as in IPRewriter; lines of the log have `IP SA => SA' to DA` for a pair.
 //!
 //! A mapping is found by source and destination address together. So several hosts may share an address as
 //! long as they talk to different hosts. Later fragments and packets of any protocol are rewritten; the
@@ -27,7 +27,10 @@
 //! - `table`, `mappings` (read): for each direction of each mapping a line:
 //!   `(SA, DA) => (SA', DA') [*F R] iINPUT expSECONDS`, as in IPRewriter.
 //! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
-//!   `patternN`: as those of IPRewriter.
+//!   `patternN`, `log_written`, `log_lost`, `log_reopen`: as those of IPRewriter.
+//!
+//! ## What the RFCs ask of a NAT
+//! RFC 4787, 5382 and 5508: see the table in IPRewriter, and below it what differs here.
 //!
 //! ## Threads
 //! All workers share one table, as those of IPRewriter do.

@@ -2,7 +2,7 @@
 //! Rewrites the source addresses of packets of any protocol: Basic NAT, a host inside for each address outside.
 //!
 //! ## Synopsis
-//! `IPAddrRewriter(INPUTSPEC1, ..., INPUTSPECn [, TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO])`
+//! `IPAddrRewriter(INPUTSPEC1, ..., INPUTSPECn [, TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO, LOG])`
 //!
 //! ## Arguments
 //! - `INPUTSPEC` (*text*, one for each input): what is done with a packet that belongs to no mapping yet: as
@@ -12,7 +12,7 @@
 //!   destination or ports makes no mapping.
 //! - `TIMEOUT` (*time*, keyword, default 2 h): how long a mapping is kept after its last packet.
 //! - `GUARANTEE` (*time*, keyword, default 5 s), `REAP_INTERVAL`, `MAPPING_CAPACITY`, `DST_ANNO`,
-//!   `REPLY_ANNO`: as in IPRewriter.
+//!   `REPLY_ANNO`, `LOG`: as in IPRewriter; lines of the log have `IP SA => SA'` for a host.
 //!
 //! A mapping is found by the source address of a packet, which is replaced, or else by the destination
 //! address, which then gets back what it was. So whoever knows the address outside reaches the host inside.
@@ -28,7 +28,10 @@
 //!   `SA => SA' [*F R] iINPUT expSECONDS`, as in IPRewriter. Replies are shown with the address 0.0.0.0, as
 //!   by Click.
 //! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
-//!   `patternN`: as those of IPRewriter.
+//!   `patternN`, `log_written`, `log_lost`, `log_reopen`: as those of IPRewriter.
+//!
+//! ## What the RFCs ask of a NAT
+//! RFC 4787, 5382 and 5508: see the table in IPRewriter, and below it what differs here.
 //!
 //! ## Threads
 //! All workers share one table, as those of IPRewriter do.

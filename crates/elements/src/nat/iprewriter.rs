@@ -4,7 +4,7 @@
 //! ## Synopsis
 //! `IPRewriter(INPUTSPEC1, ..., INPUTSPECn [, MAPPING_CAPACITY, TCP_TIMEOUT, TCP_DONE_TIMEOUT,
 //! TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL,
-//! DST_ANNO, REPLY_ANNO])`
+//! DST_ANNO, REPLY_ANNO, LOG])`
 //!
 //! `TCPRewriter` is the same for TCP alone. `UDPRewriter` treats packets of both protocols alike, as UDP.
 //! `ICMPPingRewriter` does the same for ICMP echo requests and replies, whose identifiers take the place of
@@ -28,8 +28,9 @@
 //!   - `ELEMENT`: this element, such as a RoundRobinIPMapper, chooses a pattern for each flow.
 //! - `MAPPING_CAPACITY` (*int*, keyword, also `CAPACITY`; default 4,194,304, at most 16,777,216): how many
 //!   flows there may be. For a new flow beyond that, one that is not guaranteed any more is removed: of about
-//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped. The
-//!   name of another rewriter: both have its limit together.
+//!   fifty flows the one with the least time left. If there is none, the new flow's packet is dropped. It is
+//!   dropped too if new flows have no guarantee, and this one would end before all of those. The name of
+//!   another rewriter: both have its limit together.
 //! - `TCP_TIMEOUT` (*time*, keyword, default 24 h): how long a TCP flow is kept after its last packet, if
 //!   there has been data in both directions.
 //! - `TCP_DONE_TIMEOUT` (*time*, keyword, default 4 min): the same after FIN in both directions, or RST.
@@ -46,6 +47,8 @@
 //!   destination.
 //! - `REPLY_ANNO` (*annotation*, keyword): an annotation of one byte, such as PAINT, that replies get from
 //!   the packet that made the flow.
+//! - `LOG` (*filename* or `syslog`, keyword): a line for each flow that begins or ends is added to this file,
+//!   or given to the system's log (`/dev/log`); see below.
 //!
 //! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47
 //! days, and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a
@@ -56,6 +59,15 @@
 //! same; the older one ends. TCPRewriter and IPRewriter adjust sequence numbers, acknowledgments and
 //! selective acknowledgments of connections whose data an element upstream has made longer or shorter
 //! (FTPPortMapper).
+//!
+//! ## The log of mappings
+//! It tells who had an address and port outside at some time (RFC 6888 REQ-12, RFC 7422). A line is
+//! `TIME NAME created|deleted PROTOCOL SOURCE:PORT => NEWSOURCE:NEWPORT to DESTINATION:PORT`, with
+//! ` => NEWDESTINATION:NEWPORT` at its end if the destination changes too: what the first packet has, and
+//! what it gets. The time is UTC, to a quarter of a second. Pings have their identifier as a port. Workers
+//! only put the numbers into memory; a thread writes the lines, ten times a second. If 65,536 wait already,
+//! or the disk is full, lines are lost and counted, and a line `TIME NAME lost N` says so. Flows that exist
+//! when the router stops get no last line.
 //!
 //! ## What the RFCs ask of a NAT
 //! With `pattern ADDRESS LOW-HIGH - -` at the input from the inside and `drop` at that from the outside, as
@@ -86,6 +98,13 @@
 //! | RFC 5508 REQ-3: ICMP errors with a wrong checksum are dropped | by the configuration: CheckICMPHeader in front of ICMPRewriter. The IP checksum of the packet in the error is not checked |
 //! | RFC 5508 REQ-7: hairpinning of pings and errors | no |
 //! | RFC 5508 REQ-8: who gets no mapping is told | no: packets are dropped and counted |
+//! | RFC 6888 REQ-12: who had an address and port can be found out later | yes, with `LOG`; the other side is part of its lines, since mappings depend on it |
+//!
+//! What differs in the other rewriters: TCPRewriter, UDPRewriter and ICMPPingRewriter do the same for their
+//! protocols. IPAddrRewriter maps a host to an address of its own for any protocol, whoever the other side
+//! is: mapping and filtering are endpoint-independent, and no port changes. IPAddrPairRewriter maps pairs of
+//! addresses: mapping and filtering are address-dependent, and no port changes. Both translate later
+//! fragments, and keep mappings for two hours.
 //!
 //! ## Ports
 //! As many push inputs as there are INPUTSPECs, any number of push outputs, up to 256 each. The IP header
@@ -110,6 +129,8 @@
 //!   least time left end.
 //! - `memory` (read): bytes of memory that the flows take.
 //! - `clear` (write): removes all flows.
+//! - `log_written`, `log_lost` (read): lines of the log that have been written, and that have been lost.
+//! - `log_reopen` (write): opens the file of the log anew, after it has been moved away (logrotate).
 //!
 //! ## Threads
 //! All workers share one table, also with ICMPRewriter and FTPPortMapper. Packets of a flow may arrive on any
@@ -135,6 +156,7 @@
 use super::engine::finds::Finds;
 use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
 use super::engine::input::{Input, Known, Names, SharedMapper, named};
+use super::engine::mappinglog::MappingLog;
 use super::engine::rewriter::SharedRewriter;
 use super::engine::translator::{
     Admitted, DONE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
@@ -435,6 +457,7 @@ impl<V: Variant> Element for Rewriter<V> {
         let timeouts = timeouts(args, V::FINDS)?;
         let annotate = args.k_or("DST_ANNO", true)?;
         let reply_anno = args.k::<Anno<1>>("REPLY_ANNO")?.map(|anno| usize::from(anno.0));
+        let log = MappingLog::from_args(args, cx)?;
         // A hot swap to the same text may come with other mappers and patterns. `take_state` keeps the flows.
         let shared = cx.shared_if(|_| false, Shared::default);
         let shared = match shared.get() {
@@ -445,7 +468,7 @@ impl<V: Variant> Element for Rewriter<V> {
             }
             None => {
                 let made = make(args, cx, V::FINDS, (timeouts, limit.unwrap_or(DEFAULT_CAPACITY)))?;
-                shared.fill(made)
+                shared.fill(made.logging(log))
             }
         };
         if let Some(id) = shares {
@@ -509,9 +532,20 @@ impl<V: Variant> Element for Rewriter<V> {
             s.made()?.clear();
             Ok(())
         });
+        h.shared_read::<Shared>("log_written", |s, _| {
+            Ok(s.made()?.log().map_or(0, MappingLog::written).to_string())
+        });
+        h.shared_read::<Shared>("log_lost", |s, _| {
+            Ok(s.made()?.log().map_or(0, MappingLog::lost).to_string())
+        });
+        h.shared_write::<Shared>("log_reopen", |s, _| {
+            s.made()?.log().into_iter().for_each(MappingLog::reopen);
+            Ok(())
+        });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.shared.log().into_iter().for_each(|log| log.note_time(cx.now_ns()));
         cx.timer_after(0, Duration::ZERO);
         Ok(())
     }

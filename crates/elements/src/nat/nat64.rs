@@ -8,7 +8,7 @@
 //!
 //! ## Synopsis
 //! `NAT64(POOL1, ..., POOLn [, PREFIX, CAPACITY, HOSTS, HOST_CAPACITY, FILTER, TCP_TIMEOUT,
-//! TCP_TRANSITORY_TIMEOUT, UDP_TIMEOUT, ICMP_TIMEOUT, MTU, NON_GLOBAL])`
+//! TCP_TRANSITORY_TIMEOUT, UDP_TIMEOUT, ICMP_TIMEOUT, MTU, NON_GLOBAL, LOG])`
 //!
 //! ## Arguments
 //! - `POOL` (*text*, `ADDRESS [LOW-HIGH]`): an IPv4 address for the hosts, and its ports, by default
@@ -35,6 +35,10 @@
 //! - `NON_GLOBAL` (*bool*, keyword, default false): whether addresses of 64:ff9b::/96 may contain IPv4
 //!   addresses that are not global, such as private ones. Otherwise packets to and from these are dropped, as
 //!   RFC 6052 section 3.1 wants it. With another `PREFIX` they may anyway.
+//! - `LOG` (*filename* or `syslog`, keyword): a line for each mapping that begins or ends is added to this
+//!   file, or given to the system's log, as by IPRewriter:
+//!   `TIME NAME created|deleted PROTOCOL [HOST]:PORT => ADDRESS:PORT`. Sessions, and with them the other
+//!   sides, are not logged (RFC 6888 REQ-12).
 //!
 //! ## Ports
 //! Two push inputs, two push outputs. Number 0 is the IPv6 side, number 1 the IPv4 side. Packets begin with
@@ -79,6 +83,8 @@
 //! - `memory` (read): bytes of memory that they take.
 //! - `prefix` (read): the `PREFIX` argument.
 //! - `clear` (write): removes all sessions and mappings.
+//! - `log_written`, `log_lost` (read): lines of the log that have been written, and that have been lost.
+//! - `log_reopen` (write): opens the file of the log anew, after it has been moved away.
 //!
 //! ## Threads
 //! All workers share one table. Packets of a flow may arrive on any worker, replies on another one. Packets
@@ -99,6 +105,7 @@
 //! ProtocolTranslator64, ProtocolTranslator46, IPRewriter, IP6Fragmenter, IPReassembler
 
 use super::engine::pieces::{Datagram, Later, MOST_WAITING};
+use super::engine::mappinglog::MappingLog;
 use super::engine::sixfour::{
     Lifetimes, Pool, Reaped, Remembered, Shared, State, Why, flow_time, key, number, ports,
 };
@@ -266,6 +273,7 @@ impl Element for NAT64 {
         if mtu < LEAST_MTU {
             return Err(args.error(format!("MTU must be at least {LEAST_MTU}")));
         }
+        let log = MappingLog::from_args(args, cx)?;
         let mut pools: Vec<Pool> = Vec::new();
         for spec in args.rest_args() {
             let one = pool(&spec.text).map_err(|e| args.error_at(&spec, format!("POOL: {e}")))?;
@@ -284,6 +292,7 @@ impl Element for NAT64 {
                     .ok_or(())
             })
             .map_err(|()| args.error("out of memory"))?;
+        shared.state().set_log(log);
         let share = (cx.worker().0, cx.workers().max(1));
         Ok(Self {
             version: shared.version(),
@@ -314,9 +323,20 @@ impl Element for NAT64 {
             s.state().clear();
             Ok(())
         });
+        h.shared_read::<Shared>("log_written", |s, _| {
+            Ok(s.state().log().map_or(0, |log| log.written()).to_string())
+        });
+        h.shared_read::<Shared>("log_lost", |s, _| {
+            Ok(s.state().log().map_or(0, |log| log.lost()).to_string())
+        });
+        h.shared_write::<Shared>("log_reopen", |s, _| {
+            s.state().log().into_iter().for_each(|log| log.reopen());
+            Ok(())
+        });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.state.log().into_iter().for_each(|log| log.note_time(cx.now_ns()));
         cx.timer_after(0, Duration::ZERO);
         Ok(())
     }

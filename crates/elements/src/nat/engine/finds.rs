@@ -1,6 +1,7 @@
 //! By what a rewriter finds flows, and what it shows of them.
 
 use super::headers::{ADDRESSES, FlowId, PING, TCP, UDP};
+use super::mappinglog::End;
 use std::fmt::Write as _;
 use tables::flows::{Found, Key, Tuple};
 use wire::protocol;
@@ -67,6 +68,29 @@ impl Finds {
             Self::Address => (to.ports == 0 && to.dst == key.tuple.dst).then_some(to),
             Self::Pair => (to.ports == 0).then_some(to),
             Self::Both | Self::Tcp | Self::Udp => Some(to),
+        }
+    }
+
+    /// The protocol of a flow, as the log of mappings has it.
+    pub(crate) fn protocol(self, kind: u8) -> &'static str {
+        match self {
+            Self::Both | Self::Tcp if kind == TCP => "TCP",
+            Self::Both | Self::Tcp => "UDP",
+            Self::Udp => "TCP/UDP",
+            Self::Ping => "ICMP",
+            Self::Address | Self::Pair => "IP",
+        }
+    }
+
+    /// Where packets of a flow come from and go to, as far as it is found by that.
+    pub(crate) fn ends(self, tuple: Tuple) -> (End, Option<End>) {
+        let FlowId { src, sport, dst, dport } = FlowId::of(tuple);
+        let (src, dst) = (src.into(), dst.into());
+        match self {
+            Self::Both | Self::Tcp | Self::Udp => ((src, Some(sport)), Some((dst, Some(dport)))),
+            Self::Ping => ((src, Some(sport)), Some((dst, None))),
+            Self::Address => ((src, None), None),
+            Self::Pair => ((src, None), Some((dst, None))),
         }
     }
 

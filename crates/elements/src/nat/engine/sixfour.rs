@@ -6,6 +6,7 @@
 
 use super::headers::{PING, TCP, UDP};
 use super::pieces::Pieces;
+use super::mappinglog::{MappingLog, Record};
 use super::translator::{time, units};
 use crate::ip6::engine::embedding::Embedding;
 use crate::ip6::engine::translate::Kind;
@@ -78,6 +79,15 @@ pub(crate) fn number(kind: Kind) -> Option<u8> {
         Kind::Udp => Some(UDP),
         Kind::Echo | Kind::EchoReply => Some(PING),
         Kind::Error | Kind::Other => None,
+    }
+}
+
+/// The name of the protocol with this number.
+fn name(kind: u8) -> &'static str {
+    match kind {
+        TCP => "TCP",
+        UDP => "UDP",
+        _ => "ICMP",
     }
 }
 
@@ -253,6 +263,7 @@ pub(crate) struct State {
     /// Of each protocol, when no port was found last: a flood of new mappings must not make each of its
     /// packets search.
     exhausted: [AtomicU32; 4],
+    log: RwLock<Option<Arc<MappingLog>>>,
     prefix: Embedding,
     pools: Box<[Pool]>,
     limits: (usize, usize, usize),
@@ -270,6 +281,7 @@ impl State {
             failures: AtomicU64::new(0),
             now: AtomicU32::new(0),
             exhausted: Default::default(),
+            log: RwLock::default(),
             prefix,
             pools: pools.into(),
             limits,
@@ -358,13 +370,33 @@ impl State {
         added
     }
 
-    fn forget(&self, key: &Key) {
+    /// `to` is what packets of the flow got.
+    fn forget(&self, key: &Key, to: &Tuple) {
+        if key.tuple.dst == 0 {
+            self.mappings.fetch_sub(1, Relaxed);
+            // While the host has its number.
+            self.note_mapping(false, (key, to), self.now.load(Relaxed));
+        }
         if let Some(host) = self.hosts.get(key.tuple.src) {
             host.flows.fetch_sub(1, Release);
         }
-        if key.tuple.dst == 0 {
-            self.mappings.fetch_sub(1, Relaxed);
-        }
+    }
+
+    /// Has mappings that begin or end logged, or no more.
+    pub(crate) fn set_log(&self, log: Option<Arc<MappingLog>>) {
+        *self.log.write().ignore_poison() = log;
+    }
+    pub(crate) fn log(&self) -> Option<Arc<MappingLog>> {
+        self.log.read().ignore_poison().clone()
+    }
+
+    /// Logs a mapping that begins or ends.
+    fn note_mapping(&self, begins: bool, (key, to): (&Key, &Tuple), time: u32) {
+        let log = self.log.read().ignore_poison();
+        let (Some(log), Some(host)) = (&*log, self.host(key.tuple.src)) else { return };
+        let inside = (host.into(), Some(ports(&key.tuple).0));
+        let outside = (Ipv4Addr::from_bits(to.src).into(), Some(ports(to).0));
+        log.note(Record { begins, time, protocol: name(key.kind), inside, outside, remote: None });
     }
 
     /// The mapping of a host's port, perhaps a new one.
@@ -400,6 +432,7 @@ impl State {
                 match self.add(host, key, to, now) {
                     Ok(found) => {
                         self.mappings.fetch_add(1, Relaxed);
+                        self.note_mapping(true, (&key, &found.to), now);
                         return Ok(found.to);
                     }
                     Err(Refused::Exists) => {
@@ -520,7 +553,7 @@ impl State {
                     lifetimes.of(both.key.kind, both.forward.flags(), reply)
                 };
                 if both.idle(now) >= after && self.flows.remove_seen(both, |both| both.idle(now) >= after) {
-                    self.forget(&both.key);
+                    self.forget(&both.key, &both.forward.to);
                 }
             },
         );
@@ -546,8 +579,8 @@ impl State {
                 all.push(*key);
             }
         });
-        for key in all.iter().filter(|key| self.flows.remove(key).is_some()) {
-            self.forget(key);
+        for (key, found) in all.iter().filter_map(|key| Some((key, self.flows.remove(key)?))) {
+            self.forget(key, &found.to);
         }
     }
 
@@ -571,11 +604,7 @@ impl State {
             if found.is_reply() || mappings != (key.tuple.dst == 0) {
                 return;
             }
-            let protocol = match key.kind {
-                TCP => "TCP",
-                UDP => "UDP",
-                _ => "ICMP",
-            };
+            let protocol = name(key.kind);
             let host = self.host(key.tuple.src).unwrap_or(Ipv6Addr::UNSPECIFIED);
             let (port, remote_port) = ports(&key.tuple);
             let (own, own_port) = (Ipv4Addr::from_bits(found.to.src), ports(&found.to).0);
@@ -633,6 +662,7 @@ impl Shared {
     pub(crate) fn adopt(&self, old: &Self) {
         let (state, before) = (self.state(), old.state());
         if !Arc::ptr_eq(&state, &before) && state.is_like(&before) {
+            before.set_log(state.log());
             *self.state.lock().ignore_poison() = before;
             self.version.fetch_add(1, Release);
         }

@@ -4,6 +4,7 @@ use super::finds::Finds;
 use super::headers::{FlowId, Segment, TCP};
 use super::input::{Input, Mapped, Names};
 use super::lengths::Lengths;
+use super::mappinglog::{MappingLog, Record};
 use crate::prelude::Packet;
 use locks::IgnorePoison;
 use std::fmt::Write as _;
@@ -168,7 +169,10 @@ pub(crate) struct Translator {
     /// Where to look next for a flow that can make room, and from when on that is worth it again.
     eviction: Mutex<Cursor>,
     full_until: AtomicU32,
+    /// When a new flow without a guarantee was refused, and how long it would have lasted.
+    refused: AtomicU64,
     exhausted: Exhausted,
+    log: Option<Arc<MappingLog>>,
 }
 
 /// A translator, or one that has not been made yet.
@@ -243,8 +247,18 @@ impl Translator {
             now: AtomicU32::new(0),
             eviction: Mutex::default(),
             full_until: AtomicU32::new(u32::MAX),
+            refused: AtomicU64::new(u64::MAX),
             exhausted: Exhausted::new(),
+            log: None,
         })
+    }
+
+    /// Logs flows that begin or end.
+    pub(crate) fn logging(self, log: Option<Arc<MappingLog>>) -> Self {
+        Self { log, ..self }
+    }
+    pub(crate) fn log(&self) -> Option<&MappingLog> {
+        self.log.as_deref()
     }
 
     pub(crate) fn flows(&self) -> Arc<Flows> {
@@ -392,7 +406,9 @@ impl Translator {
         choice: bool,
     ) -> Result<Option<Found>, Refused> {
         let new = New { key: *key, to, outputs, owner, mark };
-        if !self.has_room(flows, now) {
+        // Without a guarantee, it has to last longer than another one to take its place.
+        let lasts = (self.timeouts.guarantee(key.kind) == 0).then(|| self.timeouts.of(key.kind, 0, 0));
+        if !self.has_room(flows, (now, lasts)) {
             return Err(Refused::Full);
         }
         loop {
@@ -401,6 +417,7 @@ impl Translator {
                     if let Some((flows, _)) = self.counts.get(usize::from(owner)) {
                         flows.fetch_add(1, Relaxed);
                     }
+                    self.note_mapping(true, (key.kind, new.key.tuple, to), now);
                     return Ok(Some(found));
                 }
                 // Another worker was faster, or it was just being moved.
@@ -411,7 +428,7 @@ impl Translator {
                         return Err(Refused::ReplyTaken);
                     }
                 }
-                Err(Refused::Full | Refused::NoMemory) if self.make_room(flows, now) => {}
+                Err(Refused::Full | Refused::NoMemory) if self.make_room(flows, (now, lasts)) => {}
                 Err(refused) => return Err(refused),
             }
         }
@@ -433,7 +450,23 @@ impl Translator {
         removed
     }
 
+    /// Logs a flow that begins or ends: what its first packets have, and what they get.
+    fn note_mapping(&self, begins: bool, (kind, from, to): (u8, Tuple, Tuple), time: u32) {
+        if let Some(log) = &self.log {
+            let protocol = self.finds.protocol(kind);
+            let ((inside, before), (outside, after)) = (self.finds.ends(from), self.finds.ends(to));
+            let remote = before.zip(after).map(|(before, after)| [before, after]);
+            log.note(Record { begins, time, protocol, inside, outside, remote });
+        }
+    }
+
     fn uncount(&self, key: &Key, removed: &Found) {
+        let (from, to) = if removed.is_reply() {
+            (removed.to.reversed(), key.tuple.reversed())
+        } else {
+            (key.tuple, removed.to)
+        };
+        self.note_mapping(false, (key.kind, from, to), self.now.load(Relaxed));
         if removed.is_noted() {
             self.lengths.forget(key, removed);
         }
@@ -449,9 +482,15 @@ impl Translator {
         self.timeouts.of(both.key.kind, both.forward.flags(), reply)
     }
 
-    /// Removes a flow that has the least time left of some that are not guaranteed any more.
-    fn make_room(&self, flows: &Flows, now: u32) -> bool {
+    /// Removes a flow that has the least time left of some that are not guaranteed any more; if the new flow
+    /// has no guarantee and only `lasts` so long, only one that has no more time left.
+    fn make_room(&self, flows: &Flows, (now, lasts): (u32, Option<u32>)) -> bool {
         if self.full_until.load(Relaxed) == now {
+            return false;
+        }
+        let refused = |lasts| u64::from(now) << 32 | u64::from(lasts);
+        let before = self.refused.load(Relaxed);
+        if lasts.is_some_and(|lasts| before >= refused(lasts) && before >> 32 == u64::from(now)) {
             return false;
         }
         let mut cursor = self.eviction.lock().ignore_poison();
@@ -475,11 +514,16 @@ impl Translator {
             }
         }
         candidates.sort_unstable_by_key(|candidate| candidate.0);
-        if candidates.iter().any(|(_, both, guarantee)| self.remove_idle(flows, both, now, *guarantee)) {
+        let shorter = |left: u32| lasts.is_none_or(|lasts| left <= lasts);
+        let mut ending = candidates.iter().take_while(|(left, ..)| shorter(*left));
+        if ending.any(|(_, both, guarantee)| self.remove_idle(flows, both, now, *guarantee)) {
             return true;
         }
         // A flood of new flows must not make each of its packets search.
-        self.full_until.store(now, Relaxed);
+        match lasts {
+            Some(lasts) if !candidates.is_empty() => self.refused.store(refused(lasts), Relaxed),
+            _ => self.full_until.store(now, Relaxed),
+        }
         false
     }
 
@@ -549,11 +593,11 @@ impl Translator {
     }
 
     /// Whether there is room for a flow in what is shared, after removing one if needed.
-    fn has_room(&self, flows: &Flows, now: u32) -> bool {
+    fn has_room(&self, flows: &Flows, new: (u32, Option<u32>)) -> bool {
         let Some(group) = self.group.get() else { return true };
         group.len() < group.limit.load(Relaxed)
-            || self.make_room(flows, now)
-            || group.members().iter().any(|member| member.make_room(&member.flows(), now))
+            || self.make_room(flows, new)
+            || group.members().iter().any(|member| member.make_room(&member.flows(), new))
     }
 
     /// Changes how many flows there may be. Of those that are too many, the ones with the least time left

@@ -24,6 +24,23 @@ pub(crate) fn timestamp(ns: i64) -> String {
     }
 }
 
+/// A point in time as RFC 3339 writes it, in UTC: with the fraction of the second that it has.
+pub(crate) fn utc(ns: u64) -> String {
+    let (seconds, fraction) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    // Days since 1970 as a date: years begin in March here, so that the leap day is the last one.
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (year, hour, minute) = (era * 400 + year + later, second / 3600, second / 60 % 60);
+    let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:09}") };
+    let (fraction, second) = (fraction.trim_end_matches('0'), second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 /// A duration with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
 pub(crate) fn interval(ns: u64) -> String {
     match ns {
@@ -74,6 +91,19 @@ pub(crate) fn general(x: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates() {
+        let at = |seconds: u64| utc(seconds * 1_000_000_000);
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(at(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(at(1_735_689_599), "2024-12-31T23:59:59Z");
+        assert_eq!(at(1_735_689_600), "2025-01-01T00:00:00Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+        assert_eq!(utc(1_000_000_000_250_000_000), "2001-09-09T01:46:40.25Z");
+        assert!(utc(u64::MAX).starts_with("2554-07-21T23:34:33"));
+    }
 
     #[test]
     fn times() {
