@@ -2,6 +2,7 @@
 
 use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
 use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
+use crate::sched::MAX_TICKETS;
 use crate::stats::{Counter, StatsSnapshot};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -97,8 +98,8 @@ impl<T: 'static> Handlers<T> {
         });
         self.reader("tickets", Combine::First, |_, _, cx| Ok(cx.tickets().to_string()));
         self.write("tickets", |_, value, cx| {
-            let tickets = value.trim().parse().ok().filter(|n| *n > 0).ok_or("bad number of tickets")?;
-            cx.set_tickets(tickets);
+            let tickets = value.trim().parse::<i64>().map_err(|_| "syntax error")?;
+            cx.set_tickets(tickets.clamp(1, MAX_TICKETS.into()) as u32);
             Ok(())
         });
     }

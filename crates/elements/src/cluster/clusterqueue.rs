@@ -355,7 +355,7 @@ impl Element for ClusterQueue {
         h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
         h.read_with("capacity", Combine::First, |e, _, _| Ok(e.place.hold().capacity().to_string()));
         h.write("capacity", |e, v, _| {
-            let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+            let capacity = text::value::<u32>(v, "CAPACITY: invalid number")?;
             e.place.hold().set_capacity(capacity as usize);
             Ok(())
         });

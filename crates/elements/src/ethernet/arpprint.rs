@@ -72,7 +72,7 @@ impl Element for ArpPrint {
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("active", |e| e.active.to_string());
-        h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
+        h.write("active", |e, v, _| text::value(v, "expected boolean").map(|on| e.active = on));
     }
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         self.lines.open(cx)

@@ -34,6 +34,7 @@
 //! CheckIPHeader, MarkIPHeader, ICMPError, IPOutputCombo
 
 use super::engine::header::header_mut;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 
 const TIME_EXCEEDED: DropReason = DropReason::new("time exceeded");
@@ -68,7 +69,7 @@ impl Element for DecIPTTL {
         h.stats("drops", |stats| stats.rejected_for(TIME_EXCEEDED).to_string());
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| {
-            e.active = lang::args::parse(v.trim()).map_err(|_| "syntax error".to_owned())?;
+            e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
     }

@@ -47,6 +47,7 @@
 
 use super::engine::header::header;
 use crate::lines::Lines;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{NameDb, Word};
 use std::fmt::Write as _;
@@ -146,7 +147,7 @@ impl Element for IPPrint {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| {
-            e.active = lang::args::parse(v.trim()).map_err(|_| "syntax error".to_owned())?;
+            e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
     }
@@ -306,7 +307,7 @@ impl IPPrint {
             let _ = write!(s, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(s, "{}: ", crate::plumbing::engine::text::timestamp(anno.timestamp_ns as i64));
+            let _ = write!(s, "{}: ", text::timestamp(anno.timestamp_ns as i64));
         }
         if self.aggregate {
             let _ = write!(s, "#{}", anno.aggregate());

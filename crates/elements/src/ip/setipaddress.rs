@@ -54,7 +54,7 @@ impl Element for SetIPAddress {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("addr", |e| e.address.to_string());
         h.write("addr", |e, v, _| {
-            e.address = text::value(v, "syntax error")?;
+            e.address = text::value(v, "expected IP address")?;
             Ok(())
         });
         h.argument("addr", 0, "IPADDR");

@@ -34,6 +34,7 @@
 //! IPPrint, Print, MarkIP6Header
 
 use super::engine::header::header;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::fmt::Write;
 
@@ -68,7 +69,7 @@ impl Element for IP6Print {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| {
-            e.active = lang::args::parse(v.trim()).map_err(|_| "syntax error".to_owned())?;
+            e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
     }

@@ -56,7 +56,7 @@ impl Element for CheckLength {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("length", |e| e.length.to_string());
-        h.write("length", |e, v, _| text::value(v, "syntax error").map(|n| e.length = n));
+        h.write("length", |e, v, _| text::value(v, "expected integer").map(|n| e.length = n));
     }
 }
 

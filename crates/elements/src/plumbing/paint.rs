@@ -48,7 +48,7 @@ pub(super) fn place(args: &mut Args<'_>) -> Result<usize, ArgError> {
 
 /// Reads a color that is written to a handler.
 pub(super) fn handler_value(v: &str) -> Result<u8, String> {
-    text::value(v, "syntax error")
+    text::value(v, "expected uint8_t")
 }
 
 impl Element for Paint {

@@ -87,7 +87,7 @@ impl Element for RandomSample {
         h.read("drop_prob", |e| text::real2((ONE - e.probability).into(), BITS));
         h.write("drop_prob", |e, v, _| probability(v).map(|p| e.probability = ONE - p));
         h.read("active", |e| e.active.to_string());
-        h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
+        h.write("active", |e, v, _| text::value(v, "expected boolean").map(|on| e.active = on));
         h.read("config", |e| {
             format!("SAMPLE {}, ACTIVE {}", text::real2(e.probability.into(), BITS), e.active)
         });

@@ -51,9 +51,9 @@ impl Element for Resize {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("head", |e| e.head.to_string());
-        h.write("head", |e, v, _| text::value(v, "syntax error").map(|n| e.head = n));
+        h.write("head", |e, v, _| text::value(v, "expected integer").map(|n| e.head = n));
         h.read("tail", |e| e.tail.to_string());
-        h.write("tail", |e, v, _| text::value(v, "syntax error").map(|n| e.tail = n));
+        h.write("tail", |e, v, _| text::value(v, "expected integer").map(|n| e.tail = n));
         h.argument("head", 0, "HEAD");
         h.argument("tail", 1, "TAIL");
     }

@@ -55,7 +55,7 @@ impl Element for SetAnnoByte {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("anno", |e| e.anno.to_string());
         h.read("value", |e| e.value.to_string());
-        h.write("value", |e, v, _| text::value(v, "syntax error").map(|n| e.value = n));
+        h.write("value", |e, v, _| text::value(v, "expected uint8_t").map(|n| e.value = n));
         h.argument("value", 1, "VALUE");
     }
 }

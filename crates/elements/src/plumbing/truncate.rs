@@ -50,7 +50,7 @@ impl Element for Truncate {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("nbytes", |e| e.length.to_string());
-        h.write("nbytes", |e, v, _| text::value::<u32>(v, "syntax error").map(|n| e.length = n as usize));
+        h.write("nbytes", |e, v, _| text::value::<u32>(v, "expected integer").map(|n| e.length = n as usize));
     }
 }
 

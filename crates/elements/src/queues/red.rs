@@ -234,11 +234,11 @@ impl Element for Red {
             Ok(format!("{length} current queue\n{average} avg queue\n{} drops\n", e.drops.get()))
         });
         h.write("min_thresh", |e, v, _| {
-            let n = text::value::<u32>(v, "MIN_THRESH: invalid unsigned integer")?;
+            let n = text::value::<u32>(v, "MIN_THRESH: invalid number")?;
             e.change(|p| p.min = u64::from(n))
         });
         h.write("max_thresh", |e, v, _| {
-            let n = text::value::<u32>(v, "MAX_THRESH: invalid unsigned integer")?;
+            let n = text::value::<u32>(v, "MAX_THRESH: invalid number")?;
             e.change(|p| p.max = u64::from(n))
         });
         h.write("max_p", |e, v, _| {

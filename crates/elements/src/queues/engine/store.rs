@@ -537,7 +537,7 @@ pub(in crate::queues) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
     h.read_with("capacity", Combine::First, |e, _, _| Ok(e.store().capacity().to_string()));
     h.write("capacity", |e, v, cx| {
-        let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+        let capacity = text::value::<u32>(v, "CAPACITY: invalid number")?;
         e.store().resize(capacity as usize, T::NEWEST, cx)
     });
     h.argument("capacity", 0, "CAPACITY");
