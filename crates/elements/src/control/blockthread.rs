@@ -11,8 +11,8 @@
 //! None.
 //!
 //! ## Handlers
-//! - `block` (write, private): a time, in seconds or with a unit. The worker that has the element does nothing
-//!   for so long. It cannot be written over a control socket.
+//! - `block` (write, private): a time, in seconds or with a unit. The worker that has the element does
+//!   nothing for so long. It cannot be written over a control socket.
 //!
 //! ## Threads
 //! One instance, on the first worker. The watchdog reports a worker that is blocked for more than five

@@ -162,7 +162,7 @@ mod tests {
         }
         // Nothing goes over an interface that is not there; the rest leaves by the last output.
         let mut bench = Bench::with_config("e :: LinuxIPLookup(no-such-device);", 1, 2);
-        assert_eq!(bench.read("table"), "0.0.0.0/0\t-\t1\n");
+        assert_eq!(bench.read("table").split_whitespace().collect::<Vec<_>>(), ["0.0.0.0/0", "-", "1"]);
         assert!(bench.push(0, b"packet").iter().all(|(port, _)| *port == 1));
     }
 }

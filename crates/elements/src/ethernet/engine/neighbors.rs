@@ -21,6 +21,8 @@ use wire::EtherAddr;
 const REQUERY_NS: u64 = 100_000_000;
 const SELDOM_NS: u64 = 2_000_000_000;
 const PATIENCE: u8 = 10;
+/// How long a worker's copy of an entry is valid while it is asked for.
+const ANSWER_NS: u64 = 10_000_000;
 /// The default limit of entries: an attacker who causes requests for a whole subnet must not fill the memory.
 const DEFAULT_ENTRIES: usize = 65_536;
 /// Default of `CAPACITY`: the most packets that wait, in all.
@@ -123,8 +125,9 @@ struct Entry {
     asked_ns: u64,
     /// Requests since the last reply.
     asked: u8,
-    /// Increases with each entry that is made or confirmed.
-    age: u64,
+    /// Where it is among the entries of the same `live_ns`: behind the others if it was made or confirmed
+    /// last, before them if its time was only put off.
+    age: i64,
     /// When the entry was made or last confirmed; while packets are sent to the address, at most the time-out
     /// ago.
     live_ns: u64,
@@ -151,13 +154,13 @@ impl Entry {
         ask
     }
     /// The address is no longer known.
-    fn forget(&mut self, now_ns: u64, age: u64) {
+    fn forget(&mut self, now_ns: u64, age: i64) {
         (self.address, self.expired) = (None, false);
         (self.live_ns, self.age) = (now_ns, age);
         (self.asked, self.asked_ns) = (0, 0);
     }
     /// A reply has come.
-    fn confirm(&mut self, address: EtherAddr, now_ns: u64, age: u64) {
+    fn confirm(&mut self, address: EtherAddr, now_ns: u64, age: i64) {
         (self.address, self.expired) = (Some(address), false);
         (self.confirmed_ns, self.live_ns, self.age) = (now_ns, now_ns, age);
         (self.asked, self.asked_ns) = (0, 0);
@@ -168,8 +171,8 @@ struct State<A: Address> {
     entries: ExactMap<A, Entry>,
     limits: Limits,
     waiting: Waiting<A>,
-    /// The `age` of the entry that was made or confirmed last.
-    age: u64,
+    /// How many entries have been made or confirmed, or had their time put off.
+    age: i64,
     /// What it has of the entries that all the router's tables may have.
     held: Option<Held>,
 }
@@ -257,7 +260,11 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn find(&self, ip: A, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
         let timeout = if state.limits.timeout_ns == 0 { u64::MAX } else { state.limits.timeout_ns };
-        if let Some(entry) = state.entries.touch(&ip, now_ns)
+        // By default the entry that makes room is the one that was used longest ago; with a limit of the
+        // user's, as in Click, the one that was confirmed longest ago.
+        let by_use = state.limits.entries == 0;
+        let entry = if by_use { state.entries.touch(&ip, now_ns) } else { state.entries.get_mut(&ip) };
+        if let Some(entry) = entry
             && let Some(address) = entry.known()
         {
             let age = now_ns.saturating_sub(entry.confirmed_ns);
@@ -267,7 +274,8 @@ impl<A: Address> Neighbors<A> {
                 let ask = old && entry.ask(now_ns);
                 let fresh = entry.confirmed_ns.saturating_add(poll_ns.min(timeout));
                 let again = entry.asked_ns.saturating_add(entry.patience_ns());
-                let until_ns = if old { again.min(now_ns.saturating_add(SELDOM_NS)) } else { fresh };
+                // A reply, which a worker's copy does not see, lets the next request be sent at once.
+                let until_ns = if old { again.min(now_ns.saturating_add(ANSWER_NS)) } else { fresh };
                 return Answer::Known { packet, address, until_ns, ask };
             }
             entry.expired = true;
@@ -277,13 +285,18 @@ impl<A: Address> Neighbors<A> {
             (displaced, over) = state.enter(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
             over = over.filter(|over| over.tell);
         }
-        let State { entries, limits, waiting, held, .. } = &mut *state;
+        let State { entries, limits, waiting, held, age, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
             self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
             return Answer::Waits { ask: false, displaced, over };
         };
-        entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
+        // While packets are sent to it, it does not end; it is as old as it may be.
+        let least_ns = now_ns.saturating_sub(timeout);
+        if entry.live_ns < least_ns {
+            *age += 1;
+            (entry.live_ns, entry.age) = (least_ns, -*age);
+        }
         if limits.keeps_oldest && entry.waiting.len() >= limits.per_entry.max(1) {
             displaced.push(packet);
             self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
@@ -335,7 +348,7 @@ impl<A: Address> Neighbors<A> {
     pub(crate) fn learn(&self, ip: A, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
         let State { entries, waiting, age, limits, .. } = &mut *state;
-        let Some(entry) = entries.get_mut(&ip) else {
+        let Some(entry) = entries.touch(&ip, now_ns) else {
             let unrequested = limits.unrequested;
             drop(state);
             // A router that may have no more neighbors keeps those that it has asked for.
@@ -404,7 +417,7 @@ impl<A: Address> Neighbors<A> {
         }
         state.age += 1;
         let State { entries, age, .. } = &mut *state;
-        match (entries.get_mut(&ip), address) {
+        match (entries.touch(&ip, now_ns), address) {
             (Some(entry), Some(address)) => entry.confirm(address, now_ns, *age),
             (Some(entry), None) => entry.forget(now_ns, *age),
             (None, _) => {}
@@ -533,7 +546,7 @@ impl<A: Address> Neighbors<A> {
         let row = |ip: &A, e: &Entry| {
             let age = now_ns.saturating_sub(e.live_ns);
             let valid = e.known().is_some() && age <= timeout;
-            (e.age, *ip, valid, e.address.unwrap_or(EtherAddr::BROADCAST), age / 1_000_000)
+            ((e.live_ns, e.age), *ip, valid, e.address.unwrap_or(EtherAddr::BROADCAST), age / 1_000_000)
         };
         let mut rows: Vec<_> = state.entries.iter().map(|(ip, e, _)| row(ip, e)).collect();
         drop(state);
@@ -588,8 +601,9 @@ fn slim<A: Address>(
     keep: usize,
     displaced: &mut Vec<Packet>,
 ) {
-    let mut lines: Vec<(u64, A)> =
-        waiting.addresses().filter_map(|ip| Some((entries.get(&ip)?.age, ip))).collect();
+    let mut lines: Vec<((u64, i64), A)> = (waiting.addresses())
+        .filter_map(|ip| entries.get(&ip).map(|entry| ((entry.live_ns, entry.age), ip)))
+        .collect();
     lines.sort_unstable();
     lines.dedup();
     for (_, ip) in lines {

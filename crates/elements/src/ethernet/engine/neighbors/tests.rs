@@ -320,3 +320,34 @@ fn two_tables_have_no_more_entries_than_their_router_may_have() {
     drop((next.clear(), two.expire(1000 * SECOND)));
     assert_eq!(budget.used(), 0);
 }
+/// As Click's ARPTable: an entry that has expired, or was never confirmed, and is asked for is as old as it
+/// may be, and stands before those that are as old.
+#[test]
+fn what_has_expired_and_is_asked_for_moves_up() {
+    let t = Neighbors::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
+    let ip = |n| Ipv4Addr::new(10, 0, 0, n);
+    (1..=3).for_each(|n| _ = t.insert(ip(n), MAC, 100 * SECOND));
+    (1..=2).for_each(|n| _ = t.find(ip(n), packet(n), 112 * SECOND, u64::MAX));
+    let order = |t: &Neighbors| -> Vec<String> {
+        let list = t.list(113 * SECOND);
+        list.lines().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    assert_eq!(order(&t), ["10.0.0.3", "10.0.0.2", "10.0.0.1"]);
+    assert!(t.list(113 * SECOND).contains("10.0.0.1 0 02-00-00-00-00-01 11.000000"));
+    t.learn(ip(2), MAC, 113 * SECOND);
+    assert_eq!(order(&t), ["10.0.0.3", "10.0.0.1", "10.0.0.2"]);
+}
+
+/// With a limit of the user's, use does not keep an entry; being confirmed does.
+#[test]
+fn the_entry_that_was_confirmed_longest_ago_makes_room() {
+    for (entries, gone) in [(3, 1), (0, 0)] {
+        let t = Neighbors::new(Limits { entries, ..Limits::default() });
+        let ip = |n| Ipv4Addr::new(10, 0, 0, n);
+        (1..=3).for_each(|n| _ = t.insert(ip(n), MAC, u64::from(n) * SECOND));
+        let _ = t.find(ip(1), packet(1), 4 * SECOND, u64::MAX);
+        t.insert(ip(4), MAC, 5 * SECOND).unwrap();
+        assert_eq!(t.get(ip(1)).is_none(), gone == 1);
+        assert_eq!(t.get(ip(2)), Some(MAC));
+    }
+}
