@@ -104,8 +104,8 @@
 //! ## See also
 //! ProtocolTranslator64, ProtocolTranslator46, IPRewriter, IP6Fragmenter, IPReassembler
 
-use super::engine::pieces::{Datagram, Later, MOST_WAITING};
 use super::engine::mappinglog::MappingLog;
+use super::engine::pieces::{Datagram, Later, MOST_WAITING};
 use super::engine::sixfour::{
     Lifetimes, Pool, Reaped, Remembered, Shared, State, Why, flow_time, key, number, ports,
 };

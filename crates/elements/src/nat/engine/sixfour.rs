@@ -5,8 +5,8 @@
 //! a flow whose other side is 0.0.0.0 with port 0.
 
 use super::headers::{PING, TCP, UDP};
-use super::pieces::Pieces;
 use super::mappinglog::{MappingLog, Record};
+use super::pieces::Pieces;
 use super::translator::{time, units};
 use crate::ip6::engine::embedding::Embedding;
 use crate::ip6::engine::translate::Kind;
