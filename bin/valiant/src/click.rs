@@ -1,41 +1,70 @@
 //! Click's `click`: its driver's command line.
 
-use crate::cli;
+mod words;
+
 use crate::run::{RunArgs, run};
-use clap::{Args, FromArgMatches};
-use launch::logging;
+use crate::{cli, source};
+use clap::{ArgAction, Args, FromArgMatches};
+use launch::logging::{self, LogArgs, error};
 use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Acts as Click's `click`: one packet at a time, Click's order, Click's flags.
 pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
-    let command = RunArgs::augment_args(
-        clap::Command::new("click")
-            .version(env!("CARGO_PKG_VERSION"))
-            .disable_version_flag(true)
-            .disable_help_flag(true),
-    )
-    .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
-    .mut_arg("version", |a| a.short('v').visible_short_alias('V'))
-    .infer_long_args(true);
-    let matches = match command.try_get_matches_from(clicks_forms(without_dpdk(std::env::args().collect()))) {
+    let args = clicks_forms(without_dpdk(std::env::args().collect()));
+    let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
+        Err(e) if !e.use_stderr() => return cli::answer(&e),
         Err(e) => {
-            let status = cli::answer(&e);
-            // Click's driver exits with 1 when it is called wrongly.
-            return if e.use_stderr() { ExitCode::FAILURE } else { status };
+            return match words::complaint(&e, &args) {
+                Some(complaint) => refuse(&LogArgs::default(), &complaint),
+                None => {
+                    cli::answer(&e);
+                    ExitCode::FAILURE
+                }
+            };
         }
     };
     match RunArgs::from_arg_matches(&matches) {
+        Ok(args) if source::is_twice(&args.source) => refuse(&args.log, words::TWICE),
         Ok(mut args) => {
             args.burst = args.burst.or(Some(1));
             // Click does not limit its messages.
             let _logging = logging::start(&args.log, false);
+            // The first definition counts.
+            source::drop_repeated(&mut args.source.words).iter().for_each(|message| error(message));
             run(registry, &args, "click")
         }
         Err(e) => cli::answer(&e),
     }
+}
+
+/// Click's command line, and more options.
+fn command() -> clap::Command {
+    let command = clap::Command::new("click")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_version_flag(true)
+        .disable_help_flag(true);
+    RunArgs::augment_args(command)
+        .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
+        .mut_arg("version", |a| a.short('v').visible_short_alias('V'))
+        .mut_args(|a| {
+            // These are an error if they are given twice; of others the last one counts.
+            let once = ["output", "exit_handler", "file", "expression"].contains(&a.get_id().as_str());
+            let single = matches!(a.get_action(), ArgAction::Set | ArgAction::SetTrue);
+            let id = a.get_id().clone();
+            if single && !once { a.overrides_with(id) } else { a }
+        })
+        .infer_long_args(true)
+}
+
+/// Reports a command line that is wrong, as Click does, which then exits with 1.
+fn refuse(log: &LogArgs, complaint: &str) -> ExitCode {
+    let _logging = logging::start(log, false);
+    error(complaint);
+    words::USAGE.lines().for_each(error);
+    ExitCode::FAILURE
 }
 
 /// FastClick's `--dpdk EAL-ARGUMENT... --` becomes `--eal`.

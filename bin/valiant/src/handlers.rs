@@ -44,7 +44,12 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
         }
     }
     for (spec, name_it) in calls {
-        match router.read(&spec, "") {
+        // What is private to the configuration does not exist outside it.
+        let value = match router.look_up("", &spec, false) {
+            Ok(known) if known.private => Err(runtime::HandlerError::NoHandler(spec.clone())),
+            _ => router.read(&spec, ""),
+        };
+        match value {
             Ok(value) => {
                 let newline = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
                 let text = if name_it {

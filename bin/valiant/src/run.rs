@@ -173,7 +173,10 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     });
     let mut router = match router {
         Ok(router) => router,
-        Err(diags) => {
+        Err(mut diags) => {
+            if args.no_warnings {
+                diags.drop_warnings();
+            }
             report(&diags);
             if program == "click" && diags.is_parsed() {
                 error("Router could not be initialized!");
@@ -227,9 +230,13 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !args.quit {
         if router.elements().is_empty() {
             if !args.no_warnings {
-                // With a place and a mark, as Click has it.
-                let file = &wanted.name;
-                tracing::warn!(target: "configuration", "{file}: warning: configuration has no elements, exiting");
+                let line = match program {
+                    "click" => {
+                        format!("warning: {}: configuration has no elements, exiting", sources[0].name)
+                    }
+                    _ => format!("{}: warning: configuration has no elements, exiting", wanted.name),
+                };
+                tracing::warn!(target: "configuration", "{line}");
             }
         } else {
             // Under the name `click`, standard error has only the messages of Click.

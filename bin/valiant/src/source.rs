@@ -37,6 +37,32 @@ fn definition(word: &str) -> Option<(String, String)> {
     good.then(|| (name.to_owned(), value.to_owned()))
 }
 
+/// Whether the command line names more than one configuration.
+pub(crate) fn is_twice(args: &FileArgs) -> bool {
+    let words = args.words.iter().filter(|word| definition(word).is_none());
+    words.count() + usize::from(args.file.is_some()) + usize::from(args.expression.is_some()) > 1
+}
+
+/// Takes away the words that define a variable again; returns a message for each.
+pub(crate) fn drop_repeated(words: &mut Vec<String>) -> Vec<String> {
+    let (mut known, mut repeated) = (Vec::new(), Vec::new());
+    words.retain(|word| {
+        let Some((name, _)) = definition(word) else { return true };
+        let is_new = !known.contains(&name);
+        if is_new {
+            known.push(name);
+        } else {
+            repeated.push(multiply_defined(&name));
+        }
+        is_new
+    });
+    repeated
+}
+
+fn multiply_defined(name: &str) -> String {
+    format!("parameter '{name}' multiply defined")
+}
+
 /// Reads the configuration.
 ///
 /// # Errors
@@ -44,19 +70,17 @@ fn definition(word: &str) -> Option<(String, String)> {
 pub(crate) fn load(args: &FileArgs) -> Result<Wanted, String> {
     let mut options = LoadOptions::default();
     let mut file = args.file.clone();
-    let mut given = usize::from(file.is_some()) + usize::from(args.expression.is_some());
     for word in &args.words {
         if let Some(define) = definition(word) {
             if options.defines.iter().any(|(name, _)| *name == define.0) {
-                return Err(format!("parameter '{}' multiply defined", define.0));
+                return Err(multiply_defined(&define.0));
             }
             options.defines.push(define);
         } else {
-            given += 1;
             file = Some(word.clone());
         }
     }
-    if given > 1 {
+    if is_twice(args) {
         return Err("router configuration specified twice".into());
     }
     let path = args.clickpath.clone().unwrap_or_default();

@@ -79,6 +79,11 @@ impl Config {
         self.elements.iter().position(|e| e.name == name)
     }
 
+    /// Whether nothing but the flat configuration is to be kept (`require(compact_config)`).
+    pub fn is_compact(&self) -> bool {
+        self.requirements.iter().any(|r| r == "compact_config")
+    }
+
     /// Number of output ports that are connected: one more than the highest.
     pub fn outputs_used(&self, element: usize) -> usize {
         self.connections

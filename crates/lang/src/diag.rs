@@ -156,6 +156,17 @@ impl Diagnostics {
         self.push(Diagnostic::warning(span, message));
     }
 
+    /// Adds messages before the others: what was found earlier.
+    pub fn prepend(&mut self, earlier: impl IntoIterator<Item = Diagnostic>) {
+        let later = std::mem::take(&mut self.list);
+        earlier.into_iter().chain(later).for_each(|d| self.push(d));
+    }
+
+    /// Keeps the errors only.
+    pub fn drop_warnings(&mut self) {
+        self.list.retain(|d| d.severity == Severity::Error);
+    }
+
     /// Adds all messages of another collection.
     pub fn append(&mut self, other: Diagnostics) {
         other.list.into_iter().for_each(|d| self.push(d));

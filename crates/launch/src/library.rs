@@ -16,7 +16,8 @@ pub fn library(path: String) -> lang::Library {
         for candidate in std::iter::once(beside).chain(along) {
             match std::fs::read(&candidate) {
                 Ok(bytes) => return Ok(Source::from_bytes(candidate.display().to_string(), &bytes)),
-                Err(e) if problem.is_empty() => {
+                // If it is nowhere, that is what is reported.
+                Err(e) if problem.is_empty() && e.kind() != std::io::ErrorKind::NotFound => {
                     problem = format!("{}: {}", candidate.display(), crate::reason(&e))
                 }
                 Err(_) => {}

@@ -52,6 +52,33 @@ pub(crate) fn build(
     old: Option<&Loaded>,
     moved: Option<&Moved>,
 ) -> Result<Built, Diagnostics> {
+    let parsing = config.warnings.clone();
+    let mut warnings = Vec::new();
+    build_with(config, registry, options, clock, hub, old, moved, &mut warnings).map_err(|mut diags| {
+        // What was warned of before the errors is shown with them.
+        let before: Vec<Diagnostic> = parsing.iter().cloned().chain(warnings).collect();
+        if !before.is_empty() {
+            diags.prepend(before);
+            if !options.click {
+                diags.sort();
+            }
+        }
+        diags
+    })
+}
+
+/// [`build`], with the warnings there have been whether it succeeds or not.
+#[expect(clippy::too_many_arguments, reason = "the one call is above")]
+fn build_with(
+    config: Config,
+    registry: &Arc<Registry>,
+    options: &Options,
+    clock: &Clock,
+    hub: &Arc<Hub>,
+    old: Option<&Loaded>,
+    moved: Option<&Moved>,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<Built, Diagnostics> {
     let _replacing = Replacing::begin(old.is_some());
     let mut diags = Diagnostics::new();
     diags.set_sources(config.sources.clone());
@@ -83,12 +110,15 @@ pub(crate) fn build(
     };
     let mut made = make(&from, &mut environment, &mut diags);
     if diags.has_errors() {
+        // Those before an error are before it already.
+        made.warnings.into_iter().for_each(|warning| diags.push(warning));
         if !options.click {
             diags.sort();
         }
         return Err(diags);
     }
-    let (slots, warnings) = (&made.port_slots, &mut made.warnings);
+    warnings.append(&mut made.warnings);
+    let slots = &made.port_slots;
     for error in foreign_ports(&made.uses, &options.limits, &config) {
         diags.push(error);
     }
@@ -169,13 +199,13 @@ pub(crate) fn build(
             graph.slots[index].counts = Some(Arc::clone(&counts));
         }
     }
-    let mut warnings = Diagnostics::new();
-    warnings.set_sources(config.sources.clone());
-    made.warnings.into_iter().for_each(|warning| warnings.push(warning));
     if let Some(error) = over_limit(&made.holding, &options.limits, &config) {
         diags.push(error);
         return Err(diags);
     }
+    let mut told = Diagnostics::new();
+    told.set_sources(config.sources.clone());
+    warnings.drain(..).for_each(|warning| told.push(warning));
     let shortage = shortage_of(&made.holding, dpdk::Mempool::buffers(), &config);
     let plan = Plan {
         classes: shape.classes,
@@ -193,7 +223,7 @@ pub(crate) fn build(
     for (graph, _) in &mut replicas {
         graph.about = Some(Arc::clone(&about));
     }
-    let loaded = Loaded { config, about, elements, by_name, store, warnings, shortage, plan, ports };
+    let loaded = Loaded { config, about, elements, by_name, store, warnings: told, shortage, plan, ports };
     Ok(Built { replicas, control: made.control, loaded, acts: made.acts })
 }
 

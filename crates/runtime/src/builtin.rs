@@ -7,19 +7,22 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Handlers of every element; all can be read, and none can be written.
+/// Handlers of every element, in the order in which they are added; all can be read, and none can be written.
 pub(crate) const ELEMENT: [&str; 10] = [
-    "changed_workers",
+    "name",
     "class",
     "config",
-    "cycles",
-    "drops",
+    "ports",
     "handlers",
     "icounts",
-    "name",
     "ocounts",
-    "ports",
+    "cycles",
+    "drops",
+    "changed_workers",
 ];
+
+/// How many of them are first in any list, because a class can only add to them.
+pub(crate) const FIRST: usize = 5;
 
 /// The global ones that can be read.
 pub(crate) const GLOBAL_READ: [&str; 19] = [

@@ -35,6 +35,7 @@ impl<T: 'static> Handlers<T> {
                 takes_parameter: false,
                 private: false,
                 secret: false,
+                flags: "",
                 argument: None,
                 dynamic: None,
             });
@@ -182,6 +183,27 @@ impl<T: 'static> Handlers<T> {
     /// the position if it is not given by keyword. The handlers `config` and `flatconfig` then show it.
     pub fn argument(&mut self, name: &'static str, position: usize, keyword: &'static str) {
         self.entry(name).argument = Some((position, keyword));
+    }
+    /// The order in which Click's class adds its handlers, and their flags, behind a blank: `.` the value
+    /// changes rarely, `%` it is taken and given as it is, `$` reading takes long, `U` seldom used, `D` for
+    /// old configurations only, `b` what is written is ignored, `c` a boolean. The handler `handlers` lists
+    /// them with these flags, the last one first; handlers that are not named here count as added before. To
+    /// be called when all are declared.
+    pub fn listed(&mut self, order: &[&'static str]) {
+        for item in order {
+            let (name, flags) = item.split_once(' ').unwrap_or((item, ""));
+            let at = self.list.iter().position(|h| h.name == name);
+            debug_assert!(at.is_some(), "no handler {name} is declared");
+            if let Some(at) = at {
+                let mut handler = self.list.remove(at);
+                handler.flags = flags;
+                self.list.push(handler);
+            }
+        }
+    }
+    /// Declares that reading a handler takes no parameter, although it acts through its caller.
+    pub fn no_parameter(&mut self, name: &'static str) {
+        self.entry(name).takes_parameter = false;
     }
     /// Makes a handler unavailable over control sockets.
     pub fn private(&mut self, name: &'static str) {

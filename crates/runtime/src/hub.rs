@@ -2,6 +2,7 @@
 
 use crate::access::{Access, Admit};
 use crate::allow::{self, Allow, Outside, Refused, Socket};
+use crate::handler::HandlerError;
 use crate::limits::{Bounds, Limits};
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -129,6 +130,8 @@ pub type Sessions = Box<dyn Fn() -> bool + Send + Sync>;
 #[derive(Default)]
 pub struct Hub {
     stops: AtomicI64,
+    /// Whether nothing is printed when a handler refuses what an element has written.
+    quiet_calls: AtomicBool,
     /// Arguments that workers have changed by handlers: element, position, keyword, value.
     changed: Mutex<BTreeMap<(String, usize, &'static str), String>>,
     /// Warnings of the handler that the control thread calls.
@@ -206,6 +209,17 @@ impl Hub {
         // A router is made once.
         let _ = self.bounds.set(Bounds::new(limits));
         self.set_allow(limits);
+    }
+    /// Has handlers refuse in silence what elements write, as Click's do.
+    pub(crate) fn set_quiet_calls(&self) {
+        self.quiet_calls.store(true, Ordering::Release);
+    }
+    /// Reports that a handler which an element has called has failed: an element has nobody to tell.
+    #[track_caller]
+    pub fn call_failed(&self, from: &str, reason: &HandlerError) {
+        if !self.quiet_calls.load(Ordering::Acquire) {
+            self.log(Level::WARN, from, &format!("{from}: {reason}"));
+        }
     }
     /// Changes what the program may name; what is open stays.
     pub(crate) fn set_allow(&self, limits: &Limits) {

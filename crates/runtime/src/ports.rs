@@ -1,7 +1,7 @@
 //! Port counts, push and pull: Click's rules for connections between elements.
 
 use crate::class::Class;
-use lang::{Config, Diagnostic, Diagnostics, Landmark, PortRef};
+use lang::{Config, Connection, Diagnostic, Diagnostics, Landmark, PortRef};
 
 /// Push, pull, or agnostic: as the neighbors require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -252,29 +252,35 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
 
 /// Every port is connected; push outputs and pull inputs once.
 fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
-    let mut out_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.outputs.len()]).collect();
-    let mut in_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.inputs.len()]).collect();
-    for c in &config.connections {
-        let mut reuse = |end: &PortRef, what: &str| {
-            let message = format!("illegal reuse of {} {what} {}", declared(config, end.element), end.port);
-            let landmark = Landmark::At(config.elements[end.element].span);
-            diags.push(Diagnostic::error(c.span, message).with_landmark(landmark));
-        };
-        let outputs = &mut out_uses[c.from.element][c.from.port];
-        let inputs = &mut in_uses[c.to.element][c.to.port];
-        // Such a connection does not count, so that what it leads to is unused.
-        if *outputs > 0 && all[c.from.element].outputs[c.from.port] == Processing::Push {
-            reuse(&c.from, "push output");
-        } else if *inputs > 0 && all[c.to.element].inputs[c.to.port] == Processing::Pull {
-            reuse(&c.to, "pull input");
-        } else {
-            *outputs += 1;
-            *inputs += 1;
+    type End = fn(&Connection) -> PortRef;
+    type Kinds = fn(&Sides) -> &[Processing];
+    let inputs: (_, _, End, Kinds) = ("input", Processing::Pull, |c| c.to, |s| &s.inputs);
+    let outputs: (_, _, End, Kinds) = ("output", Processing::Push, |c| c.from, |s| &s.outputs);
+    let mut order: Vec<&Connection> = config.connections.iter().collect();
+    for (what, active, end, kinds) in [inputs, outputs] {
+        order.sort_by_key(|c| (end(c).element, end(c).port));
+        for pair in order.windows(2) {
+            let (first, port) = (end(pair[0]), end(pair[1]));
+            let kind = kinds(&all[port.element])[port.port];
+            if first == port && kind == active {
+                let element = &config.elements[port.element];
+                let message = format!(
+                    "illegal reuse of {} {} {what} {}",
+                    element.declaration(),
+                    kind.word(),
+                    port.port
+                );
+                let landmark = Landmark::At(element.span);
+                diags.push(Diagnostic::error(pair[1].span, message).with_landmark(landmark));
+            }
         }
     }
-    for (what, uses) in [("input", &in_uses), ("output", &out_uses)] {
+    // A port that is used twice is used, at both ends.
+    for (what, _, end, kinds) in [inputs, outputs] {
+        let mut used: Vec<Vec<bool>> = all.iter().map(|s| vec![false; kinds(s).len()]).collect();
+        config.connections.iter().map(end).for_each(|port| used[port.element][port.port] = true);
         for (e, element) in config.elements.iter().enumerate() {
-            for (port, _) in uses[e].iter().enumerate().filter(|(_, n)| **n == 0) {
+            for (port, _) in used[e].iter().enumerate().filter(|(_, used)| !**used) {
                 let name = declared(config, e);
                 diags.error(element.span, format!("{name} {what} {port} unused"));
             }

@@ -29,7 +29,6 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use team::Team;
-use tracing::Level;
 
 /// How long a handler call waits for a worker unless [`Router::set_answer_limit`] says otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -135,11 +134,15 @@ impl Router {
         };
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         hub.limit(&options.limits);
+        if options.click {
+            hub.set_quiet_calls();
+        }
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None, None)?;
         let loaded = built.loaded;
         let mut diags = Diagnostics::new();
         diags.set_sources(loaded.config.sources.clone());
+        diags.prepend(loaded.config.warnings.iter().chain(&loaded.warnings).cloned());
         for (element, act) in built.acts.into_iter().filter(|_| !options.check_only) {
             if let Err(message) = act() {
                 let element = &loaded.config.elements[element];
@@ -366,7 +369,7 @@ impl Router {
             more = write.is_some();
             let Some(w) = write else { break };
             if let Err(e) = self.write(&w.handler, &w.value) {
-                self.hub.log(Level::WARN, &w.from, &format!("{}: {e}", w.from));
+                self.hub.call_failed(&w.from, &e);
             }
         }
         if more {

@@ -73,7 +73,7 @@ use crate::prelude::*;
 use crate::secret::Secret;
 use lang::args::Filename;
 use locks::IgnorePoison;
-use runtime::{Access, Control, ControlTask, HandlerError, Hub, Socket, Token};
+use runtime::{Access, Control, ControlTask, HandlerError, Hub, KnownHandler, Socket, Token};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -345,8 +345,9 @@ impl Acceptor {
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
+            let number = stream.number();
             if self.verbose {
-                let message = format!("{}: opened connection{from}", self.name);
+                let message = format!("{} :: ControlSocket: opened connection {number}{from}", self.name);
                 self.hub.log(Level::INFO, &self.name, &message);
             }
             let (this, account) = (self.clone(), accounts::inherit());
@@ -357,7 +358,7 @@ impl Acceptor {
                 client.close();
                 drop(client);
                 if this.verbose {
-                    let message = format!("{}: closed connection{from}", this.name);
+                    let message = format!("{} :: ControlSocket: closed connection {number}", this.name);
                     this.hub.log(Level::INFO, &this.name, &message);
                 }
             });
@@ -444,6 +445,21 @@ fn numbered(router: &mut dyn Control, handler: &str) -> Option<String> {
     Some(format!("{}{rest}", list.lines().nth(number)?))
 }
 
+/// Reads a handler.
+fn read(
+    router: &mut dyn Control,
+    handler: &str,
+    arg: &str,
+    known: Result<KnownHandler, HandlerError>,
+) -> Result<String, HandlerError> {
+    let known = known?;
+    if !arg.is_empty() && !known.takes_parameter {
+        let message = format!("read handler '{}' does not take parameters", known.name);
+        return Err(HandlerError::Failed(message));
+    }
+    router.read("", handler, arg)
+}
+
 /// Passes the request to the router and writes the answer.
 fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u8> {
     let failed = |e: HandlerError, handler: &str, verb: &str| -> Vec<u8> {
@@ -468,13 +484,13 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
     | Request::Llrpc(name)) = request;
     let numbered = numbered(router, name);
     let called = numbered.as_deref().unwrap_or(name);
-    if let Request::Read(handler, _) | Request::CheckRead(handler) = request
-        && router.look_up("", called, false).is_ok_and(|known| known.private)
-    {
-        return message(530, &format!("Permission denied for '{handler}'"), false);
+    let known = router.look_up("", called, false);
+    // What is private to the configuration does not exist here.
+    if !matches!(request, Request::Llrpc(_)) && known.as_ref().is_ok_and(|known| known.private) {
+        return message(511, &format!("No handler named '{name}'"), false);
     }
     match request {
-        Request::Read(handler, arg) => match router.read("", called, arg) {
+        Request::Read(handler, arg) => match read(router, called, arg, known) {
             Ok(data) => {
                 let mut reply = message(200, &format!("Read handler '{handler}' OK"), false);
                 reply.extend_from_slice(format!("DATA {}\r\n", data.len()).as_bytes());

@@ -211,6 +211,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         }
         PRIVATE.iter().for_each(|name| h.private(name));
         h.called_read("now", |_: &Program, caller, _| Ok(timestamp(caller.now_ns().cast_signed())));
+        h.no_parameter("now");
         h.called_read("readable", accessible);
         h.called_read("writable", accessible);
         h.called_read("get", variable);
@@ -230,6 +231,12 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
                 act(p, caller, args)
             },
         );
+        h.listed(&[
+            "step", "goto", "run", "add", "sub", "min", "max", "mul", "div", "idiv", "mod", "rem", "neg",
+            "abs", "eq", "ne", "gt", "ge", "lt", "le", "not", "sprintf", "first", "random", "and", "or",
+            "nand", "nor", "if", "in", "now", "readable", "writable", "length", "unquote", "htons", "htonl",
+            "ntohs", "ntohl", "cat", "catq", "kill", "get", "set", "shift", "*",
+        ]);
     }
 }
 

@@ -401,6 +401,20 @@ impl Element for ArpQuerier {
             arptable::discard(e.table.clear(), cx);
             Ok(())
         });
+        h.listed(&[
+            "table",
+            "stats",
+            "count",
+            "length",
+            "queries",
+            "responses",
+            "drops",
+            "broadcast",
+            "ipaddr",
+            "insert",
+            "delete",
+            "clear",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

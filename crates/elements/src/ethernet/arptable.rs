@@ -216,6 +216,7 @@ impl Element for ArpTable {
             discard(e.0.clear(), cx);
             Ok(())
         });
+        h.listed(&["table", "drops", "count", "length", "insert", "delete", "clear"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

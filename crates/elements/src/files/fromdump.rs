@@ -269,6 +269,20 @@ impl Element for FromDump {
             Ok(())
         });
         h.task();
+        h.listed(&[
+            "sampling_prob",
+            "active c",
+            "encap",
+            "stop b",
+            "packet_filepos",
+            "extend_interval",
+            "count",
+            "reset_counts b",
+            "reset_timing b",
+            "scheduled",
+            "tickets",
+            "home_thread",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

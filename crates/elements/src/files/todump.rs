@@ -142,6 +142,7 @@ impl Element for ToDump {
         h.shared_read::<Shared>("filename", |s, _| Ok(Output::display(&s.path).to_owned()));
         h.shared_write::<Shared>("flush", |s, _| s.output().map_or(Ok(()), |mut o| o.flush()));
         h.task();
+        h.listed(&["filename", "count", "reset_counts b", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -72,6 +72,7 @@ impl Element for DecIPTTL {
             e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
+        h.listed(&["drops", "active c"]);
     }
 }
 

@@ -125,6 +125,7 @@ impl Element for IPEncap {
         });
         h.argument("src", 1, "SRC");
         h.argument("dst", 2, "DST");
+        h.listed(&["src .", "dst ."]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

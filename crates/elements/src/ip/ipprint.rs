@@ -150,6 +150,7 @@ impl Element for IPPrint {
             e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
+        h.listed(&["active .c"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -302,6 +302,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
             h.shared_write::<Table>("set", |t, text| t.routes()?.command(Command::Set, text));
             h.shared_write::<Table>("remove", |t, text| t.routes()?.command(Command::Remove, text));
             h.shared_write::<Table>("ctrl", |t, text| t.routes()?.transaction(text));
+            h.listed(&["add", "set", "remove", "ctrl", "table $", "lookup"]);
         }
         if K::FLUSHES {
             h.shared_write::<Table>("flush", |t, _| {

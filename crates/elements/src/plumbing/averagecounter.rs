@@ -153,6 +153,7 @@ impl Element for AverageCounter {
                 Ok(())
             });
         }
+        h.listed(&["count", "byte_count", "rate", "byte_rate", "reset b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

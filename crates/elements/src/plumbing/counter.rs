@@ -232,6 +232,17 @@ impl Element for CounterElement {
             e.total();
             Ok(())
         });
+        h.listed(&[
+            "count",
+            "byte_count",
+            "rate",
+            "bit_rate",
+            "byte_rate",
+            "reset b",
+            "reset_counts Ub",
+            "count_call",
+            "byte_count_call",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

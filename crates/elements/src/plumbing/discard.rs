@@ -75,6 +75,7 @@ impl Element for Discard {
             }
             Ok(())
         });
+        h.listed(&["count", "reset_counts b", "active c", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -156,6 +156,20 @@ impl Element for InfiniteSource {
                 Ok(())
             });
         }
+        h.listed(&[
+            "data %.",
+            "limit .",
+            "burst .",
+            "active c",
+            "count",
+            "reset b",
+            "length .",
+            "burstsize .D",
+            "datasize .D",
+            "scheduled",
+            "tickets",
+            "home_thread",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -105,6 +105,7 @@ impl Element for Print {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| text::value(v, "expected boolean").map(|on| e.active = on));
+        h.listed(&["active .c"]);
     }
 }
 

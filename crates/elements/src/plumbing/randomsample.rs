@@ -92,6 +92,7 @@ impl Element for RandomSample {
             format!("SAMPLE {}, ACTIVE {}", text::real2(e.probability.into(), BITS), e.active)
         });
         h.stats("drops", |stats| stats.rejected_for(NOT_SAMPLED).to_string());
+        h.listed(&["sampling_prob", "active c", "drops", "drop_prob"]);
     }
 }
 

@@ -177,6 +177,19 @@ impl Element for RatedSource {
                 Ok(())
             });
         }
+        h.listed(&[
+            "data %.",
+            "rate",
+            "limit .",
+            "active c",
+            "count",
+            "reset b",
+            "length",
+            "datasize D",
+            "scheduled",
+            "tickets",
+            "home_thread",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

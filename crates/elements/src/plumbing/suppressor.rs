@@ -77,6 +77,7 @@ impl Element for Suppressor {
             e.gates.open_all();
             Ok(())
         });
+        h.listed(&["reset b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

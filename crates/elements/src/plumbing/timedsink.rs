@@ -52,6 +52,7 @@ impl Element for TimedSink {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("interval", |e| text::interval(e.interval_ns));
         h.write("interval", |e, v, _| handler_interval(v).map(|ns| e.interval_ns = ns));
+        h.listed(&["interval ."]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

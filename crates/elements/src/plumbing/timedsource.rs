@@ -127,6 +127,7 @@ impl Element for TimedSource {
         h.write("headroom", |e, v, _| {
             text::value::<u16>(v, "bad headroom").map(|n| e.payload.set_headroom(n.into()))
         });
+        h.listed(&["data %.", "limit .", "interval .", "active .c", "count", "headroom .", "reset b"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

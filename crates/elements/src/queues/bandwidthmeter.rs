@@ -97,13 +97,17 @@ impl Average {
 /// Reads all arguments as bandwidths. Click does so for `Meter` too, whose rates are packets: there, only
 /// users of the name `click` are told of missing units.
 fn bandwidths(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, bytes: bool) -> Result<Vec<u64>, ArgError> {
-    let mut rates = Vec::new();
+    let mut rates: Vec<u64> = Vec::new();
     for (i, text) in args.rest().into_iter().enumerate() {
         let rate = text::value::<Bandwidth>(&text, "syntax error");
-        rates.push(rate.map_err(|e| ArgError::new(format!("argument {} {e}", i + 1)))?.0);
+        let rate = rate.map_err(|e| ArgError::new(format!("argument {} {e}", i + 1)))?.0;
+        if rates.last().is_some_and(|before| rate <= *before) {
+            return Err(ArgError::new(format!("rate {} must be > rate {i}", i + 1)));
+        }
         if text.ends_with(|c: char| c.is_ascii_digit() || c == '.') && (bytes || cx.as_click()) {
             cx.warn(format!("no units for bandwidth argument {}, assuming Bps", i + 1));
         }
+        rates.push(rate);
     }
     Ok(rates)
 }
@@ -148,13 +152,6 @@ impl<K: RateUnit> Element for BandwidthMeter<K> {
         let rates = bandwidths(args, cx, K::BYTES)?;
         if rates.is_empty() {
             return Err(ArgError::new(format!("too few arguments to {}(bandwidth, ...)", K::CLASS)));
-        }
-        for (i, pair) in rates.windows(2).enumerate() {
-            if let [a, b] = pair
-                && a >= b
-            {
-                return Err(ArgError::new(format!("rate {} must be > rate {}", i + 2, i + 1)));
-            }
         }
         if rates.len() + 1 != cx.n_outputs() {
             let n = cx.n_outputs().saturating_sub(1);

@@ -60,6 +60,7 @@ impl Element for DelayShaper {
             e.delay_ns = text::value::<Duration>(v, "delay must be a timestamp")?.as_nanos() as u64;
             Ok(())
         });
+        h.listed(&["delay ."]);
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {

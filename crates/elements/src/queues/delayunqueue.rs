@@ -68,6 +68,7 @@ impl Element for DelayUnqueue {
             e.delay_ns = text::value::<Duration>(v, "delay must be a timestamp")?.as_nanos() as u64;
             Ok(())
         });
+        h.listed(&["delay", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

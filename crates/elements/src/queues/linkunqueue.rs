@@ -124,6 +124,7 @@ impl Element for LinkUnqueue {
             e.reset(cx);
             Ok(())
         });
+        h.listed(&["latency .", "bandwidth .", "size", "reset b", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

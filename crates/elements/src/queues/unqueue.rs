@@ -93,6 +93,17 @@ impl Element for Unqueue {
         h.task();
         h.write("reset", reset);
         h.write("reset_counts", reset);
+        h.listed(&[
+            "active c",
+            "count",
+            "burst",
+            "limit",
+            "reset b",
+            "reset_counts Ub",
+            "scheduled",
+            "tickets",
+            "home_thread",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

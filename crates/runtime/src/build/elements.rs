@@ -184,6 +184,7 @@ impl Made {
                     if !errors.iter().any(|known| known.message == e.message) {
                         errors.push(e);
                     }
+                    self.warnings.drain(..).for_each(|warning| diags.push(warning));
                     for e in errors {
                         let span = e.span.unwrap_or(element.span);
                         let landmark = match e.initializing {

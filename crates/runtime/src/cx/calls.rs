@@ -10,7 +10,6 @@ use crate::names::Names;
 use crate::stats::{Counter, StatsSnapshot};
 use std::any::Any;
 use std::sync::Arc;
-use tracing::Level;
 
 impl Cx<'_> {
     /// Reads a handler of this worker's replica of an element, from the data path (`Script` elements do).
@@ -118,8 +117,8 @@ impl Cx<'_> {
 
     /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if the
     /// other element is on this worker only and is not running, or lends itself ([`Cx::lend`]); otherwise
-    /// when it has returned. Errors are printed. Without an element name, the handler is the calling
-    /// element's own or otherwise a global one.
+    /// when it has returned. Errors are printed, under Click's name they are not. Without an element name,
+    /// the handler is the calling element's own or otherwise a global one.
     pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
         let done = match self.whose(element, handler) {
             Ok(None) if handler == "stop" => {
@@ -143,7 +142,7 @@ impl Cx<'_> {
             Err(e) => Err(e),
         };
         if let Err(e) = done {
-            self.log(Level::WARN, &format!("{}: {e}", self.name()));
+            self.core.hub.call_failed(self.name(), &e);
         }
     }
 

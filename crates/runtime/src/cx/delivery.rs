@@ -3,7 +3,6 @@
 
 use super::core::{Core, Staged};
 use super::graph::{Cx, Graph, Lenders, Node};
-use tracing::Level;
 
 /// The most deliveries that one run of a task may cause; beyond that, its packets are assumed to be in a loop
 /// and are dropped.
@@ -30,7 +29,7 @@ impl Core {
                 }
                 let cx = &mut Cx { graph, core: self, me: call.from, base: 0, lent: None };
                 if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
-                    cx.log(Level::WARN, &format!("{}: {e}", cx.name()));
+                    cx.hub().call_failed(cx.name(), &e);
                 }
                 self.scratch.staged.reverse();
             } else {

@@ -3,7 +3,7 @@
 
 use super::graph::{Cx, Handler};
 use crate::ElementId;
-use crate::builtin::{ELEMENT, GLOBAL_READ, GLOBAL_WRITE, Kinds, element_handler};
+use crate::builtin::{ELEMENT, FIRST, GLOBAL_READ, GLOBAL_WRITE, Kinds, element_handler};
 use crate::clock::Clock;
 use crate::handler::{Caller, HandlerError};
 use crate::hub::Hub;
@@ -50,28 +50,37 @@ impl Described<'_> {
         })
     }
 
+    /// The handlers with their flags, the last one that was added first.
     fn handlers(&self) -> String {
-        // A class may declare a handler of its own in place of one that all elements have.
-        let general = ELEMENT.iter().filter(|name| self.handlers.iter().all(|h| h.name != **name));
-        let reconfigured = |name: &str| name == "config" && self.live;
-        let flags = |name: &str| if reconfigured(name) { "rw" } else { "r" };
-        let mut lines: Vec<String> = general.map(|h| format!("{h}\t{}", flags(h))).collect();
-        for h in self.handlers {
+        let mut lines: Vec<String> = Vec::new();
+        for (place, name) in ELEMENT.iter().enumerate() {
+            let own = self.handlers.iter().find(|h| h.name == *name);
+            if place < FIRST {
+                let writable = own.is_some_and(Handler::writable) || (*name == "config" && self.live);
+                // Arguments that a class computes itself are those that other handlers change.
+                let calm = own.is_none_or(|h| !h.readable());
+                let flag = |set, flag| if set { flag } else { "" };
+                lines.push(format!("{name}\tr{}{}", flag(writable, "w"), flag(calm, ".")));
+            } else if own.is_none() {
+                lines.push(format!("{name}\tr"));
+            }
+        }
+        for h in self.handlers.iter().filter(|h| !h.private && !ELEMENT[..FIRST].contains(&h.name)) {
             if let Some(others) = h.others(self.store, self.name) {
                 let flags = if others.writable { "rw" } else { "r" };
+                lines.extend(others.any.then(|| "*\tw".to_owned()));
                 lines.extend(others.readable.iter().map(|n| format!("{n}\t{flags}")));
                 continue;
             }
-            let flags = [
+            let kinds = [
                 (h.readable() || element_handler(h.name), 'r'),
-                (h.writable() || reconfigured(h.name), 'w'),
+                (h.writable(), 'w'),
                 (h.takes_parameter, '+'),
             ];
-            let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
-            lines.push(format!("{}\t{flags}", h.name));
+            let kinds: String = kinds.iter().filter(|f| f.0).map(|f| f.1).collect();
+            lines.push(format!("{}\t{kinds}{}", h.name, h.flags));
         }
-        lines.sort();
-        lines.dedup();
+        lines.reverse();
         lines.join("\n") + "\n"
     }
 
@@ -141,11 +150,12 @@ impl Overview<'_> {
                 format!("{}\n{}", config.elements.len(), names.fold(String::new(), |t, n| t + n + "\n"))
             }
             "classes" => lines(self.classes.names()),
+            "config" | "hotconfig" if config.is_compact() => config.unparse(),
             "config" | "hotconfig" if config.sources.is_empty() => String::new(),
             "config" | "hotconfig" => config.sources.text(0).to_string(),
             "flatconfig" => config.unparse(),
             "packages" => lines(self.classes.packages().unwrap_or_default()),
-            "requirements" => lines(config.requirements.clone()),
+            "requirements" => config.requirements.iter().map(|r| in_lines(r)).collect(),
             "handlers" => self.handlers(),
             "drops" => self.drops().into_iter().fold(String::new(), |mut text, (element, reason, n)| {
                 let _ = writeln!(text, "{n}\t{element}\t{reason}");
@@ -250,6 +260,12 @@ impl Overview<'_> {
         }
         text
     }
+}
+
+/// A requirement: its kind, and its name, which may be missing, in lines of their own.
+fn in_lines(requirement: &str) -> String {
+    let (kind, name) = requirement.split_once(' ').unwrap_or((requirement, ""));
+    format!("{kind}\n{}\n", lang::unquote(name))
 }
 
 /// What elements say of themselves in a line: those of `names`, which have a handler `summary`, unless it is

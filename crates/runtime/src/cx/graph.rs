@@ -227,6 +227,8 @@ pub struct Handler {
     pub private: bool,
     /// Whether what is written is a secret that no message may show.
     pub secret: bool,
+    /// More on it, as the handler `handlers` lists it: [`crate::Handlers::listed`].
+    pub flags: &'static str,
     /// The argument that writing changes: its position, and its keyword.
     pub argument: Option<(usize, &'static str)>,
     /// For the entry that stands for handlers with other names: returns these.

@@ -92,9 +92,18 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
         "hotconfig" if !router.options().hotswap => {
             Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
         }
-        "hotconfig" => router
-            .hotswap(Source::new("hotconfig", value))
-            .map_err(|diags| HandlerError::Failed(diags.render_plain(diags.sources()).trim_end().to_owned())),
+        "hotconfig" => {
+            // Click's driver reads it as it reads a configuration from its command line.
+            let click = router.options().click;
+            let name = if click { "config" } else { "hotconfig" };
+            router.hotswap(Source::new(name, value)).map_err(|diags| {
+                let mut text = diags.render_plain(diags.sources()).trim_end().to_owned();
+                if click && diags.is_parsed() {
+                    text += "\nRouter could not be initialized!";
+                }
+                HandlerError::Failed(text)
+            })
+        }
         _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),
         _ => Err(HandlerError::NoHandler(name.to_owned())),
     }

@@ -60,7 +60,10 @@ impl Router {
         moved.insert(element.name.clone(), worker);
         let _building = accounts::inherit().build();
         let done = self.install(Config::clone(&self.loaded.config), Some(moved));
-        done.map_err(|diags| failed(&diags.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n")))
+        done.map_err(|mut diags| {
+            diags.drop_warnings();
+            failed(&diags.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n"))
+        })
     }
 
     /// Changes to a configuration; to the same one with elements on other workers if `moved` says so.

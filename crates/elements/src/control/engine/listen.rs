@@ -366,7 +366,7 @@ impl Listener {
                 // Answers are small and should be sent at once; if the option cannot be set, they only arrive
                 // later.
                 let _ = s.set_nodelay(true);
-                (Connection::Tcp(s), format!(" from {a}"))
+                (Connection::Tcp(s), format!(" from {}.{}", a.ip(), a.port()))
             }),
             Self::Unix(l) => l.accept().map(|(s, _)| (Connection::Unix(s), String::new())),
             Self::Given(connection) => match connection.lock().ignore_poison().take() {
@@ -395,6 +395,13 @@ impl Connection {
         }
     }
 
+    /// The number of its descriptor.
+    pub(crate) fn number(&self) -> i32 {
+        match self {
+            Self::Tcp(s) => s.as_raw_fd(),
+            Self::Unix(s) => s.as_raw_fd(),
+        }
+    }
     /// Another handle on the connection.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! A write handler that an element calls when something happens (`COUNT_CALL`, `END_CALL`).
 
-use runtime::{Caller, Cx, Level};
+use runtime::{Caller, Cx};
 use std::any::Any;
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl HandlerCall {
         let Some(to) = &self.element else { return self.fire(element, cx) };
         let (from, spec) = (cx.name().to_owned(), format!("{to}.{}", self.handler));
         if let Err(e) = cx.lend(element, |cx| Caller::write(cx, &from, &spec, &self.value)) {
-            cx.log(Level::WARN, &format!("{from}: {e}"));
+            cx.hub().call_failed(&from, &e);
         }
     }
 

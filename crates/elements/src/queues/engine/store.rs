@@ -561,4 +561,5 @@ pub(in crate::queues) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
         e.store().pulled(0, 0, cx);
         Ok(())
     });
+    h.listed(&["length", "highwater_length", "capacity .", "drops", "reset_counts b", "reset b"]);
 }

@@ -1,0 +1,99 @@
+//! What Click's driver says of a command line that it does not understand.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The lines that stand below any complaint.
+pub(super) const USAGE: &str =
+    "Usage: click [OPTION]... [ROUTERFILE]\nTry 'click --help' for more information.";
+/// Two configurations.
+pub(super) const TWICE: &str = "router configuration specified twice";
+
+/// Click's options with a value, and what it says that they expect, for those that do not take any text.
+const VALUED: [(&str, char, &str); 9] = [
+    ("clickpath", 'C', ""),
+    ("expression", 'e', ""),
+    ("file", 'f', ""),
+    ("handler", 'h', ""),
+    ("output", 'o', ""),
+    ("port", 'p', "a TCP port number"),
+    ("threads", 'j', "an integer"),
+    ("unix-socket", 'u', ""),
+    ("exit-handler", 'x', ""),
+];
+
+/// What is wrong with the command line `args`, in Click's words; `None` if an option is meant that Click does
+/// not have.
+pub(super) fn complaint(e: &clap::Error, args: &[String]) -> Option<String> {
+    let context = |kind| match e.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (argument, value) = (context(ContextKind::InvalidArg), context(ContextKind::InvalidValue));
+    // `--port <PORT>`, `--handler <ELEMENT.HANDLER>`
+    let long = argument.split([' ', '=', '[']).next().unwrap_or_default();
+    let known = VALUED.iter().find(|(name, _, _)| long.strip_prefix("--") == Some(name));
+    match e.kind() {
+        ErrorKind::UnknownArgument => {
+            let whole =
+                args.iter().find(|arg| arg.strip_prefix(argument).is_some_and(|v| v.starts_with('=')));
+            Some(format!("click: unrecognized option '{}'", whole.map_or(argument, |arg| arg)))
+        }
+        ErrorKind::ArgumentConflict => match long {
+            "--file" | "--expression" => Some(TWICE.to_owned()),
+            "--output" => Some("output file specified twice".to_owned()),
+            "--exit-handler" => Some("--exit-handler specified twice".to_owned()),
+            _ => None,
+        },
+        ErrorKind::TooManyValues => Some(format!("click: '{long}' can't take an argument")),
+        ErrorKind::InvalidValue if value.is_empty() => {
+            let (_, short, _) = known?;
+            let is_short = args.last().is_some_and(|arg| !arg.starts_with("--") && arg.ends_with(*short));
+            let given = if is_short { format!("-{short}") } else { long.to_owned() };
+            Some(format!("click: '{given}' requires an argument"))
+        }
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
+            let (_, short, wanted) = known.filter(|(_, _, wanted)| !wanted.is_empty())?;
+            let short = format!("-{short}");
+            let is_short = args.windows(2).any(|two| two[0] == short && two[1] == value)
+                || args.iter().any(|arg| arg.strip_prefix(&short) == Some(value));
+            let given = if is_short { &short } else { long };
+            Some(format!("click: '{given}' expects {wanted}, not '{value}'"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> Option<String> {
+        let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let error = super::super::command().try_get_matches_from(&args).err()?;
+        complaint(&error, &args)
+    }
+
+    #[test]
+    fn complaints_are_clicks() {
+        for (line, words) in [
+            ("click --nonsense", "click: unrecognized option '--nonsense'"),
+            ("click --nonsense=5 a", "click: unrecognized option '--nonsense=5'"),
+            ("click -Zq", "click: unrecognized option '-Z'"),
+            ("click --quit=1", "click: '--quit' can't take an argument"),
+            ("click -q -f", "click: '-f' requires an argument"),
+            ("click --file", "click: '--file' requires an argument"),
+            ("click -p x", "click: '-p' expects a TCP port number, not 'x'"),
+            ("click --port=x", "click: '--port' expects a TCP port number, not 'x'"),
+            ("click -jmany", "click: '-j' expects an integer, not 'many'"),
+            ("click -e a -e b", TWICE),
+            ("click -o a -o b", "output file specified twice"),
+            ("click -x a -x b", "--exit-handler specified twice"),
+        ] {
+            assert_eq!(said(line).as_deref(), Some(words), "{line}");
+        }
+        // Options of Valiant's own, and what Click takes more than once.
+        for line in ["click --burst x", "click -R -R -q -q -j 1 -j 2 -C a -C b", "click -h a.b -h a.c"] {
+            assert_eq!(said(line), None, "{line}");
+        }
+    }
+}
