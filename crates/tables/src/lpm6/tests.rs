@@ -145,7 +145,7 @@ fn pairs_come_and_go() {
     let around =
         [p("::/0"), p("2001:db8::/20"), p("2001:db8::/36"), p("2001:db8:8000::/33"), p("2001:db8:6230::/44")];
     let route = |n: u128| {
-        let place = n * 0x6233 & 0xffff;
+        let place = (n * 0x6233) & 0xffff;
         // Some go further, and some are not of whole bytes.
         let len = [48, 47, 48, 64, 42, 48, 56, 41][n as usize % 8];
         Prefix6::new(base | place << 80 | n << 64, len).unwrap()
