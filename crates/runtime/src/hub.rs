@@ -2,7 +2,6 @@
 
 use crate::access::{Access, Admit};
 use crate::allow::{self, Allow, Outside, Refused, Socket};
-use crate::handler::HandlerError;
 use crate::limits::{Bounds, Limits};
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -216,7 +215,7 @@ impl Hub {
     }
     /// Reports that a handler which an element has called has failed: an element has nobody to tell.
     #[track_caller]
-    pub fn call_failed(&self, from: &str, reason: &HandlerError) {
+    pub fn call_failed(&self, from: &str, reason: &dyn std::fmt::Display) {
         if !self.quiet_calls.load(Ordering::Acquire) {
             self.log(Level::WARN, from, &format!("{from}: {reason}"));
         }
