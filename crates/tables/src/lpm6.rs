@@ -116,17 +116,14 @@ impl Lpm6 {
     /// # Errors
     /// Any [`LpmError`]; the table is then as it was.
     pub fn load(&self, routes: impl IntoIterator<Item = (Prefix6, u32)>) -> Result<(), LpmError> {
-        let control = &mut *self.control();
-        let mut before = Vec::new();
-        let mut done = Ok(());
-        for (prefix, hop) in routes {
-            if hop > MAX_HOP {
-                done = Err(LpmError::HopTooLarge(hop));
-                break;
-            }
-            before.push((prefix, control.insert(prefix, hop)));
+        let routes: Vec<(Prefix6, u32)> = routes.into_iter().collect();
+        if let Some((_, hop)) = routes.iter().find(|(_, hop)| *hop > MAX_HOP) {
+            return Err(LpmError::HopTooLarge(*hop));
         }
-        done = done.and_then(|()| control.ensure_changes(&self.shared));
+        let control = &mut *self.control();
+        let before: Vec<(Prefix6, Option<u32>)> =
+            routes.into_iter().map(|(prefix, hop)| (prefix, control.insert(prefix, hop))).collect();
+        let done = control.ensure_changes(&self.shared);
         if done.is_err() {
             for (prefix, old) in before.into_iter().rev() {
                 match old {

@@ -30,7 +30,8 @@ const PAIR_CHILDREN: usize = PAIR_RUNS / 2;
 const MOST_LINES: usize = 96;
 /// What one node may need at most.
 const NODE_LINES: usize = 17;
-/// What the children of a pair may need that becomes a node for each step: of all, one may be a block.
+/// What the children of a pair may need that becomes a node for each step, beside those that have changed
+/// themselves: of them, at most one is a block ([`Control::join`]).
 const PAIR_LINES: usize = PAIR_CHILDREN + NODE_LINES;
 /// The mark of entries that come from a node's own routes.
 const OWN: u64 = 1 << 32;
@@ -85,7 +86,7 @@ pub(super) struct Control {
     touched: Vec<u16>,
     /// The nodes that have changed.
     changes: usize,
-    /// Pairs that may have to become nodes for each step, with repetitions.
+    /// Pairs that may have to become nodes for each step.
     pairs: usize,
     pub(super) space: Space,
 }
@@ -179,7 +180,9 @@ impl Control {
         };
         let mut depth = ROOT_BITS;
         loop {
-            self.pairs += usize::from(self.node(id).word & PAIR != 0);
+            // Once for each: its marks are set later.
+            let node = self.node(id);
+            self.pairs += usize::from(node.word & PAIR != 0 && !node.below && !node.changed);
             if prefix.len() <= depth + STEP {
                 return (id, depth);
             }
@@ -383,9 +386,11 @@ impl Control {
                 places.fill(OWN | u64::from(entry(own.hop)));
             }
         }
+        let old = node.word;
         let mut children = std::mem::take(&mut node.children);
-        let runs = if depth.is_multiple_of(2 * STEP) && (1..=PAIR_CHILDREN).contains(&children.len()) {
-            self.join(shared, &mut children, depth, &mut entries)
+        let stay = children.iter().filter(|(_, child)| self.stays(*child)).count();
+        let runs = if depth.is_multiple_of(2 * STEP) && (1..=PAIR_CHILDREN).contains(&stay) {
+            self.join(shared, old, &mut children, depth, &mut entries)
         } else {
             children.retain(|(place, child)| {
                 let Some(entry) = entries.get_mut(usize::from(*place)) else { return false };
@@ -409,11 +414,21 @@ impl Control {
         Some((entries, changed, runs))
     }
 
+    /// Whether a node has routes, or one of those below it.
+    fn stays(&self, id: u32) -> bool {
+        let node = self.node(id);
+        !node.own.is_empty() || node.children.iter().any(|(_, child)| self.stays(*child))
+    }
+
     /// The runs of a node and its children, if these are few enough for a pair; else the children are
     /// written, and their entries stored in those of the node.
+    ///
+    /// Not of two children that would be blocks without the pair, although their runs may join those around
+    /// them: then the end of a pair would need much memory at once.
     fn join(
         &mut self,
         shared: &Shared,
+        old: u32,
         children: &mut Vec<(u8, u32)>,
         depth: u8,
         entries: &mut Entries,
@@ -427,7 +442,9 @@ impl Control {
             stays
         });
         let runs = joined(entries, within.iter().map(|(place, _, entries, _)| (*place, &**entries)))
-            .filter(|_| self.space.has_pair());
+            .filter(|_| within.iter().filter(|(_, _, entries, _)| runs(entries) > RUNS).count() <= 1)
+            // One that is there may stay where it is also if there is no room for another one.
+            .filter(|runs| (old & PAIR != 0 && shared.overwrite_pair(old, runs)) || self.space.has_pair());
         for (place, child, own, changed) in within {
             let old = self.node(child).word;
             let new = if runs.is_some() { 0 } else { self.write(shared, old, &own, changed) };

@@ -187,6 +187,35 @@ fn pairs_come_and_go() {
     assert_eq!((naive.0.len(), t.len(), t.working_set()), (0, 0, 0));
 }
 
+/// Children whose runs join those around them, and do no more when these change: at once, in many places.
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes: each route writes nodes of 256 entries")]
+fn pairs_that_end_at_once_have_room() {
+    let t = Lpm6::new().unwrap();
+    let r = t.reader();
+    let around = |n: u128| Prefix6::new(a("2001:d00::") | n << 96, 36).unwrap();
+    let within = |n: u128, child: u128, place: u128| {
+        Prefix6::new(around(n).first() | child << 88 | (2 * place) << 80, 48).unwrap()
+    };
+    let (places, children) = (250u128, 10);
+    let all = (0..places).flat_map(|n| (0..children).flat_map(move |c| (0..128).map(move |p| (n, c, p))));
+    let routes: Vec<(Prefix6, u32)> = all.map(|(n, c, p)| (within(n, c, p), 1)).collect();
+    t.load((0..places).map(|n| (around(n), 1))).unwrap();
+    t.load(routes).unwrap();
+    for hop in [2, 1, 3] {
+        t.load((0..places).map(|n| (around(n), hop))).unwrap();
+        for n in [0, 7, places - 1] {
+            assert_eq!(r.lookup(around(n).last()), hop);
+            assert_eq!(r.lookup(within(n, 9, 127).first()), 1);
+            assert_eq!(r.lookup(within(n, 9, 127).last() + 1), hop, "{n}");
+        }
+    }
+    for n in 0..places {
+        t.remove(around(n)).unwrap();
+        assert_eq!((r.lookup(within(n, 3, 5).last() + 1), r.lookup(within(n, 3, 5).last())), (NO_ROUTE, 1));
+    }
+}
+
 /// What comes and goes takes no more memory than it needs at one time.
 #[test]
 fn memory_is_used_again() {
