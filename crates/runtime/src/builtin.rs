@@ -98,12 +98,11 @@ impl About {
 
     /// The present arguments of an element.
     pub(crate) fn arguments(&self, element: usize) -> String {
-        let changed = self.changed.lock().ignore_poison();
-        changed
-            .get(&element)
-            .or_else(|| self.config.elements.get(element).map(|e| &e.config))
-            .cloned()
-            .unwrap_or_default()
+        self.arguments_in(&self.changed.lock().ignore_poison(), element)
+    }
+    fn arguments_in(&self, changed: &HashMap<usize, String>, element: usize) -> String {
+        let first = || self.config.elements.get(element).map(|e| &e.config);
+        changed.get(&element).or_else(first).cloned().unwrap_or_default()
     }
     /// Notes the present arguments of an element.
     pub(crate) fn set_arguments(&self, element: usize, arguments: &str) {
@@ -112,8 +111,10 @@ impl About {
     /// Notes that a handler has changed an argument of an element: `keyword`, or the one at `position` if it
     /// is not given by keyword.
     pub(crate) fn set_argument(&self, element: usize, (position, keyword): (usize, &str), value: &str) {
-        let arguments = with_argument(&self.arguments(element), position, keyword, value.trim());
-        self.set_arguments(element, &arguments);
+        // Another worker may change another one.
+        let mut changed = self.changed.lock().ignore_poison();
+        let present = self.arguments_in(&changed, element);
+        changed.insert(element, with_argument(&present, position, keyword, value.trim()));
     }
     /// The configuration with its present arguments.
     pub(crate) fn present(&self) -> Cow<'_, Config> {

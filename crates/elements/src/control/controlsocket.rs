@@ -502,21 +502,22 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
         Request::Write(handler, value) => match router.look_up("", called, true) {
             Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Err(e) => failed(e, handler, "Write"),
-            Ok(_) => match router.write("", called, &String::from_utf8_lossy(value)) {
-                Ok(()) => {
-                    let done = format!("Write handler '{handler}' OK");
-                    match router.hub().take_warnings() {
-                        warnings if warnings.is_empty() => message(200, &done, false),
-                        warnings => {
-                            let lines = warnings.iter().map(|warning| format!("warning: {warning}"));
-                            let all: Vec<String> =
-                                [format!("{done} with warnings")].into_iter().chain(lines).collect();
-                            messages(220, all.iter().map(String::as_str))
-                        }
+            Ok(_) => {
+                let result = router.write("", called, &String::from_utf8_lossy(value));
+                // Those of a write that fails are nobody else's.
+                let warnings = router.hub().take_warnings();
+                let done = format!("Write handler '{handler}' OK");
+                match result {
+                    Ok(()) if warnings.is_empty() => message(200, &done, false),
+                    Ok(()) => {
+                        let lines = warnings.iter().map(|warning| format!("warning: {warning}"));
+                        let all: Vec<String> =
+                            [format!("{done} with warnings")].into_iter().chain(lines).collect();
+                        messages(220, all.iter().map(String::as_str))
                     }
+                    Err(e) => failed(e, handler, "Write"),
                 }
-                Err(e) => failed(e, handler, "Write"),
-            },
+            }
         },
         Request::CheckRead(handler) => match router.look_up("", called, false) {
             Ok(_) => message(200, &format!("Read handler '{handler}' OK"), false),

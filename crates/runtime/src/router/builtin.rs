@@ -113,6 +113,7 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
 fn set_timewarp(router: &Router, value: &str) -> Result<(), &'static str> {
     if value == "nowait" {
         router.clock.set_skipping();
+        router.hub().ring();
         return Ok(());
     }
     let speed: f64 = value.parse().ok().filter(|speed: &f64| speed.is_finite()).ok_or("expected double")?;
@@ -120,6 +121,8 @@ fn set_timewarp(router: &Router, value: &str) -> Result<(), &'static str> {
         return Err("timefactor must be > 0");
     }
     router.clock.set_speed(speed);
+    // Workers sleep for what was left before.
+    router.hub().ring();
     Ok(())
 }
 
