@@ -7,7 +7,8 @@
 //! ## Arguments
 //! - `ADDR/MASK` (*IP prefix*): the address that the interface gets in the kernel.
 //! - `GATEWAY` (*IP address*): the kernel's default route goes to this address over the interface. It must
-//!   be in the interface's network, and there must be no default route yet.
+//!   be in the interface's network. Traffic that took a default route with a metric, as a DHCP client sets
+//!   one, takes this one from then on; without a metric, there must be none yet.
 //! - `DEVNAME` (*string*): the interface's name; by default the kernel chooses one.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).

@@ -14,7 +14,8 @@
 //! - `FORCE_LOOKUP` (*bool*, default false): whether the other end makes the ring; then its name is
 //!   `TO_PROC_2_FROM_PROC`, as the other end calls it. One end makes a ring, and the other looks it up.
 //! - `FORCE_CREATE` (*bool*, default false): makes the ring in any case.
-//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds.
+//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds. Both ends
+//!   should have the same: that of the end declared first counts, and a hot swap does not change it.
 //! - `IQUEUE` (*int*, packets, default 1024): how many packets may wait here while the ring is full.
 //! - `BLOCKING` (*bool*, default false): if that many wait, whether to try for a while before further packets
 //!   are dropped.
@@ -74,6 +75,7 @@ impl Element for ToDpdkRing {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let ends = namedring::configure(args, cx)?;
         let room = args.k_or::<u32>("IQUEUE", 1024)? as usize;
+        cx.holds(room);
         let blocking = args.k_or("BLOCKING", false)?;
         args.k::<Raw>("TIMEOUT")?;
         let (sent, dropped) = (Counter::new(), Counter::new());

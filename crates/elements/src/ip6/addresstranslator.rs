@@ -102,7 +102,12 @@ impl Ports {
                     let flow = self.flows.get(*at).copied().flatten();
                     flow.is_none_or(|(_, last)| now_ns.saturating_sub(last) >= IDLE_NS)
                 };
-                let at = (0..n.min(PORTS_TRIED)).map(|i| (self.next + i) % n).find(is_free).ok_or(NO_PORT)?;
+                let tried = n.min(PORTS_TRIED);
+                let Some(at) = (0..tried).map(|i| (self.next + i) % n).find(is_free) else {
+                    // Others are tried for the next flow.
+                    self.next = (self.next + tried) % n.max(1);
+                    return Err(NO_PORT);
+                };
                 self.next = (at + 1) % n;
                 if let Some((old, _)) = self.flows.get(at).copied().flatten() {
                     self.by_flow.remove(&old);

@@ -294,6 +294,8 @@ impl Element for NAT64 {
             .map_err(|()| args.error("out of memory"))?;
         shared.state().set_log(log);
         let share = (cx.worker().0, cx.workers().max(1));
+        // Fragments that wait, of both sides.
+        cx.holds_together(2 * MOST_WAITING);
         Ok(Self {
             version: shared.version(),
             state: shared.state(),

@@ -385,12 +385,25 @@ impl Listener {
 impl Connection {
     /// A connected socket of which the process has got a descriptor.
     fn given(number: i32) -> io::Result<Self> {
-        use socket::{AddressFamily, SockaddrLike, SockaddrStorage, getsockname};
+        use socket::{AddressFamily, SockType, SockaddrLike, SockaddrStorage, getpeername, getsockname};
         let fd = dpdk::descriptor::another(number)?;
         let address: SockaddrStorage = getsockname(fd.as_raw_fd())?;
+        if socket::getsockopt(&fd, socket::sockopt::SockType)? != SockType::Stream {
+            return Err(io::Error::other("not a stream socket"));
+        }
+        getpeername::<SockaddrStorage>(fd.as_raw_fd())?;
+        // Who has opened it may not wait for it; here, a thread of its own does.
         match address.family() {
-            Some(AddressFamily::Unix) => Ok(Self::Unix(fd.into())),
-            Some(AddressFamily::Inet | AddressFamily::Inet6) => Ok(Self::Tcp(fd.into())),
+            Some(AddressFamily::Unix) => {
+                let socket = UnixStream::from(fd);
+                socket.set_nonblocking(false)?;
+                Ok(Self::Unix(socket))
+            }
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => {
+                let socket = TcpStream::from(fd);
+                socket.set_nonblocking(false)?;
+                Ok(Self::Tcp(socket))
+            }
             _ => Err(io::Error::other("neither a TCP nor a Unix socket")),
         }
     }

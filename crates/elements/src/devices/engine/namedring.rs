@@ -139,8 +139,10 @@ pub(in crate::devices) fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) 
     let ring = RingSlot::default();
     let (place, hub) = (Arc::clone(&ring), Arc::clone(cx.hub()));
     let capacity = if capacity == 0 { 1024 } else { capacity as usize };
-    // Both ends open it under one key; the length is that of whoever makes it, if it has been given one
-    // there.
+    if makes {
+        cx.holds_together(capacity);
+    }
+    // Both ends open it under one key; whoever comes first says how long it is.
     cx.before_start(move || {
         // Set once, here.
         let _ = place.set(hub.resource(&format!("ring {name}"), || Ok(Ring::new(capacity)))?);

@@ -81,7 +81,8 @@ enum Target {
 }
 
 enum Open {
-    File(File),
+    /// With whether its last line is not whole.
+    File(File, bool),
     Syslog(UnixDatagram),
 }
 
@@ -92,12 +93,13 @@ impl Target {
             // A pipe that nobody reads must not hold up anything.
             Self::File(path) => hub
                 .open(path, OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT | OFlag::O_NONBLOCK)
-                .map(Open::File)
+                .map(|file| Open::File(file, false))
                 .map_err(|error| failed(path, error)),
             Self::Syslog(path) => {
                 let open = || {
                     let socket = UnixDatagram::unbound()?;
-                    socket.set_nonblocking(true)?;
+                    // The daemon takes few messages at a time, and the thread may wait for it.
+                    socket.set_write_timeout(Some(INTERVAL))?;
                     socket.connect(path)?;
                     Ok(Open::Syslog(socket))
                 };
@@ -111,7 +113,14 @@ impl Open {
     /// Writes lines; how many could not be written.
     fn write(&mut self, lines: &str) -> u64 {
         match self {
-            Self::File(file) => {
+            Self::File(file, broken) => {
+                // The next line begins on a line of its own.
+                if *broken && file.write(b"\n").is_ok_and(|n| n == 1) {
+                    *broken = false;
+                }
+                if *broken {
+                    return lines.lines().count() as u64;
+                }
                 let mut rest = lines.as_bytes();
                 while !rest.is_empty() {
                     match file.write(rest) {
@@ -121,19 +130,18 @@ impl Open {
                         Err(_) => break,
                     }
                 }
-                let lost = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
-                if lost > 0 && rest.len() < lines.len() {
-                    // The next line begins on a line of its own.
-                    let _ = file.write(b"\n");
-                }
-                lost
+                let done = lines.len() - rest.len();
+                *broken = done > 0 && lines.as_bytes().get(done - 1) != Some(&b'\n');
+                rest.iter().filter(|byte| **byte == b'\n').count() as u64
             }
             Self::Syslog(socket) => {
-                let unsent = |line: &&str| {
+                // Who takes none does not take the next one either.
+                let mut rest = lines.lines();
+                let is_sent = |line: &str| {
                     let message = format!("<{PRIORITY}>valiant: {line}");
-                    socket.send(message.as_bytes()).is_err()
+                    socket.send(message.as_bytes()).is_ok()
                 };
-                lines.lines().filter(unsent).count() as u64
+                if rest.all(is_sent) { 0 } else { rest.count() as u64 + 1 }
             }
         }
     }

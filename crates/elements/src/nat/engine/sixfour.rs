@@ -384,7 +384,9 @@ impl State {
 
     /// Has mappings that begin or end logged, or no more.
     pub(crate) fn set_log(&self, log: Option<Arc<MappingLog>>) {
-        *self.log.write().ignore_poison() = log;
+        // The end of the last one waits for its thread, and nobody should wait for that.
+        let old = std::mem::replace(&mut *self.log.write().ignore_poison(), log);
+        drop(old);
     }
     pub(crate) fn log(&self) -> Option<Arc<MappingLog>> {
         self.log.read().ignore_poison().clone()
