@@ -1,7 +1,7 @@
 //! Configuration arguments: any text as the arguments of any class, which starts with them or says why not;
 //! what starts gets a packet and some time, and its handlers can be read.
 //!
-//! Input: a byte for the class, a byte for the number of ports where the class leaves it open, then the text.
+//! Input: two bytes for the class, a byte for the number of ports where the class leaves it open, then the text.
 #![no_main]
 
 use lang::{LoadOptions, Source};
@@ -19,11 +19,10 @@ const LEFT_OUT: [&str; 4] = ["FILE", "PCAP", "@", "net_"];
 const FRAME: [u8; 60] = [0x45; 60];
 
 fuzz_target!(|data: &[u8]| {
-    let Some(([which, ports], text)) = data.split_first_chunk::<2>() else { return };
+    let Some(([high, low, ports], text)) = data.split_first_chunk::<3>() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let classes = REGISTRY.iter().count();
-    assert!(classes <= 256, "a byte does not say which of {classes} classes");
-    let Some(class) = REGISTRY.iter().nth(usize::from(*which)) else { return };
+    let which = usize::from(u16::from_be_bytes([*high, *low])) % REGISTRY.iter().count();
+    let Some(class) = REGISTRY.iter().nth(which) else { return };
     if LEFT_OUT.iter().any(|f| text.contains(f)) {
         return;
     }

@@ -87,7 +87,7 @@ def queues_of_one_port_are_seen(lab: Lab) -> None:
     switched_off(lab, "presto10-figures4-5", {}, {"figure4-one-port.click": program("figure6b.click")}, [0])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_balance_of_flows_is_seen(lab: Lab) -> None:
     # As many flows whatever the experiment says, all alike.
     constant = program("balance.click").replace("FLOWS $FLOWS, SKEW $SKEW", "FLOWS 64")
@@ -110,7 +110,7 @@ def the_look_up_and_its_limit_are_seen(lab: Lab) -> None:
     switched_off(lab, "conext08-figures2-4", {}, programs, [0, 2])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_size_of_packets_is_seen(lab: Lab) -> None:
     programs = {name: program(name).replace("SIZE $SIZE,", "SIZE 60,") for name in ("conext08-forward.click", "conext08-route.click")}
     switched_off(lab, "conext08-figures2-4", {}, programs, [1, 3])
@@ -137,7 +137,7 @@ def packets_that_change_cores_at_a_queue_are_seen(lab: Lab) -> None:
     switched_off(lab, "conext08-figure10", {}, {"conext08-figure10.click": own}, [0])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_shared_queue_is_seen(lab: Lab) -> None:
     shared, own = (program(f"conext08-figure11-{queues}.click") for queues in ("shared", "own"))
     programs = {"conext08-figure11-shared.click": own, "conext08-figure11-own.click": shared}
@@ -159,13 +159,13 @@ def flowlets_are_seen(lab: Lab) -> None:
     with_command(lab, "routebricks-reordering", '--delta "$DELTA"', "--delta none", [0])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def single_paths_are_seen(lab: Lab) -> None:
     # Load balancing everywhere.
     with_command(lab, "routebricks-single-path", '--mode "$MODE"', "--mode adaptive", [0, 1, 3])
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def the_scheduler_is_seen(lab: Lab) -> None:
     scheduled = '--mode "$(echo "$MODE" | sed s/scheduled/single/)"'
     with_command(lab, "routebricks-single-path", '--mode "$MODE"', scheduled, [2, 3])
