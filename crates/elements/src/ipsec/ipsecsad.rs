@@ -19,7 +19,7 @@
 //! A line is `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`.
 //!
 //! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel, both of IPv4 or both of
-//!   IPv6; for `in`, 0.0.0.0 or `::` means any address.
+//!   IPv6, or their names (see AddressInfo); for `in`, 0.0.0.0 or `::` means any address.
 //! - `SPI`: at least 256.
 //! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No
 //!   nonce is repeated while the router runs, also over hot swaps, and a router that is started again begins
@@ -36,7 +36,7 @@
 //!   paint that its packets get once they are authenticated (see ESPDecap).
 //! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the
 //!   selectors, which specify the packets that are accepted from the tunnel (RFC 4301 section 4.4.1.1): their
-//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; protocols, as numbers or `icmp`,
+//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6, or names; protocols, as numbers or `icmp`,
 //!   `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by commas without spaces.
 //!   A packet must match all selectors that are given. Other packets are dropped as `outside the selectors`,
 //!   and so are packets that do not have the field, such as a later fragment if ports are given. If there is
@@ -95,7 +95,7 @@ use super::engine::spec::{Direction, Spec};
 use crate::infile::MAX_FILE;
 use crate::prelude::*;
 use crate::secret::Secret;
-use lang::args::Filename;
+use lang::args::{Filename, NameDb};
 use runtime::Hub;
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub struct IPsecSAD {
 }
 
 /// The associations of a file, and whether users other than its owner can read it.
-fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
+fn read(hub: &Hub, path: &str, names: &NameDb) -> Result<(Vec<Spec>, bool), Vec<String>> {
     let (bytes, open) = Secret::read(hub, path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
     let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
     let (mut specs, mut errors) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
         if line.is_empty() {
             continue;
         }
-        match Spec::parse(line) {
+        match Spec::parse(line, names) {
             Ok(spec) => specs.push(spec),
             Err(error) => errors.push(format!("{path}:{}: {error}", i + 1)),
         }
@@ -125,7 +125,7 @@ fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
 /// A line that is written to a handler. An error names the SPI, because the line itself is never printed.
 fn added(line: &str) -> Result<Spec, String> {
     let spi = line.split_whitespace().nth(1).and_then(|word| lang::args::parse::<u32>(word).ok());
-    Spec::parse(line).map_err(|error| match spi {
+    Spec::parse(line, &runtime::handler_names()).map_err(|error| match spi {
         Some(spi) => format!("security association {spi:#x}: {error}"),
         None => error,
     })
@@ -154,7 +154,7 @@ impl Element for IPsecSAD {
             Database::new(device, workers, capacity, eal)
         });
         if made && let Some(Filename(path)) = file {
-            match read(cx.hub(), &path) {
+            match read(cx.hub(), &path, args.names()) {
                 Ok((specs, open)) => {
                     if open && !cx.as_click() {
                         cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
