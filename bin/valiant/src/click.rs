@@ -47,10 +47,10 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
 /// Click's command line, and more options.
 fn command() -> clap::Command {
     let command = clap::Command::new("click")
-        .version(words::VERSION)
         .disable_version_flag(true)
         .disable_help_flag(true);
     RunArgs::augment_args(command)
+        .version(words::VERSION)
         .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
         .mut_arg("version", |a| a.short('v').visible_short_alias('V'))
         .mut_args(|a| {

@@ -5,6 +5,7 @@ use crate::cx::{Handler, Node, StepFacts};
 use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
 use crate::facts::Facts;
+use crate::handler::Llrpc;
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::any::TypeId;
@@ -40,6 +41,8 @@ pub struct Class {
     pub(crate) manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
     pub handlers: Arc<[Handler]>,
+    /// The LLRPCs of the class, by their numbers in network format.
+    pub(crate) llrpcs: Arc<[(u32, Llrpc)]>,
     pub(crate) make: Make,
 }
 
@@ -118,6 +121,7 @@ fn class<T: Element>(make: Make) -> Class {
     const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
     let own_step = |step: StepFacts| step.of == TypeId::of::<T>();
     assert!(T::STEP.is_none_or(own_step), "{}: the step is another type's", T::CLASS);
+    let (handlers, llrpcs) = Handlers::declared(T::handlers);
     Class {
         facts: Facts {
             name: T::CLASS,
@@ -138,7 +142,8 @@ fn class<T: Element>(make: Make) -> Class {
         phase: T::PHASE,
         pull_through: T::PULL_THROUGH,
         manual: T::MANUAL,
-        handlers: Handlers::declared(T::handlers).into(),
+        handlers: handlers.into(),
+        llrpcs: llrpcs.into(),
         make,
     }
 }
