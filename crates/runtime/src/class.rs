@@ -172,6 +172,7 @@ pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
     packages: BTreeSet<&'static str>,
     missing: BTreeMap<&'static str, &'static str>,
+    old_names: BTreeMap<&'static str, &'static str>,
 }
 
 impl Registry {
@@ -192,6 +193,15 @@ impl Registry {
         let mut class = self.classes.get(class).expect("the class of an alias is registered first").clone();
         class.facts.name = alias;
         self.classes.insert(alias, class);
+    }
+    /// Adds an old name of a class, which must have been added: configurations may use it, and see the
+    /// present one in handlers and messages.
+    ///
+    /// # Panics
+    /// If the class has not been added.
+    pub fn old_name(&mut self, old: &'static str, class: &'static str) {
+        self.alias(old, class);
+        self.old_names.insert(old, class);
     }
     /// Declares that the contents of this Click package are available, so that a configuration may `require`
     /// it.
@@ -227,6 +237,9 @@ impl lang::ClassTable for Registry {
     }
     fn packages(&self) -> Option<Vec<String>> {
         Some(self.packages.iter().map(|p| (*p).to_owned()).collect())
+    }
+    fn present_name(&self, class: &str) -> Option<&str> {
+        self.old_names.get(class).copied()
     }
     fn why_missing(&self, class: &str) -> Option<String> {
         self.missing.get(class).filter(|_| !self.knows(class)).map(|why| (*why).to_owned())

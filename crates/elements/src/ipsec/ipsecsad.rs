@@ -302,14 +302,14 @@ mod tests {
         text.fill(0);
         std::hint::black_box(&mut text);
         assert_eq!(found(&digits), 0, "the test itself shows the key");
-        let (specs, _) = read(&Hub::default(), &path).unwrap_or_else(|e| panic!("{e:?}"));
+        let (specs, _) = read(&Hub::default(), &path, &NameDb::default()).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(found(&key) >= specs.len(), "the search finds what is there");
         drop(specs);
         assert_eq!((found(&digits), found(&key)), (0, 0), "digits and bytes of the keys");
         // The same for a file with a wrong line.
         let file = std::fs::OpenOptions::new().append(true).open(&path);
         std::io::Write::write_all(&mut file.unwrap(), b" in 1 2 3\nin 999 1.0.0.1 1.0.0.2 aes-gcm ").unwrap();
-        assert!(read(&Hub::default(), &path).is_err());
+        assert!(read(&Hub::default(), &path, &NameDb::default()).is_err());
         assert_eq!((found(&digits), found(&key)), (0, 0));
         std::fs::remove_file(&path).unwrap();
     }
