@@ -46,9 +46,7 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
 
 /// Click's command line, and more options.
 fn command() -> clap::Command {
-    let command = clap::Command::new("click")
-        .disable_version_flag(true)
-        .disable_help_flag(true);
+    let command = clap::Command::new("click").disable_version_flag(true).disable_help_flag(true);
     RunArgs::augment_args(command)
         .version(words::VERSION)
         .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")

@@ -75,7 +75,8 @@ pub(crate) fn switch_output(
     data: &mut [u8],
 ) -> Result<(), &'static str> {
     let ports = caller.read("", &format!("{element}.ports"), "").map_err(|_| INVALID)?;
-    let outputs = ports.lines().find_map(|line| line.strip_suffix(" outputs").or(line.strip_suffix(" output")));
+    let outputs =
+        ports.lines().find_map(|line| line.strip_suffix(" outputs").or(line.strip_suffix(" output")));
     if given(data)? >= outputs.and_then(|n| n.parse().ok()).unwrap_or(0) {
         return Err(INVALID);
     }

@@ -106,7 +106,8 @@ pub(super) fn in_full(arg: &str) -> Result<Option<String>, String> {
         };
         format!("{before}{}", quoted(&format!("--{}{name}", if *negated { "no-" } else { "" })))
     });
-    let (names, others) = (names.collect::<String>(), if possible.len() > MOST { ", and others" } else { "" });
+    let (names, others) =
+        (names.collect::<String>(), if possible.len() > MOST { ", and others" } else { "" });
     let option = quoted(arg);
     Err(format!("click: option {option} is ambiguous\nclick: (Possibilities are{names}{others}.)"))
 }

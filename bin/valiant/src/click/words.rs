@@ -65,7 +65,7 @@ pub(super) fn complaint(e: &clap::Error, args: &[String]) -> Option<String> {
         },
         ErrorKind::TooManyValues => {
             Some(format!("click: {} can{}t take an argument", quoted(long), marks().1))
-        },
+        }
         ErrorKind::InvalidValue if value.is_empty() => {
             let (_, short, _) = known?;
             let is_short = args.last().is_some_and(|arg| !arg.starts_with("--") && arg.ends_with(*short));

@@ -32,16 +32,16 @@
 //! Click's, version 1.3. The server begins with `Click::ControlSocket/1.3`. A command is a line:
 //! `READ handler [arg]`, `READDATA handler length`, `READUNTIL handler line`, `WRITE handler [value]`,
 //! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`,
-//! `LLRPC element#number [length]`, `HELP`, `QUIT`. A reply is one or more lines of a three-digit code, a hyphen if lines follow, and a text: 200
-//! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 a write
-//! handler failed, 530 not allowed, 590 a read handler failed. The reply to a successful read continues with
-//! `DATA length` and that many bytes. In place of an element's name, its number in the handler `list` may be
-//! given, and 0 for global handlers.
+//! `LLRPC element#number [length]`, `HELP`, `QUIT`. A reply is one or more lines of a three-digit code, a
+//! hyphen if lines follow, and a text: 200 done, 500 syntax error, 501 unknown command, 510 no such element,
+//! 511 no such handler, 520 a write handler failed, 530 not allowed, 590 a read handler failed. The reply to
+//! a successful read continues with `DATA length` and that many bytes. In place of an element's name, its
+//! number in the handler `list` may be given, and 0 for global handlers.
 //!
-//! LLRPCs have Click's numbers, in hexadecimal digits and network format, and data in the machine's byte order.
-//! Counter has `C004C001` (rate) and `C004C003` (count; of bytes, given 1), Switch and PullSwitch have
-//! `4004C005` (read) and `80044006` (write), IPRewriter, TCPRewriter and UDPRewriter `C00CC008` and `C00CC009`
-//! (what a flow of TCP or UDP becomes). 522: the LLRPC failed.
+//! LLRPCs have Click's numbers, in hexadecimal digits and network format, and data in the machine's byte
+//! order. Counter has `C004C001` (rate) and `C004C003` (count; of bytes, given 1), Switch and PullSwitch have
+//! `4004C005` (read) and `80044006` (write), IPRewriter, TCPRewriter and UDPRewriter `C00CC008` and
+//! `C00CC009` (what a flow of TCP or UDP becomes). 522: the LLRPC failed.
 //!
 //! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
 //! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,
@@ -557,8 +557,8 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
     }
 }
 
-/// What an LLRPC's number in network format says: whether it takes data, whether it gives some, whether all of
-/// it is in these bytes, and how many they are.
+/// What an LLRPC's number in network format says: whether it takes data, whether it gives some, whether all
+/// of it is in these bytes, and how many they are.
 const LLRPC_IN: u32 = 0x8000_0000;
 const LLRPC_OUT: u32 = 0x4000_0000;
 const LLRPC_FLAT: u32 = 0x4000;

@@ -13,8 +13,8 @@
 //! source-routed packet's destination is the last of the route (RFC 1122 §4.1.3.5); a sum of zero is written
 //! as 0xffff (RFC 768).
 //!
-//! Fragments, and packets shorter than a UDP header or than their UDP length, go unchanged to output 1 (push) if
-//! it is connected; otherwise they are dropped, and the first one is reported.
+//! Fragments, and packets shorter than a UDP header or than their UDP length, go unchanged to output 1 (push)
+//! if it is connected; otherwise they are dropped, and the first one is reported.
 //!
 //! ## Threads
 //! Each worker has its own instance.

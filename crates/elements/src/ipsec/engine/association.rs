@@ -399,7 +399,11 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let spec = Spec::parse(&format!("{GCM} paint 7 packets 10 df set dscp 46 ecn none first 9"), &NameDb::default()).unwrap();
+        let spec = Spec::parse(
+            &format!("{GCM} paint 7 packets 10 df set dscp 46 ecn none first 9"),
+            &NameDb::default(),
+        )
+        .unwrap();
         assert_eq!((spec.spi, spec.salt, spec.key.len()), (0x1001, [0x10, 0x11, 0x12, 0x13], 16));
         assert_eq!((spec.paint, spec.dscp, spec.ecn, spec.first), (Some(7), Some(46), false, 9));
         let cbc = format!(

@@ -389,7 +389,11 @@ mod tests {
             ("dport", "-1"),
             ("color", "1"),
         ] {
-            assert_eq!(Selectors::default().word(name, value, &NameDb::default()), Err(format!("bad {name}")), "{value}");
+            assert_eq!(
+                Selectors::default().word(name, value, &NameDb::default()),
+                Err(format!("bad {name}")),
+                "{value}"
+            );
         }
         let many = vec!["1"; MOST + 1].join(",");
         assert!(Selectors::default().word("sport", &many, &NameDb::default()).is_err(), "bounded");

@@ -204,7 +204,7 @@ impl Spec {
             match (name, direction) {
                 (_, Direction::In) if selectors::NAMES.contains(&name) => {
                     spec.selectors.word(name, value, names)?;
-                },
+                }
                 ("paint", _) => spec.paint = Some(number(value, name)?),
                 ("window", Direction::In) => {
                     spec.window = number(value, name)?;
