@@ -263,7 +263,7 @@ impl Control for Router {
         self.timers
     }
     fn llrpc(&self, element: &str, number: u32) -> Option<Llrpc> {
-        let class = self.registry.get(&self.loaded.elements[self.find("", element)?.0 as usize].class)?;
+        let class = self.registry.get(self.loaded.elements[self.find("", element)?.0 as usize].class)?;
         class.llrpcs.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
     }
 }
