@@ -1,5 +1,6 @@
 //! Click's `click`: its driver's command line.
 
+mod clp;
 mod words;
 
 use crate::run::{RunArgs, run};
@@ -12,7 +13,10 @@ use std::sync::Arc;
 
 /// Acts as Click's `click`: one packet at a time, Click's order, Click's flags.
 pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
-    let args = clicks_forms(without_dpdk(std::env::args().collect()));
+    let args = match clicks_forms(without_dpdk(std::env::args().collect())) {
+        Ok(args) => args,
+        Err(complaint) => return refuse(&LogArgs::default(), &complaint),
+    };
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(e) if !e.use_stderr() => return cli::answer(&e),
@@ -42,11 +46,9 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
 
 /// Click's command line, and more options.
 fn command() -> clap::Command {
-    let command = clap::Command::new("click")
-        .version(env!("CARGO_PKG_VERSION"))
-        .disable_version_flag(true)
-        .disable_help_flag(true);
+    let command = clap::Command::new("click").disable_version_flag(true).disable_help_flag(true);
     RunArgs::augment_args(command)
+        .version(words::VERSION)
         .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
         .mut_arg("version", |a| a.short('v').visible_short_alias('V'))
         .mut_args(|a| {
@@ -79,53 +81,16 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
-/// The long options of Click's driver, and of FastClick's. An abbreviation of one of them is that one,
-/// whatever other options there are here.
-const LONG: [&str; 22] = [
-    "allow-reconfigure",
-    "clickpath",
-    "expression",
-    "file",
-    "handler",
-    "help",
-    "output",
-    "socket",
-    "port",
-    "quit",
-    "simtime",
-    "simulation-time",
-    "threads",
-    "affinity",
-    "cpu",
-    "time",
-    "unix-socket",
-    "version",
-    "warnings",
-    "exit-handler",
-    "no-allow-reconfigure",
-    "no-warnings",
-];
-
-/// A long option in full, if it is an abbreviation of one of Click's; `None` if it is none, or of several.
-fn in_full(name: &str) -> Option<String> {
-    let word = name.strip_prefix("--").filter(|word| !word.is_empty())?;
-    let mut meant = LONG.iter().filter(|long| long.starts_with(word));
-    let first = meant.next().filter(|first| **first != word)?;
-    // Both of these names are of one option.
-    let others = meant.filter(|other| !(*first == "simtime" && **other == "simulation-time")).count();
-    (others == 0).then(|| format!("--{first}"))
-}
-
 /// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes
 /// `--no-warnings`, and `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on
-/// (`-aN`, `--cpu=N`; else 0).
-fn clicks_forms(args: Vec<String>) -> Vec<String> {
+/// (`-aN`, `--cpu=N`; else 0). The error is Click's complaint of an abbreviation of several options.
+fn clicks_forms(args: Vec<String>) -> Result<Vec<String>, String> {
     let mut out: Vec<String> = Vec::new();
     let (mut first_cpu, mut threads) = (None, 1);
     let mut args = args.into_iter();
     while let Some(mut arg) = args.next() {
         let end = arg.find('=').unwrap_or(arg.len());
-        if let Some(full) = in_full(&arg[..end]) {
+        if let Some(full) = clp::in_full(&arg)? {
             arg.replace_range(..end, &full);
         }
         let (name, value) = match arg.split_once('=') {
@@ -178,7 +143,7 @@ fn clicks_forms(args: Vec<String>) -> Vec<String> {
         let last = first.parse::<usize>().map_or_else(|_| first.clone(), |n| (n + threads - 1).to_string());
         out.insert(1.min(out.len()), format!("--cpus={first}-{last}"));
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]
@@ -199,18 +164,21 @@ mod tests {
             ("click -- -a", "click -- -a"),
             ("click -h a.b", "click -h a.b"),
             (
-                "click --so 5 --unix s --no-w --ex h a.click",
-                "click --socket 5 --unix-socket s --no-warnings --ex h a.click",
+                "click --so 5 --unix s --no-w --exi h a.click",
+                "click --socket 5 --unix-socket s --no-warnings --exit-handler h a.click",
             ),
             ("click --sim --exi a.b --cl=/lib", "click --simtime --exit-handler a.b --clickpath=/lib"),
             ("click --simtime=5 --sim=6 --simul=7", "click --simtime=5 --simtime=6 --simulation-time=7"),
             ("click --no-w --war a.click", "click a.click"),
+            ("click -w --no-no-warn a.click", "click a.click"),
+            ("click --unixsocket s --exithandler h", "click --unix-socket s --exit-handler h"),
             ("click -j 0 a.click", "click --threads=1 a.click"),
             ("click --th=-3 -a a.click", "click --cpus=0-0 --threads=1 a.click"),
             ("click -o -a a.click", "click -o -a a.click"),
         ] {
-            assert_eq!(clicks_forms(args(given)), args(meant));
+            assert_eq!(clicks_forms(args(given)), Ok(args(meant)));
         }
+        assert!(clicks_forms(args("click -q --s a.click")).is_err());
     }
 
     #[test]

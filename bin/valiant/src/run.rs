@@ -185,12 +185,15 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     stop.steer(router.hub());
-    if !args.no_warnings {
-        report(&router.config().warnings);
-        report(router.warnings());
-        if program != "click" {
-            report(router.shortage());
+    for told in [&router.config().warnings, router.warnings()] {
+        let mut told = told.clone();
+        if args.no_warnings {
+            told.drop_warnings();
         }
+        report(&told);
+    }
+    if !args.no_warnings && program != "click" {
+        report(router.shortage());
     }
     if !args.no_warnings && program != "click" {
         launch::describe_ports();

@@ -123,6 +123,7 @@ fn shell(script: &str, dir: &Path, path: &str) -> Result<Done, Failed> {
         .current_dir(dir)
         .env("PATH", path)
         .env("NO_COLOR", "1")
+        .env("LANG", "C")
         .stdin(Stdio::null())
         .stdout(fs::File::create(&out).map_err(io)?)
         .stderr(fs::File::create(&err).map_err(io)?)

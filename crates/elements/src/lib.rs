@@ -20,6 +20,7 @@ mod flowrules;
 mod hex;
 mod infile;
 mod lines;
+mod llrpc;
 mod missing;
 mod outfile;
 mod prelude;

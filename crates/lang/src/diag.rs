@@ -162,9 +162,9 @@ impl Diagnostics {
         earlier.into_iter().chain(later).for_each(|d| self.push(d));
     }
 
-    /// Keeps the errors only.
+    /// Keeps errors, and what the configuration asks to be printed.
     pub fn drop_warnings(&mut self) {
-        self.list.retain(|d| d.severity == Severity::Error);
+        self.list.retain(|d| d.severity != Severity::Warning);
     }
 
     /// Adds all messages of another collection.

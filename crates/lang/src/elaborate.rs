@@ -26,6 +26,10 @@ pub trait ClassTable {
     fn packages(&self) -> Option<Vec<String>> {
         None
     }
+    /// The present name of a class, if this one is an old name of it: elements are shown with that one.
+    fn present_name(&self, _class: &str) -> Option<&str> {
+        None
+    }
     /// What is known of a class that is not there, for hints.
     fn why_missing(&self, _class: &str) -> Option<String> {
         None
@@ -103,8 +107,14 @@ pub fn load(sources: &[Source], opts: &LoadOptions, classes: &dyn ClassTable) ->
         let stmts = parse(&mut b.map, id, &mut b.diags);
         b.statements(&stmts);
     }
-    let Builder { map, mut diags, classes, body, requirements, .. } = b;
+    let Builder { map, mut diags, classes, body, requirements, table, .. } = b;
     let mut config = crate::flatten::flatten(body, &classes, &opts.defines, &mut diags);
+    // Anonymous elements keep the name in the text: `FullNoteQueue@2 :: Queue`.
+    for element in &mut config.elements {
+        if let Some(present) = table.present_name(&element.class) {
+            element.class = present.to_owned();
+        }
+    }
     diags.sort();
     diags.set_sources(map.clone());
     if diags.has_errors() {

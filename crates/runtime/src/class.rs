@@ -5,6 +5,7 @@ use crate::cx::{Handler, Node, StepFacts};
 use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
 use crate::facts::Facts;
+use crate::handler::Llrpc;
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::any::TypeId;
@@ -40,6 +41,8 @@ pub struct Class {
     pub(crate) manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
     pub handlers: Arc<[Handler]>,
+    /// The LLRPCs of the class, by their numbers in network format.
+    pub(crate) llrpcs: Arc<[(u32, Llrpc)]>,
     pub(crate) make: Make,
 }
 
@@ -118,6 +121,7 @@ fn class<T: Element>(make: Make) -> Class {
     const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
     let own_step = |step: StepFacts| step.of == TypeId::of::<T>();
     assert!(T::STEP.is_none_or(own_step), "{}: the step is another type's", T::CLASS);
+    let (handlers, llrpcs) = Handlers::declared(T::handlers);
     Class {
         facts: Facts {
             name: T::CLASS,
@@ -138,7 +142,8 @@ fn class<T: Element>(make: Make) -> Class {
         phase: T::PHASE,
         pull_through: T::PULL_THROUGH,
         manual: T::MANUAL,
-        handlers: Handlers::declared(T::handlers).into(),
+        handlers: handlers.into(),
+        llrpcs: llrpcs.into(),
         make,
     }
 }
@@ -167,6 +172,7 @@ pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
     packages: BTreeSet<&'static str>,
     missing: BTreeMap<&'static str, &'static str>,
+    old_names: BTreeMap<&'static str, &'static str>,
 }
 
 impl Registry {
@@ -187,6 +193,15 @@ impl Registry {
         let mut class = self.classes.get(class).expect("the class of an alias is registered first").clone();
         class.facts.name = alias;
         self.classes.insert(alias, class);
+    }
+    /// Adds an old name of a class, which must have been added: configurations may use it, and see the
+    /// present one in handlers and messages.
+    ///
+    /// # Panics
+    /// If the class has not been added.
+    pub fn old_name(&mut self, old: &'static str, class: &'static str) {
+        self.alias(old, class);
+        self.old_names.insert(old, class);
     }
     /// Declares that the contents of this Click package are available, so that a configuration may `require`
     /// it.
@@ -222,6 +237,9 @@ impl lang::ClassTable for Registry {
     }
     fn packages(&self) -> Option<Vec<String>> {
         Some(self.packages.iter().map(|p| (*p).to_owned()).collect())
+    }
+    fn present_name(&self, class: &str) -> Option<&str> {
+        self.old_names.get(class).copied()
     }
     fn why_missing(&self, class: &str) -> Option<String> {
         self.missing.get(class).filter(|_| !self.knows(class)).map(|why| (*why).to_owned())

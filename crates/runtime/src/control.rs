@@ -1,6 +1,6 @@
 //! Parts of elements that run on the control thread.
 
-use crate::handler::Caller;
+use crate::handler::{Caller, Llrpc};
 use std::any::Any;
 
 /// The router from a control task's point of view ([`crate::Router`]): handlers, and the driver's loop.
@@ -13,6 +13,8 @@ pub trait Control: Caller {
     fn runs_timers(&self) -> bool {
         true
     }
+    /// The LLRPC with this number of an element, as its class declares it.
+    fn llrpc(&self, element: &str, number: u32) -> Option<Llrpc>;
 }
 
 /// A part of an element that runs on the control thread: a script, a socket.

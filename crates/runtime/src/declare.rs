@@ -1,7 +1,7 @@
 //! How a class declares its handlers.
 
 use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
-use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
+use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, Llrpc};
 use crate::sched::MAX_TICKETS;
 use crate::stats::{Counter, StatsSnapshot};
 use std::marker::PhantomData;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 /// The handlers of class `T`, as [`crate::Element::handlers`] declares them.
 pub struct Handlers<T> {
     list: Vec<Handler>,
+    llrpcs: Vec<(u32, Llrpc)>,
     of: PhantomData<fn(T)>,
 }
 
@@ -20,10 +21,10 @@ const WRONG: &str = "handler called on another element's state";
 
 impl<T: 'static> Handlers<T> {
     /// The handlers that `declare`, a class's [`crate::Element::handlers`], declares.
-    pub(crate) fn declared(declare: fn(&mut Self)) -> Vec<Handler> {
-        let mut h = Self { list: Vec::new(), of: PhantomData };
+    pub(crate) fn declared(declare: fn(&mut Self)) -> (Vec<Handler>, Vec<(u32, Llrpc)>) {
+        let mut h = Self { list: Vec::new(), llrpcs: Vec::new(), of: PhantomData };
         declare(&mut h);
-        h.list
+        (h.list, h.llrpcs)
     }
 
     fn entry(&mut self, name: &'static str) -> &mut Handler {
@@ -200,6 +201,10 @@ impl<T: 'static> Handlers<T> {
                 self.list.push(handler);
             }
         }
+    }
+    /// Declares an LLRPC with Click's number for it, in network format.
+    pub fn llrpc(&mut self, number: u32, f: Llrpc) {
+        self.llrpcs.push((number, f));
     }
     /// Declares that reading a handler takes no parameter, although it acts through its caller.
     pub fn no_parameter(&mut self, name: &'static str) {

@@ -40,6 +40,11 @@ pub trait Caller {
     fn hub(&self) -> &Arc<Hub>;
 }
 
+/// An LLRPC of a class: what Click's clients of control sockets call by a number, with data of a fixed size.
+/// It gets the side that it is called from, the full name of the element and the data, which it changes; its
+/// error is the description of a C library's error.
+pub type Llrpc = fn(&mut dyn Caller, &str, &mut [u8]) -> Result<(), &'static str>;
+
 /// A handler that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownHandler {

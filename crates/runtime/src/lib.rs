@@ -87,7 +87,7 @@ pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
 pub use facts::{DropCase, DropReason, Facts, Fields, Opens, Role};
-pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler};
+pub use handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, KnownHandler, Llrpc};
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck, log_place};
 pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;

@@ -5,8 +5,27 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 /// The lines that stand below any complaint.
 pub(super) const USAGE: &str =
     "Usage: click [OPTION]... [ROUTERFILE]\nTry 'click --help' for more information.";
+/// What follows the name: the first line has the form and the version of the Click whose behavior this is.
+pub(super) const VERSION: &str =
+    concat!("(Click) 2.1\nThis is Valiant ", env!("CARGO_PKG_VERSION"), ", which runs Click configurations.");
 /// Two configurations.
 pub(super) const TWICE: &str = "router configuration specified twice";
+
+/// Whether Clp quotes in UTF-8.
+fn is_utf8(lang: Option<String>) -> bool {
+    lang.is_some_and(|lang| ["UTF-8", "UTF8", "utf8"].iter().any(|name| lang.contains(name)))
+}
+
+/// A text in quotation marks, which depend on the environment as Clp's do.
+pub(super) fn quoted(text: &str) -> String {
+    let (open, close) = marks();
+    format!("{open}{text}{close}")
+}
+
+/// The quotation marks; the second one is the apostrophe, too.
+fn marks() -> (char, char) {
+    if is_utf8(std::env::var("LANG").ok()) { ('\u{2018}', '\u{2019}') } else { ('\'', '\'') }
+}
 
 /// Click's options with a value, and what it says that they expect, for those that do not take any text.
 const VALUED: [(&str, char, &str); 9] = [
@@ -36,7 +55,7 @@ pub(super) fn complaint(e: &clap::Error, args: &[String]) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let whole =
                 args.iter().find(|arg| arg.strip_prefix(argument).is_some_and(|v| v.starts_with('=')));
-            Some(format!("click: unrecognized option '{}'", whole.map_or(argument, |arg| arg)))
+            Some(format!("click: unrecognized option {}", quoted(whole.map_or(argument, |arg| arg))))
         }
         ErrorKind::ArgumentConflict => match long {
             "--file" | "--expression" => Some(TWICE.to_owned()),
@@ -44,12 +63,14 @@ pub(super) fn complaint(e: &clap::Error, args: &[String]) -> Option<String> {
             "--exit-handler" => Some("--exit-handler specified twice".to_owned()),
             _ => None,
         },
-        ErrorKind::TooManyValues => Some(format!("click: '{long}' can't take an argument")),
+        ErrorKind::TooManyValues => {
+            Some(format!("click: {} can{}t take an argument", quoted(long), marks().1))
+        }
         ErrorKind::InvalidValue if value.is_empty() => {
             let (_, short, _) = known?;
             let is_short = args.last().is_some_and(|arg| !arg.starts_with("--") && arg.ends_with(*short));
             let given = if is_short { format!("-{short}") } else { long.to_owned() };
-            Some(format!("click: '{given}' requires an argument"))
+            Some(format!("click: {} requires an argument", quoted(&given)))
         }
         ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
             let (_, short, wanted) = known.filter(|(_, _, wanted)| !wanted.is_empty())?;
@@ -57,7 +78,7 @@ pub(super) fn complaint(e: &clap::Error, args: &[String]) -> Option<String> {
             let is_short = args.windows(2).any(|two| two[0] == short && two[1] == value)
                 || args.iter().any(|arg| arg.strip_prefix(&short) == Some(value));
             let given = if is_short { &short } else { long };
-            Some(format!("click: '{given}' expects {wanted}, not '{value}'"))
+            Some(format!("click: {} expects {wanted}, not {}", quoted(given), quoted(value)))
         }
         _ => None,
     }
@@ -70,7 +91,15 @@ mod tests {
     fn said(line: &str) -> Option<String> {
         let args: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = super::super::command().try_get_matches_from(&args).err()?;
-        complaint(&error, &args)
+        complaint(&error, &args).map(|text| text.replace(['\u{2018}', '\u{2019}'], "'"))
+    }
+
+    #[test]
+    fn quotation_marks_depend_on_the_language() {
+        for (lang, utf8) in [("en_US.UTF-8", true), ("C.utf8", true), ("C", false), ("de_DE@euro", false)] {
+            assert_eq!(is_utf8(Some(lang.to_owned())), utf8, "{lang}");
+        }
+        assert!(!is_utf8(None));
     }
 
     #[test]

@@ -31,12 +31,17 @@
 //! ## Protocol
 //! Click's, version 1.3. The server begins with `Click::ControlSocket/1.3`. A command is a line:
 //! `READ handler [arg]`, `READDATA handler length`, `READUNTIL handler line`, `WRITE handler [value]`,
-//! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`, `HELP`,
-//! `QUIT`. A reply is one or more lines of a three-digit code, a hyphen if lines follow, and a text: 200
-//! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 a write
-//! handler failed, 530 not allowed, 590 a read handler failed. The reply to a successful read continues with
-//! `DATA length` and that many bytes. In place of an element's name, its number in the handler `list` may be
-//! given, and 0 for global handlers.
+//! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`,
+//! `LLRPC element#number [length]`, `HELP`, `QUIT`. A reply is one or more lines of a three-digit code, a
+//! hyphen if lines follow, and a text: 200 done, 500 syntax error, 501 unknown command, 510 no such element,
+//! 511 no such handler, 520 a write handler failed, 530 not allowed, 590 a read handler failed. The reply to
+//! a successful read continues with `DATA length` and that many bytes. In place of an element's name, its
+//! number in the handler `list` may be given, and 0 for global handlers.
+//!
+//! LLRPCs have Click's numbers, in hexadecimal digits and network format, and data in the machine's byte
+//! order. Counter has `C004C001` (rate) and `C004C003` (count; of bytes, given 1), Switch and PullSwitch have
+//! `4004C005` (read) and `80044006` (write), IPRewriter, TCPRewriter and UDPRewriter `C00CC008` and
+//! `C00CC009` (what a flow of TCP or UDP becomes). 522: the LLRPC failed.
 //!
 //! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
 //! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,
@@ -481,12 +486,12 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
     | Request::Write(name, _)
     | Request::CheckRead(name)
     | Request::CheckWrite(name)
-    | Request::Llrpc(name)) = request;
+    | Request::Llrpc(name, _)) = request;
     let numbered = numbered(router, name);
     let called = numbered.as_deref().unwrap_or(name);
     let known = router.look_up("", called, false);
     // What is private to the configuration does not exist here.
-    if !matches!(request, Request::Llrpc(_)) && known.as_ref().is_ok_and(|known| known.private) {
+    if !matches!(request, Request::Llrpc(..)) && known.as_ref().is_ok_and(|known| known.private) {
         return message(511, &format!("No handler named '{name}'"), false);
     }
     match request {
@@ -534,19 +539,63 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
             }
             Err(e) => failed(e, handler, "Write"),
         },
-        Request::Llrpc(name) => {
+        Request::Llrpc(name, data) => {
             let (element, number) = called.split_once('#').unwrap_or((called, ""));
             let digits = number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")).unwrap_or(number);
-            if u32::from_str_radix(digits, 16).is_err() {
+            let Ok(number) = u32::from_str_radix(digits, 16) else {
                 return message(500, &format!("Syntax error in LLRPC name '{name}'"), false);
-            }
+            };
             let handler = format!("{element}.name");
             match router.look_up("", &handler, false) {
-                Ok(_) => message(501, &format!("Cannot call LLRPC '{name}' remotely"), false),
+                Ok(known) => {
+                    let element = known.name.strip_suffix(".name").unwrap_or(&known.name);
+                    llrpc(router, (name, element, number), data, read_only)
+                }
                 Err(e) => failed(e, &handler, "Read"),
             }
         }
     }
+}
+
+/// What an LLRPC's number in network format says: whether it takes data, whether it gives some, whether all
+/// of it is in these bytes, and how many they are.
+const LLRPC_IN: u32 = 0x8000_0000;
+const LLRPC_OUT: u32 = 0x4000_0000;
+const LLRPC_FLAT: u32 = 0x4000;
+fn llrpc_size(number: u32) -> usize {
+    (number >> 16 & 0xfff) as usize
+}
+
+/// Calls an LLRPC, given the name that the client has sent, the element and the number.
+fn llrpc(
+    router: &mut dyn Control,
+    (name, element, number): (&str, &str, u32),
+    data: &[u8],
+    read_only: bool,
+) -> Vec<u8> {
+    let size = llrpc_size(number);
+    if size == 0 || number & (LLRPC_IN | LLRPC_OUT) == 0 || number & LLRPC_FLAT == 0 {
+        return message(501, &format!("Cannot call LLRPC '{name}' remotely"), false);
+    }
+    // Whether it changes anything is not known.
+    if read_only {
+        return message(530, &format!("Permission denied for '{name}'"), false);
+    }
+    let mut data = data.to_vec();
+    if number & LLRPC_IN == 0 {
+        data = vec![0; size];
+    } else if data.len() != size {
+        return message(522, &format!("LLRPC '{name}' requires {size} bytes input data"), false);
+    }
+    let known = router.llrpc(element, number);
+    if let Err(reason) = known.map_or(Err("Invalid argument"), |call| call(router, element, &mut data)) {
+        return message(522, &format!("LLRPC '{name}' error: {reason}"), false);
+    }
+    if number & LLRPC_OUT == 0 {
+        data.clear();
+    }
+    let head = format!("DATA {}\r\n", data.len());
+    [message(200, &format!("LLRPC '{name}' OK"), false), head.into_bytes(), data].concat()
 }
 
 /// The part on the control thread: answers the requests of the clients' threads.

@@ -111,16 +111,14 @@ impl Element for StaticThreadSched {
                 .mp::<Raw>("ELEMENT")
                 .and_then(|e| words.mp::<Preference>("THREAD").map(|t| (e.0, t)))
                 .and_then(|r| words.finish().map(|()| r));
-            let (name, thread) = match read {
-                Ok(read) => read,
-                Err(e) => {
-                    failed = Some(args.remember(e));
-                    continue;
-                }
-            };
-            let elements = meant(cx, &lang::unquote(&name));
+            // As in Click, nothing is looked at behind words that cannot be read.
+            let (name, thread) = read.map_err(|e| args.remember(e))?;
+            let name = lang::unquote(&name);
+            let elements = meant(cx, &name);
             if elements.is_empty() {
-                failed = Some(args.error_at(&arg, format!("'{name}' does not name an element")));
+                // Click's words show what it has looked for last: elements inside.
+                let scope = cx.name().rfind('/').map_or("", |slash| &cx.name()[..=slash]);
+                failed = Some(args.error_at(&arg, format!("'{scope}{name}/' does not name an element")));
             }
             let thread = match thread {
                 Preference::Worker(thread) => thread,
@@ -183,7 +181,7 @@ mod tests {
         let diags = bench.router().warnings();
         let warnings = diags.render_plain(diags.sources());
         assert!(warnings.contains("thread preference 7 out of range"), "{warnings}");
-        assert!(Bench::error("StaticThreadSched(x 0)").contains("'x' does not name an element"));
+        assert!(Bench::error("StaticThreadSched(x 0)").contains("'x/' does not name an element"));
         assert!(Bench::error("StaticThreadSched(x y)").contains("THREAD"));
         assert!(Bench::error("StaticThreadSched(x)").contains("THREAD: required argument missing"));
     }

@@ -12,7 +12,8 @@
 //! - `CAPACITY_SLIM_FACTOR` (*int*, default 2): which part is dropped then (2: half of them, 4: a quarter).
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
-//!   but `CAPACITY`. Another packet is dropped.
+//!   but `CAPACITY`. Another packet is dropped. It still lets an ARPQuerier ask for the address, unlike in
+//!   Click, where nobody asks again until the entry ends if the first query or its reply is lost.
 //!
 //! Replies that nobody has asked for are stored, too.
 //!

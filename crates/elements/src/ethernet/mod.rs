@@ -57,11 +57,11 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<vlanencap::VlanEncap>());
     r.add(vector::<vxlandecap::VxlanDecap>());
     r.add(simple::<vxlanencap::VxlanEncap>());
-    for (alias, class) in [
+    for (old, class) in [
         ("EtherVlanEncap", "EtherVLANEncap"),
         ("SetVlanAnno", "SetVLANAnno"),
         ("StripEtherVlanHeader", "StripEtherVLANHeader"),
     ] {
-        r.alias(alias, class);
+        r.old_name(old, class);
     }
 }

@@ -19,7 +19,7 @@
 //! A line is `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`.
 //!
 //! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel, both of IPv4 or both of
-//!   IPv6; for `in`, 0.0.0.0 or `::` means any address.
+//!   IPv6, or their names (see AddressInfo); for `in`, 0.0.0.0 or `::` means any address.
 //! - `SPI`: at least 256.
 //! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No
 //!   nonce is repeated while the router runs, also over hot swaps, and a router that is started again begins
@@ -36,12 +36,12 @@
 //!   paint that its packets get once they are authenticated (see ESPDecap).
 //! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the
 //!   selectors, which specify the packets that are accepted from the tunnel (RFC 4301 section 4.4.1.1): their
-//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; protocols, as numbers or `icmp`,
-//!   `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by commas without spaces.
-//!   A packet must match all selectors that are given. Other packets are dropped as `outside the selectors`,
-//!   and so are packets that do not have the field, such as a later fragment if ports are given. If there is
-//!   more than one peer, every inbound association needs `from`: otherwise one peer can use source addresses
-//!   of another.
+//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6, or names; protocols, as numbers or
+//!   `icmp`, `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by commas without
+//!   spaces. A packet must match all selectors that are given. Other packets are dropped as
+//!   `outside the selectors`, and so are packets that do not have the field, such as a later fragment if
+//!   ports are given. If there is more than one peer, every inbound association needs `from`: otherwise one
+//!   peer can use source addresses of another.
 //! - `first N` (default 1): the first sequence number; `in` refuses lower ones. Without `esn`, a sequence
 //!   number has 32 bits; after the last one, packets are refused. Numbers never start again (RFC 4303 section
 //!   3.3.3).
@@ -95,7 +95,7 @@ use super::engine::spec::{Direction, Spec};
 use crate::infile::MAX_FILE;
 use crate::prelude::*;
 use crate::secret::Secret;
-use lang::args::Filename;
+use lang::args::{Filename, NameDb};
 use runtime::Hub;
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ pub struct IPsecSAD {
 }
 
 /// The associations of a file, and whether users other than its owner can read it.
-fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
+fn read(hub: &Hub, path: &str, names: &NameDb) -> Result<(Vec<Spec>, bool), Vec<String>> {
     let (bytes, open) = Secret::read(hub, path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
     let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
     let (mut specs, mut errors) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
         if line.is_empty() {
             continue;
         }
-        match Spec::parse(line) {
+        match Spec::parse(line, names) {
             Ok(spec) => specs.push(spec),
             Err(error) => errors.push(format!("{path}:{}: {error}", i + 1)),
         }
@@ -125,7 +125,7 @@ fn read(hub: &Hub, path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
 /// A line that is written to a handler. An error names the SPI, because the line itself is never printed.
 fn added(line: &str) -> Result<Spec, String> {
     let spi = line.split_whitespace().nth(1).and_then(|word| lang::args::parse::<u32>(word).ok());
-    Spec::parse(line).map_err(|error| match spi {
+    Spec::parse(line, &runtime::handler_names()).map_err(|error| match spi {
         Some(spi) => format!("security association {spi:#x}: {error}"),
         None => error,
     })
@@ -154,7 +154,7 @@ impl Element for IPsecSAD {
             Database::new(device, workers, capacity, eal)
         });
         if made && let Some(Filename(path)) = file {
-            match read(cx.hub(), &path) {
+            match read(cx.hub(), &path, args.names()) {
                 Ok((specs, open)) => {
                     if open && !cx.as_click() {
                         cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
@@ -302,14 +302,14 @@ mod tests {
         text.fill(0);
         std::hint::black_box(&mut text);
         assert_eq!(found(&digits), 0, "the test itself shows the key");
-        let (specs, _) = read(&Hub::default(), &path).unwrap_or_else(|e| panic!("{e:?}"));
+        let (specs, _) = read(&Hub::default(), &path, &NameDb::default()).unwrap_or_else(|e| panic!("{e:?}"));
         assert!(found(&key) >= specs.len(), "the search finds what is there");
         drop(specs);
         assert_eq!((found(&digits), found(&key)), (0, 0), "digits and bytes of the keys");
         // The same for a file with a wrong line.
         let file = std::fs::OpenOptions::new().append(true).open(&path);
         std::io::Write::write_all(&mut file.unwrap(), b" in 1 2 3\nin 999 1.0.0.1 1.0.0.2 aes-gcm ").unwrap();
-        assert!(read(&Hub::default(), &path).is_err());
+        assert!(read(&Hub::default(), &path, &NameDb::default()).is_err());
         assert_eq!((found(&digits), found(&key)), (0, 0));
         std::fs::remove_file(&path).unwrap();
     }

@@ -161,6 +161,7 @@ use super::engine::rewriter::SharedRewriter;
 use super::engine::translator::{
     Admitted, DONE, Shared, Timeouts, Translator, Why, counted, tcp_flags, time, units,
 };
+use crate::llrpc;
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Anno;
@@ -245,6 +246,8 @@ impl Variant for Both {
         }
         h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
         h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        h.llrpc(llrpc::MAP_TCP, |caller, element, data| llrpc::mapped(caller, element, "tcp_lookup", data));
+        h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "udp_lookup", data));
     }
 }
 
@@ -259,6 +262,7 @@ impl Variant for Tcp {
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, TCP));
+        h.llrpc(llrpc::MAP_TCP, |caller, element, data| llrpc::mapped(caller, element, "lookup", data));
     }
 }
 
@@ -273,6 +277,7 @@ impl Variant for Udp {
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "lookup", data));
     }
 }
 

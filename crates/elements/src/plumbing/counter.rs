@@ -42,6 +42,7 @@
 use super::engine::call::{HandlerCall, first_word};
 use super::engine::rate::Rate;
 use super::engine::text;
+use crate::llrpc;
 use crate::prelude::*;
 use lang::args::Raw;
 use std::sync::Arc;
@@ -232,6 +233,8 @@ impl Element for CounterElement {
             e.total();
             Ok(())
         });
+        h.llrpc(llrpc::GET_RATE, llrpc::rate);
+        h.llrpc(llrpc::GET_COUNT, llrpc::count);
         h.listed(&[
             "count",
             "byte_count",

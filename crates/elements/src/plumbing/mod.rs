@@ -81,7 +81,7 @@ pub fn register(r: &mut Registry) {
     r.alias("CounterMP", "Counter");
     r.add(vector::<discard::Discard>());
     r.add(inert::<error::Error>());
-    r.alias("ErrorElement", "Error");
+    r.old_name("ErrorElement", "Error");
     r.add(vector::<fastudpsource::FastUdpSource>());
     r.add(vector::<hashswitch::HashSwitch>());
     r.add(vector::<hub::Hub>());

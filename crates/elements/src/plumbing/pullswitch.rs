@@ -31,6 +31,7 @@
 //! StaticPullSwitch, Switch
 
 use super::engine::text;
+use crate::llrpc;
 use crate::prelude::*;
 
 /// The `PullSwitch` element, or `SimplePullSwitch`, which does not notify its consumers when they may sleep.
@@ -67,6 +68,8 @@ impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
             e.notify(cx);
             Ok(())
         });
+        h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
+        h.llrpc(llrpc::SET_SWITCH, llrpc::switch);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -15,8 +15,8 @@
 //! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
 //!   alone. By keyword; `DATASIZE` is an old name.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last packet. By keyword.
-//! - `END_CALL` (*write handler and value*): called after the last packet, in place of `STOP`: FastClick's.
-//!   By keyword.
+//! - `END_CALL` (*write handler and value*): called once after the last packet, and again when the limit is
+//!   reached again, in place of `STOP`: FastClick's. By keyword.
 //! - `BANDWIDTH` (*bandwidth*, bytes per second unless it has a unit): instead of `RATE`, counting the
 //!   packets' bytes. By keyword.
 //!
@@ -61,6 +61,9 @@ pub struct RatedSource {
     active: bool,
     /// Called at the limit.
     end: Option<HandlerCall>,
+    /// Whether it has been called; `STOP` stops the driver each time that a packet is asked for.
+    called: bool,
+    stop: bool,
     count: Counter,
 }
 
@@ -92,7 +95,8 @@ impl RatedSource {
     /// Whether the limit is reached; then a handler may have to be called.
     fn ended(&mut self, cx: &mut Cx<'_>) -> bool {
         let ended = self.left() == 0;
-        if let Some(end) = self.end.clone().filter(|_| ended) {
+        let again = !std::mem::replace(&mut self.called, ended) || self.stop;
+        if let Some(end) = self.end.clone().filter(|_| ended && again) {
             end.fire(self, cx);
         }
         ended
@@ -128,7 +132,17 @@ impl Element for RatedSource {
         }
         let limit = u64::try_from(limit).ok();
         let bucket = Bucket::source(rate, most, cx);
-        Ok(Self { payload, bucket, counted_ns: 0, limit, active, end, count: Counter::new() })
+        Ok(Self {
+            payload,
+            bucket,
+            counted_ns: 0,
+            limit,
+            active,
+            end,
+            called: false,
+            stop,
+            count: Counter::new(),
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -136,6 +150,7 @@ impl Element for RatedSource {
         h.task();
         h.write("reset", |e, _, cx| {
             e.count.set(0);
+            e.called = false;
             e.restart(cx);
             Ok(())
         });

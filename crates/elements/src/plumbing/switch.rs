@@ -28,6 +28,7 @@
 //! StaticSwitch, PullSwitch, InputSwitch, Bypass, PaintSwitch
 
 use super::engine::text;
+use crate::llrpc;
 use crate::prelude::*;
 
 /// The `Switch` element.
@@ -64,6 +65,8 @@ impl Element for Switch {
             e.output = if exists { output } else { -1 };
             Ok(())
         });
+        h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
+        h.llrpc(llrpc::SET_SWITCH, llrpc::switch_output);
     }
 }
 

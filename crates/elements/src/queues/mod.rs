@@ -37,7 +37,7 @@ use runtime::{Registry, vector};
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(vector::<queue::Queue>());
-    r.alias("FullNoteQueue", "Queue");
+    r.old_name("FullNoteQueue", "Queue");
     r.add(vector::<queue::Queue<simplequeue::Simple>>());
     r.add(vector::<queue::Queue<notifierqueue::Notifier>>());
     r.add(vector::<queue::Queue<quicknotequeue::Quick>>());

@@ -39,7 +39,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<icmppingencap::ICMPPingEncap>());
     r.add(simple::<icmppingresponder::ICMPPingResponder>());
     r.add(vector::<icmppingsource::ICMPPingSource>());
-    r.alias("ICMPSendPings", "ICMPPingSource");
+    r.old_name("ICMPSendPings", "ICMPPingSource");
     r.add(simple::<settcpchecksum::SetTCPChecksum>());
     r.add(simple::<setudpchecksum::SetUDPChecksum>());
     r.add(vector::<tcpfragmenter::TcpFragmenter>());

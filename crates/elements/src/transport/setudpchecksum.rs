@@ -13,8 +13,8 @@
 //! source-routed packet's destination is the last of the route (RFC 1122 §4.1.3.5); a sum of zero is written
 //! as 0xffff (RFC 768).
 //!
-//! Fragments, and packets shorter than 8 bytes or than their UDP length, go unchanged to output 1 (push) if
-//! it is connected; otherwise they are dropped, and the first one is reported.
+//! Fragments, and packets shorter than a UDP header or than their UDP length, go unchanged to output 1 (push)
+//! if it is connected; otherwise they are dropped, and the first one is reported.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -35,7 +35,7 @@ use super::engine::datagram::{Datagram, payload_mut};
 use crate::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wire::{Udp, udp};
+use wire::{Udp, checksum, udp};
 
 const FRAGMENT_OR_SHORT_PACKET: DropReason = DropReason::new("fragment or short packet");
 
@@ -68,7 +68,18 @@ fn set(packet: &mut Packet) -> Option<bool> {
     }
     let len = Udp::new(datagram.rest)?.length();
     let pseudo = datagram.pseudo_sum(len);
+    if usize::from(len) < udp::HEADER_LEN {
+        return set_short(pseudo, len, payload_mut(packet, udp::HEADER_LEN)?);
+    }
     Some(udp::fill(pseudo, payload_mut(packet, len.into())?))
+}
+
+/// The UDP length is less than that of a header: as in Click, the sum covers that much of it.
+fn set_short(pseudo: u16, len: u16, header: &mut [u8]) -> Option<bool> {
+    Udp::new_mut(&mut *header)?.set_checksum(0);
+    let check = !checksum::combine(pseudo, checksum::sum(header.get(..len.into())?));
+    Udp::new_mut(header)?.set_checksum(if check == 0 { 0xffff } else { check });
+    Some(true)
 }
 
 impl SetUDPChecksum {
@@ -113,6 +124,17 @@ mod tests {
     }
 
     #[test]
+    fn a_length_below_that_of_a_header_is_taken_as_it_is() {
+        let mut bench = Bench::new("SetUDPChecksum");
+        for (len, check) in [(0, [0xeb, 0xeb]), (4, [0xe0, 0x2f]), (7, [0xe0, 0x25])] {
+            let mut bytes = udp(&[], b"data");
+            bytes[24..26].copy_from_slice(&[0, len]);
+            let out = bench.push_packet(0, marked(&bytes));
+            assert_eq!((out[0].0, &out[0].1[26..28]), (0, &check[..]), "{len}");
+        }
+    }
+
+    #[test]
     fn never_writes_zero() {
         let mut bench = Bench::new("SetUDPChecksum");
         let check = u16::from_be_bytes(udp(&[], b"\0\0")[26..28].try_into().unwrap());
@@ -124,7 +146,7 @@ mod tests {
     fn sets_fragments_and_short_packets_aside() {
         let good = udp(&[], b"data");
         let mut bad = vec![good[..31].to_vec(), good[..27].to_vec(), good[..20].to_vec(), good[..4].to_vec()];
-        for (at, value) in [(25, 13), (25, 7), (24, 2), (6, 0x20), (7, 1), (0, 0x4f), (0, 0x43)] {
+        for (at, value) in [(25, 13), (24, 2), (6, 0x20), (7, 1), (0, 0x4f), (0, 0x43)] {
             let mut bytes = good.clone();
             bytes[at] = value;
             bad.push(bytes);

@@ -8,7 +8,7 @@ use crate::control::Control;
 use crate::cx::{Reader, Writer, find};
 use crate::declare::HOME_THREAD;
 use crate::element::Sharing;
-use crate::handler::{CallArgs, Caller, Combine, HandlerError, KnownHandler};
+use crate::handler::{CallArgs, Caller, Combine, HandlerError, KnownHandler, Llrpc};
 use crate::hub::Hub;
 use crate::names::Names;
 use crate::stats::Counter;
@@ -261,6 +261,10 @@ impl Control for Router {
     }
     fn runs_timers(&self) -> bool {
         self.timers
+    }
+    fn llrpc(&self, element: &str, number: u32) -> Option<Llrpc> {
+        let class = self.registry.get(self.loaded.elements[self.find("", element)?.0 as usize].class)?;
+        class.llrpcs.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::handoff::Forwarder;
 use crate::info::{ElementInfo, Loaded};
 use crate::store::SharedStore;
 use crate::worker::{Order, Report, Worker};
-use lang::{Config, Diagnostics, Source};
+use lang::{Config, Diagnostics, Severity, Source};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -60,9 +60,9 @@ impl Router {
         moved.insert(element.name.clone(), worker);
         let _building = accounts::inherit().build();
         let done = self.install(Config::clone(&self.loaded.config), Some(moved));
-        done.map_err(|mut diags| {
-            diags.drop_warnings();
-            failed(&diags.iter().map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n"))
+        done.map_err(|diags| {
+            let errors = diags.iter().filter(|d| d.severity == Severity::Error);
+            failed(&errors.map(|d| d.message.as_str()).collect::<Vec<_>>().join("\n"))
         })
     }
 

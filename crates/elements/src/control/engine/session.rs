@@ -23,8 +23,8 @@ pub enum Request {
     CheckRead(String),
     /// Check whether a handler can be written.
     CheckWrite(String),
-    /// An LLRPC, `ELEMENT#NUMBER`; no element has any.
-    Llrpc(String),
+    /// An LLRPC, `ELEMENT#NUMBER`, with its data.
+    Llrpc(String, Vec<u8>),
 }
 
 /// What the session needs next.
@@ -89,7 +89,7 @@ const HELP: [&str; 11] = [
     "WRITEUNTIL handler term the same with lines of value up to term",
     "CHECKREAD handler       say whether a handler can be read",
     "CHECKWRITE handler      say whether a handler can be written",
-    "LLRPC elt#number [len]  not available",
+    "LLRPC elt#number [len]  call an LLRPC with len bytes of data, answer with DATA",
     "QUIT                    close the connection",
 ];
 
@@ -312,12 +312,12 @@ impl Session {
             }
             Pending::Llrpc { name, length } => {
                 if self.input.len() >= length {
-                    drop(self.input.drain(..length));
+                    let data = self.input.drain(..length).collect();
                     self.give_back();
                     if name.len() > MAX_NAME {
                         return Step::Reply(message(500, "LLRPC name too long", false));
                     }
-                    return Step::Ask(Request::Llrpc(name));
+                    return Step::Ask(Request::Llrpc(name, data));
                 }
                 if closed {
                     return Step::Close(message(500, "Not enough data", false));

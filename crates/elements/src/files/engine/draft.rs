@@ -31,6 +31,9 @@ pub(in crate::files) struct Draft {
     pub(in crate::files) icmp_type: Option<u8>,
     ip_len_given: bool,
     tcp_len_given: bool,
+    /// How many of the bytes are kept even if the packet is said to be shorter: as in Click, the fields of a
+    /// UDP or an ICMP header make room for it, others do not.
+    kept: usize,
 }
 
 impl Draft {
@@ -48,7 +51,12 @@ impl Draft {
             icmp_type: None,
             ip_len_given: false,
             tcp_len_given: false,
+            kept: 0,
         }
+    }
+    /// The length from the IP header on, if the packet has been said to have one.
+    fn want(&self) -> Option<usize> {
+        (self.want_len > 0).then(|| (self.want_len as usize).saturating_sub(self.link_len()))
     }
 
     pub(in crate::files) fn link_len(&self) -> usize {
@@ -100,6 +108,7 @@ impl Draft {
         };
         let at = self.header_len();
         if self.bytes.len() < at + len {
+            self.kept = self.kept.max(self.want().map_or(at + len, |want| want.min(at + len)));
             let fresh = self.bytes.len() == at;
             self.bytes.resize(at + len, 0);
             let flow = self.flow;
@@ -123,9 +132,17 @@ impl Draft {
         Tcp::new_mut(self.transport(&[protocol::TCP])?)
     }
     pub(in crate::files) fn udp(&mut self) -> Option<Udp<&mut [u8; udp::HEADER_LEN]>> {
+        self.keep(&[protocol::UDP, protocol::UDPLITE], udp::HEADER_LEN)?;
         Udp::new_mut(self.transport(&[protocol::UDP, protocol::UDPLITE])?)
     }
+    /// Keeps so many bytes from the transport header on, if the protocol is one of these.
+    fn keep(&mut self, of: &[u8], len: usize) -> Option<()> {
+        self.transport(of)?;
+        self.kept = self.kept.max(self.header_len() + len);
+        Some(())
+    }
     pub(in crate::files) fn icmp(&mut self) -> Option<Icmpv4<&mut [u8; icmpv4::HEADER_LEN]>> {
+        self.keep(&[protocol::ICMP], icmpv4::HEADER_LEN)?;
         Icmpv4::new_mut(self.transport(&[protocol::ICMP])?)
     }
 
@@ -139,12 +156,16 @@ impl Draft {
         if self.bytes.len() < all {
             self.bytes.resize(all, 0);
         }
+        self.kept = self.kept.max(all);
         Some(())
     }
 
     /// Inserts space for options at `at`, filled with zeros (end of options).
     fn widen(&mut self, at: usize, by: usize) {
         let at = at.min(self.bytes.len());
+        if self.kept >= at {
+            self.kept += by;
+        }
         self.bytes.splice(at..at, std::iter::repeat_n(0, by));
     }
 
@@ -210,6 +231,7 @@ impl Draft {
         }
         self.payload_len(bytes.len() as u32);
         let at = self.payload_at();
+        self.kept = self.kept.max(at + bytes.len());
         if self.bytes.len() < at + bytes.len() {
             self.bytes.resize(at + bytes.len(), 0);
         }
@@ -245,7 +267,7 @@ impl Draft {
             let want = (self.want_len as usize).saturating_sub(link_len);
             let shortest = self.header_len();
             if want > 0 && want < self.bytes.len() {
-                self.bytes.truncate(want.max(shortest));
+                self.bytes.truncate(want.max(shortest).max(self.kept));
             }
             let have = self.bytes.len();
             let ip_len = if want == 0 { have } else { want.max(shortest) }.min(0xffff);

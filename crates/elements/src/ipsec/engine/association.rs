@@ -393,12 +393,17 @@ impl Sa {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lang::NameDb;
 
     const GCM: &str = "out 0x1001 192.0.2.1 192.0.2.2 aes-gcm 0x000102030405060708090a0b0c0d0e0f10111213";
 
     #[test]
     fn lines_are_read() {
-        let spec = Spec::parse(&format!("{GCM} paint 7 packets 10 df set dscp 46 ecn none first 9")).unwrap();
+        let spec = Spec::parse(
+            &format!("{GCM} paint 7 packets 10 df set dscp 46 ecn none first 9"),
+            &NameDb::default(),
+        )
+        .unwrap();
         assert_eq!((spec.spi, spec.salt, spec.key.len()), (0x1001, [0x10, 0x11, 0x12, 0x13], 16));
         assert_eq!((spec.paint, spec.dscp, spec.ecn, spec.first), (Some(7), Some(46), false, 9));
         let cbc = format!(
@@ -406,7 +411,7 @@ mod tests {
             "ab".repeat(32),
             "cd".repeat(20)
         );
-        let spec = Spec::parse(&cbc).unwrap();
+        let spec = Spec::parse(&cbc, &NameDb::default()).unwrap();
         assert_eq!((spec.window, spec.key.len(), spec.auth_key.len()), (1024, 32, 20));
         let more = "paint 9 from 10.2.0.0/24,2001:db8::/64 to 10.1.0.0/16 proto tcp sport 1-9 dport 7";
         let a = sa(&format!("{} {more}", GCM.replace("out", "in")));
@@ -419,7 +424,7 @@ mod tests {
     }
 
     fn sa(line: &str) -> Sa {
-        Sa::new(&Spec::parse(line).unwrap(), Vec::new(), false).unwrap()
+        Sa::new(&Spec::parse(line, &NameDb::default()).unwrap(), Vec::new(), false).unwrap()
     }
 
     #[test]

@@ -361,7 +361,8 @@ mod tests {
         let database = Arc::new(Database::new(None, 2, 4, EalOptions::default()));
         let key = "aes-gcm 000102030405060708090a0b0c0d0e0f10111213";
         let [first, second] = [256, 257].map(|spi| {
-            let spec = Spec::parse(&format!("in {spi} 1.0.0.1 1.0.0.2 {key}")).unwrap();
+            let spec =
+                Spec::parse(&format!("in {spi} 1.0.0.1 1.0.0.2 {key}"), &lang::NameDb::default()).unwrap();
             Arc::new(Sa::new(&spec, Vec::new(), false).unwrap())
         });
         let gone = [&first, &second].map(Arc::downgrade);

@@ -1,6 +1,7 @@
 //! The packets that are accepted from a tunnel (RFC 4301 §4.4.1.1, §5.2): the selectors of an inbound
 //! association.
 
+use lang::args::{FromArg, Ip6Prefix, IpPrefix, NameDb};
 use std::fmt::{self, Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::protocol::{self, DCCP, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING, SCTP, UDPLITE};
@@ -21,7 +22,18 @@ enum Net {
 }
 
 impl Net {
-    fn parse(text: &str) -> Option<Net> {
+    /// Reads a network, or the name of an address or of a network.
+    fn parse(text: &str, names: &NameDb) -> Option<Net> {
+        let named = || {
+            if let Ok(net) = IpPrefix::from_arg(text, names) {
+                return Self::literal(&format!("{}/{}", net.addr, net.mask.to_bits().count_ones()));
+            }
+            let net = Ip6Prefix::from_arg(text, names).ok()?;
+            Self::literal(&format!("{}/{}", net.addr, net.len))
+        };
+        Self::literal(text).or_else(named)
+    }
+    fn literal(text: &str) -> Option<Net> {
         let (addr, len) = match text.split_once('/') {
             Some((addr, len)) => (addr, Some(len.parse::<u32>().ok()?)),
             None => (text, None),
@@ -151,10 +163,11 @@ impl Selectors {
     ///
     /// # Errors
     /// An error message.
-    pub(crate) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
+    pub(crate) fn word(&mut self, name: &str, value: &str, names: &NameDb) -> Result<(), String> {
+        let net = |text: &str| Net::parse(text, names);
         let read = match name {
-            "from" => list(&mut self.from, value, Net::parse),
-            "to" => list(&mut self.to, value, Net::parse),
+            "from" => list(&mut self.from, value, net),
+            "to" => list(&mut self.to, value, net),
             "proto" => list(&mut self.protocols, value, protocol_number),
             "sport" => list(&mut self.sports, value, Ports::parse),
             "dport" => list(&mut self.dports, value, Ports::parse),
@@ -235,7 +248,7 @@ mod tests {
         let words: Vec<&str> = text.split_whitespace().collect();
         let mut s = Selectors::default();
         for pair in words.chunks(2) {
-            s.word(pair[0], pair[1]).unwrap();
+            s.word(pair[0], pair[1], &NameDb::default()).unwrap();
         }
         s
     }
@@ -376,9 +389,13 @@ mod tests {
             ("dport", "-1"),
             ("color", "1"),
         ] {
-            assert_eq!(Selectors::default().word(name, value), Err(format!("bad {name}")), "{value}");
+            assert_eq!(
+                Selectors::default().word(name, value, &NameDb::default()),
+                Err(format!("bad {name}")),
+                "{value}"
+            );
         }
         let many = vec!["1"; MOST + 1].join(",");
-        assert!(Selectors::default().word("sport", &many).is_err(), "bounded");
+        assert!(Selectors::default().word("sport", &many, &NameDb::default()).is_err(), "bounded");
     }
 }

@@ -4,8 +4,9 @@ use super::selectors::{self, Selectors};
 use super::window::MAX_WINDOW;
 use crate::secret::Secret;
 use dpdk::crypto::{Aad, Algorithm, Transform};
+use lang::args::{FromArg, NameDb};
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 
 /// The last sequence number, of 32 bits and of 64. Of the latter, a few numbers are left, so that counting
@@ -30,12 +31,20 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    /// `None`: one is of IPv4, the other one of IPv6.
-    fn of(src: IpAddr, dst: IpAddr) -> Option<Self> {
-        match (src, dst) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => Some(Self::V4(src, dst)),
-            (IpAddr::V6(src), IpAddr::V6(dst)) => Some(Self::V6(src, dst)),
-            _ => None,
+    /// Reads two addresses or their names. A name may have an address of each version of IP: that of IPv4 is
+    /// taken if both have one.
+    fn read(src: &str, dst: &str, names: &NameDb) -> Result<Self, String> {
+        let four = [src, dst].map(|text| Ipv4Addr::from_arg(text, names).ok());
+        let six = [src, dst].map(|text| Ipv6Addr::from_arg(text, names).ok());
+        for (i, what) in ["source", "destination"].into_iter().enumerate() {
+            if four[i].is_none() && six[i].is_none() {
+                return Err(format!("bad {what} address"));
+            }
+        }
+        match (four, six) {
+            ([Some(src), Some(dst)], _) => Ok(Self::V4(src, dst)),
+            (_, [Some(src), Some(dst)]) => Ok(Self::V6(src, dst)),
+            _ => Err("source and destination are of different versions of IP".into()),
         }
     }
 
@@ -116,8 +125,9 @@ fn number<T: TryFrom<u64>>(text: &str, what: &str) -> Result<T, String> {
 static KEYED: OnceLock<RandomState> = OnceLock::new();
 
 impl Spec {
-    /// Reads `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`. No message quotes a key.
-    pub(crate) fn parse(line: &str) -> Result<Spec, String> {
+    /// Reads `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`, where addresses may have one of
+    /// `names`. No message quotes a key.
+    pub(crate) fn parse(line: &str, names: &NameDb) -> Result<Spec, String> {
         // Words are not copied, so there are no copies of keys to be overwritten.
         let mut words = line.split_whitespace();
         let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
@@ -130,10 +140,8 @@ impl Spec {
         if spi < 256 {
             return Err("SPIs below 256 are reserved (RFC 4303 section 2.1)".into());
         }
-        let address = |text: &str, what: &str| text.parse().map_err(|_| format!("bad {what} address"));
-        let src = address(next("the source")?, "source")?;
-        let dst = address(next("the destination")?, "destination")?;
-        let ends = Ends::of(src, dst).ok_or("source and destination are of different versions of IP")?;
+        let (src, dst) = (next("the source")?, next("the destination")?);
+        let ends = Ends::read(src, dst, names)?;
         let name = next("the algorithm")?;
         let algorithm = match name {
             "aes-gcm" => Algorithm::AesGcm,
@@ -194,7 +202,9 @@ impl Spec {
             }
             let value = words.next().ok_or_else(|| format!("a value for {name} is missing"))?;
             match (name, direction) {
-                (_, Direction::In) if selectors::NAMES.contains(&name) => spec.selectors.word(name, value)?,
+                (_, Direction::In) if selectors::NAMES.contains(&name) => {
+                    spec.selectors.word(name, value, names)?;
+                }
                 ("paint", _) => spec.paint = Some(number(value, name)?),
                 ("window", Direction::In) => {
                     spec.window = number(value, name)?;
@@ -309,7 +319,7 @@ mod tests {
             (&format!("{GCM} first 0x100000000"), "need esn"),
             (&format!("{} window 0 esn", GCM.replace("out", "in")), "esn needs a window"),
         ] {
-            let Err(error) = Spec::parse(line) else { panic!("{line}") };
+            let Err(error) = Spec::parse(line, &NameDb::default()) else { panic!("{line}") };
             assert!(error.contains(message), "{line}: {error}");
             assert!(!error.contains("deadbeef") && !error.contains("0001"), "{error}");
         }

@@ -3,6 +3,7 @@
 //! Addresses and ports stay in the packets' own order of bytes; so does all arithmetic of checksums (RFC
 //! 1071 §2(B)).
 
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -62,9 +63,9 @@ impl FlowId {
         let read = |words: &[&str]| {
             let [src, sport, dst, dport] = words else { return None };
             Some(Self {
-                src: src.parse().ok()?,
+                src: text::read(src).ok()?,
                 sport: sport.parse().ok()?,
-                dst: dst.parse().ok()?,
+                dst: text::read(dst).ok()?,
                 dport: dport.parse().ok()?,
             })
         };
