@@ -67,6 +67,7 @@ impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
             e.notify(cx);
             Ok(())
         });
+        h.listed(&["switch", "config ."]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

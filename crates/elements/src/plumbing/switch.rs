@@ -64,6 +64,7 @@ impl Element for Switch {
             e.output = if exists { output } else { -1 };
             Ok(())
         });
+        h.listed(&["switch", "config ."]);
     }
 }
 
