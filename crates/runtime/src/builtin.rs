@@ -49,6 +49,22 @@ pub(crate) const GLOBAL_READ: [&str; 19] = [
 /// The global ones that can be written.
 pub(crate) const GLOBAL_WRITE: [&str; 4] = ["hotconfig", "stop", "timewarp", "trace"];
 
+/// The global ones of Click, in the order in which its program adds them.
+pub(crate) const GLOBAL_CLICK: [&str; 12] = [
+    "version",
+    "driver",
+    "config",
+    "flatconfig",
+    "requirements",
+    "handlers",
+    "list",
+    "stop",
+    "classes",
+    "packages",
+    "hotconfig",
+    "timewarp",
+];
+
 /// Whether every element has this handler.
 pub(crate) fn element_handler(name: &str) -> bool {
     ELEMENT.contains(&name)

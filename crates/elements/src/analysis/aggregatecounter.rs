@@ -363,6 +363,24 @@ impl Element for AggregateCounter {
             drop(lanes);
             Ok(if one { sum.to_string() } else { s.list().len().to_string() })
         });
+        h.listed(&[
+            "write_text_file",
+            "write_ascii_file",
+            "write_file",
+            "write_ip_file",
+            "write_pdf_file",
+            "freeze c",
+            "active c",
+            "stop b",
+            "reaggregate_counts",
+            "counts_pdf",
+            "banner %",
+            "clear",
+            "aggregate_call",
+            "count_call",
+            "count",
+            "nagg",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -84,6 +84,7 @@ impl Element for CycleCountAccum {
             [&e.counts.count, &e.counts.cycles, &e.zeros].into_iter().for_each(|counter| counter.set(0));
             Ok(())
         });
+        h.listed(&["count", "cycles", "zero_count", "reset_counts b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -141,6 +141,7 @@ impl Element for IpRateMonitor {
             e.tree(cx, RateTree::reset);
             Ok(())
         });
+        h.listed(&["thresh", "look", "mem", "memmax", "anno_level", "reset b"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

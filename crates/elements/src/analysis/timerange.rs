@@ -96,6 +96,7 @@ impl Element for TimeRange {
             e.times.last.set(0);
             Ok(())
         });
+        h.listed(&["first", "last", "range", "interval", "reset b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -55,6 +55,7 @@ impl Element for Classifier {
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("program", |e| e.0.program.text().to_owned());
+        h.listed(&["program ."]);
     }
 }
 

@@ -271,6 +271,7 @@ impl Element for FromDevice {
         h.shared_read::<Held>("rules_json", |held, _| held.json());
         h.read("encap", |_| "ETHER".to_owned());
         h.read("kernel_drops", |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
+        h.listed(&["kernel_drops", "encap", "count", "reset_counts b"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -148,6 +148,18 @@ impl Element for FromIpSummaryDump {
         reading::handlers(h);
         h.read("encap", |_| "IP".to_owned());
         h.task();
+        h.listed(&[
+            "sampling_prob",
+            "active c",
+            "encap",
+            "stop b",
+            "filename",
+            "filesize",
+            "filepos",
+            "scheduled",
+            "tickets",
+            "home_thread",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -156,6 +156,7 @@ impl Element for ToIpSummaryDump {
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_write::<Shared>("flush", |s, _| s.output().map_or(Ok(()), |mut o| o.flush()));
         h.task();
+        h.listed(&["scheduled", "tickets", "home_thread", "flush"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -56,6 +56,7 @@ impl Element for SetIPDSCP {
             Ok(())
         });
         h.argument("dscp", 0, "DSCP");
+        h.listed(&["dscp ."]);
     }
 }
 

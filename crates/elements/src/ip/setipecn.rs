@@ -62,6 +62,7 @@ impl Element for SetIPECN {
             Ok(())
         });
         h.argument("ecn", 0, "ECN");
+        h.listed(&["ecn ."]);
     }
 }
 

@@ -126,6 +126,7 @@ impl Element for TimestampAccum {
             e.sums.take(&Sums::default());
             Ok(())
         });
+        h.listed(&["count", "time", "average_time", "reset_counts b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

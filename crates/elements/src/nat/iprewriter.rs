@@ -228,6 +228,7 @@ pub(super) fn tables<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
     for name in ["table", "mappings"] {
         h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|_| true)));
     }
+    h.listed(&["table", "mappings D"]);
 }
 
 impl Variant for Both {
@@ -246,6 +247,7 @@ impl Variant for Both {
         }
         h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
         h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        h.listed(&["tcp_table", "udp_table", "tcp_mappings D", "udp_mappings D", "tcp_lookup"]);
         h.llrpc(llrpc::MAP_TCP, |caller, element, data| llrpc::mapped(caller, element, "tcp_lookup", data));
         h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "udp_lookup", data));
     }
@@ -506,7 +508,6 @@ impl<V: Variant> Element for Rewriter<V> {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        V::handlers(h);
         h.shared_read::<Shared>("size", |s, _| Ok(s.made()?.size().to_string()));
         h.shared_read::<Shared>("nmappings", |s, _| Ok(s.made()?.made().to_string()));
         h.shared_read::<Shared>("table_size", |s, _| Ok(s.made()?.made().to_string()));
@@ -547,6 +548,18 @@ impl<V: Variant> Element for Rewriter<V> {
             s.made()?.log().into_iter().for_each(MappingLog::reopen);
             Ok(())
         });
+        // Those of the class are between Valiant's own and those of all rewriters.
+        V::handlers(h);
+        h.listed(&[
+            "table_size",
+            "nmappings D",
+            "mapping_failures",
+            "patterns",
+            "size",
+            "capacity",
+            "clear",
+            "*",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -189,6 +189,7 @@ impl Element for FastUdpSource {
             e.reset();
             Ok(())
         });
+        h.listed(&["count", "rate", "reset b", "active c", "limit"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

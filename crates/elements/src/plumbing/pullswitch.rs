@@ -68,6 +68,7 @@ impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
             e.notify(cx);
             Ok(())
         });
+        h.listed(&["switch", "config ."]);
         h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
         h.llrpc(llrpc::SET_SWITCH, llrpc::switch);
     }

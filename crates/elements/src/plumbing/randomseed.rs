@@ -65,6 +65,7 @@ impl Element for RandomSeed {
             e.apply(cx);
             Ok(())
         });
+        h.listed(&["seed ."]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -76,6 +76,7 @@ impl Element for SetTimestampDelta {
             f.0.store(0, Ordering::Relaxed);
             Ok(())
         });
+        h.listed(&["first", "reset b"]);
     }
 }
 

@@ -199,6 +199,7 @@ impl Element for CoDel {
         h.read_with("stats", Combine::First, |e, _, cx| {
             Ok(format!("{} current queue\n{} drops\n", e.length(cx), e.drops.get()))
         });
+        h.listed(&["drops", "codel_interval", "codel_target", "stats", "queues"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -121,6 +121,7 @@ impl Element for TimeSortedSched {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("well_ordered", |e| e.well_ordered.to_string());
+        h.listed(&["well_ordered c"]);
     }
 
     fn abandon(&mut self, cx: &mut Cx<'_>) {

@@ -188,6 +188,19 @@ impl Element for ICMPPingSource {
         h.read_with("rtt_max", Combine::First, |e, _, _| {
             Ok(microseconds(e.replies.as_ref().ok_or(NO_INPUT)?.max_us))
         });
+        h.listed(&[
+            "active c",
+            "src .",
+            "dst .",
+            "count",
+            "limit .",
+            "interval",
+            "reset_counts b",
+            "summary",
+            "rtt_min",
+            "rtt_avg",
+            "rtt_max",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use super::graph::{Cx, Handler};
 use crate::ElementId;
-use crate::builtin::{ELEMENT, FIRST, GLOBAL_READ, GLOBAL_WRITE, Kinds, element_handler};
+use crate::builtin::{ELEMENT, FIRST, GLOBAL_CLICK, GLOBAL_READ, GLOBAL_WRITE, Kinds, element_handler};
 use crate::clock::Clock;
 use crate::handler::{Caller, HandlerError};
 use crate::hub::Hub;
@@ -58,7 +58,7 @@ impl Described<'_> {
             if place < FIRST {
                 let writable = own.is_some_and(Handler::writable) || (*name == "config" && self.live);
                 // Arguments that a class computes itself are those that other handlers change.
-                let calm = own.is_none_or(|h| !h.readable());
+                let calm = writable || own.is_none_or(|h| !h.readable() || h.flags.contains('.'));
                 let flag = |set, flag| if set { flag } else { "" };
                 lines.push(format!("{name}\tr{}{}", flag(writable, "w"), flag(calm, ".")));
             } else if own.is_none() {
@@ -177,18 +177,26 @@ impl Overview<'_> {
         })
     }
 
-    /// The global handlers and how each may be used.
+    /// The global handlers and how each may be used, in Click's order.
     fn handlers(&self) -> String {
         // Nothing changes how simulated time passes.
         let fixed = |n: &str| n == "timewarp" && self.clock.is_simulated();
-        let both = |n: &&str| if GLOBAL_WRITE.contains(n) && !fixed(n) { "rw" } else { "r" };
+        let kinds = |n: &str| match (GLOBAL_READ.contains(&n), GLOBAL_WRITE.contains(&n) && !fixed(n)) {
+            (true, true) => "rw",
+            (true, false) => "r",
+            (false, _) => "w",
+        };
         let there = |n: &&&str| self.lacks != Some(**n);
-        let mut lines: Vec<String> =
-            GLOBAL_READ.iter().filter(there).map(|n| format!("{n}\t{}\n", both(n))).collect();
         let only_written = GLOBAL_WRITE.iter().filter(|n| !GLOBAL_READ.contains(n));
-        lines.extend(only_written.map(|n| format!("{n}\tw\n")));
-        lines.sort();
-        lines.concat()
+        let mut names: Vec<&str> = GLOBAL_READ.iter().filter(there).chain(only_written).copied().collect();
+        // Those that Click has not are last.
+        let place = |n: &str| GLOBAL_CLICK.iter().position(|c| *c == n).unwrap_or(GLOBAL_CLICK.len());
+        names.sort_by_key(|n| (place(n), *n));
+        names.iter().fold(String::new(), |text, n| {
+            // A configuration is taken as it is written.
+            let raw = if *n == "hotconfig" { "%" } else { "" };
+            text + n + "\t" + kinds(n) + raw + "\n"
+        })
     }
 
     /// How often packets have changed workers, in all elements that there are.
