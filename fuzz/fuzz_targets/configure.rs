@@ -1,7 +1,8 @@
 //! Configuration arguments: any text as the arguments of any class, which starts with them or says why not;
 //! what starts gets a packet and some time, and its handlers can be read.
 //!
-//! Input: two bytes for the class, a byte for the number of ports where the class leaves it open, then the text.
+//! Input: two bytes for the class, a byte for the number of ports where the class leaves it open, then the
+//! text.
 #![no_main]
 
 use lang::{LoadOptions, Source};
