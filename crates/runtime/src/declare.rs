@@ -188,8 +188,10 @@ impl<T: 'static> Handlers<T> {
     /// The order in which Click's class adds its handlers, and their flags, behind a blank: `.` the value
     /// changes rarely, `%` it is taken and given as it is, `$` reading takes long, `U` seldom used, `D` for
     /// old configurations only, `b` what is written is ignored, `c` a boolean. The handler `handlers` lists
-    /// them with these flags, the last one first; handlers that are not named here count as added before. To
-    /// be called when all are declared.
+    /// them with these flags, the last one first; handlers that are not named here count as added before.
+    /// The flag `=`, which is the last one and is not shown, says that Click's class computes its arguments
+    /// from this value: then `config` does not have the flag for values that change rarely. To be called
+    /// when all are declared.
     pub fn listed(&mut self, order: &[&'static str]) {
         for item in order {
             let (name, flags) = item.split_once(' ').unwrap_or((item, ""));

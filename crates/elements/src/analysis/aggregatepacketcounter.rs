@@ -117,6 +117,7 @@ impl Element for AggregatePacketCounter {
             s.0.lock().ignore_poison().of.clear();
             Ok(())
         });
+        h.listed(&["clear", "count", "received", "undelivered"]);
     }
 
     fn finish(&mut self, cx: &mut Cx<'_>) {

@@ -55,6 +55,7 @@ impl Element for RoundTripCycleCount {
             e.cycles.set(0);
             Ok(())
         });
+        h.listed(&["packets", "cycles", "reset_counts b"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

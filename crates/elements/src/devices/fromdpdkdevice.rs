@@ -164,6 +164,21 @@ impl Element for FromDpdkDevice {
         h.read("nombufs", |e| e.0.port().map_or(0, |p| p.stats().rx_no_buffer).to_string());
         h.read("device", |e| e.0.port().map_or_else(String::new, |p| p.name().to_owned()));
         h.read("carrier", |e| u8::from(e.0.port().is_some_and(|p| p.link().up)).to_string());
+        h.listed(&[
+            "device",
+            "carrier",
+            "xstats",
+            "active",
+            "count",
+            "reset_counts b",
+            "mac",
+            "hw_count",
+            "hw_bytes",
+            "hw_dropped",
+            "hw_errors",
+            "nombufs",
+            "burst",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

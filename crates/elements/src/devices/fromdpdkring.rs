@@ -80,6 +80,7 @@ impl Element for FromDpdkRing {
             Ok(())
         });
         h.task();
+        h.listed(&["count", "pkt_count", "byte_count"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -86,6 +86,7 @@ impl Element for FromHost {
             e.device.get().map_or_else(String::new, |d| lang::args::EtherAddr(d.mac()).to_string())
         });
         h.counter("count", |e| &e.count);
+        h.listed(&["dev_name"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -114,6 +114,7 @@ impl Element for ToDevice {
     fn handlers(h: &mut Handlers<Self>) {
         tx::handlers(h);
         h.counter("drops", |e| &e.0.dropped);
+        h.listed(&["count", "drops", "reset_counts b"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -113,6 +113,17 @@ impl Element for ToDpdkDevice {
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().tx_bytes).to_string());
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().tx_errors).to_string());
         h.read("xstats", |e| e.0.port().map_or_else(String::new, port::xstats));
+        // Click's own handlers, and then FastClick's.
+        h.listed(&[
+            "n_sent",
+            "n_dropped",
+            "count",
+            "dropped",
+            "reset_counts b",
+            "hw_count",
+            "hw_bytes",
+            "hw_errors",
+        ]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

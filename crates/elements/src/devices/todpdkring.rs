@@ -90,6 +90,7 @@ impl Element for ToDpdkRing {
             h.counter(name, |e| &e.dropped);
         }
         h.sum("waiting", |e| e.waiting.len() as u64);
+        h.listed(&["n_sent", "n_dropped"]);
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {

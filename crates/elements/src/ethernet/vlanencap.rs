@@ -68,6 +68,7 @@ impl Element for VlanEncap {
         vlan::handlers(h, true);
         h.read("ethertype", |e| e.ethertype.to_string());
         h.write("ethertype", |e, v, _| text::value(v, "expected Ethernet type").map(|t| e.ethertype = t));
+        h.listed(&["vlan_tci =", "vlan_id =", "vlan_pcp =", "native_vlan =", "ethertype ="]);
     }
 }
 

@@ -102,6 +102,7 @@ impl Element for CheckIP6Header {
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.good);
         Details::handlers(h);
+        h.listed(&["count", "drops"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -82,6 +82,7 @@ impl Element for IP6Encap {
             e.dst = destination(v.trim(), &runtime::handler_names(), BAD_DESTINATION)?;
             Ok(())
         });
+        h.listed(&["src .", "dst ."]);
     }
 }
 

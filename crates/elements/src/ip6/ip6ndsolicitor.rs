@@ -293,6 +293,7 @@ impl Element for IP6NDSolicitor {
             e.kill(e.table.clear(), ENTRY_REMOVED, cx);
             Ok(())
         });
+        h.listed(&["table", "stats"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

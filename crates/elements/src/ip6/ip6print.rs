@@ -72,6 +72,7 @@ impl Element for IP6Print {
             e.active = text::value(v, "expected boolean")?;
             Ok(())
         });
+        h.listed(&["active .c"]);
     }
 }
 

@@ -164,6 +164,7 @@ impl Element for LookupIP6Route {
         h.shared_write::<Table>("remove", |t, text| t.routes()?.remove_by_handler(text));
         h.shared_write::<Table>("ctrl", |t, text| t.routes()?.transaction(text));
         h.shared_write::<Table>("flush", |t, _| t.routes()?.flush());
+        h.listed(&["add", "remove", "ctrl", "table"]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

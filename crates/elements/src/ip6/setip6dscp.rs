@@ -56,6 +56,7 @@ impl Element for SetIP6DSCP {
             e.dscp = code_point(lang::args::parse(v.trim()).map_err(|e| format!("DSCP: {e}"))?)?;
             Ok(())
         });
+        h.listed(&["dscp ."]);
     }
 }
 

@@ -65,6 +65,7 @@ impl Element for SetIP6ECN {
             *e = Self::parse(v.trim())?;
             Ok(())
         });
+        h.listed(&["ecn ."]);
     }
 }
 

@@ -59,6 +59,7 @@ impl Element for SetIP6FlowLabel {
             e.label = in_range(lang::args::parse(v.trim()).map_err(|e| format!("FLOW: {e}"))?)?;
             Ok(())
         });
+        h.listed(&["flowlabel ."]);
     }
 }
 

@@ -54,6 +54,7 @@ impl Element for SetIP6Hlim {
             e.hops = lang::args::parse(v.trim()).map_err(|e| format!("HLIM: {e}"))?;
             Ok(())
         });
+        h.listed(&["hopLimit ."]);
     }
 }
 

@@ -303,12 +303,15 @@ impl<K: TableVariant> Element for IPLookup<K> {
             h.shared_write::<Table>("remove", |t, text| t.routes()?.command(Command::Remove, text));
             h.shared_write::<Table>("ctrl", |t, text| t.routes()?.transaction(text));
             h.listed(&["add", "set", "remove", "ctrl", "table $", "lookup"]);
+        } else {
+            h.listed(&["table", "lookup"]);
         }
         if K::FLUSHES {
             h.shared_write::<Table>("flush", |t, _| {
                 t.routes()?.flush();
                 Ok(())
             });
+            h.listed(&["flush b"]);
         }
     }
 

@@ -123,6 +123,7 @@ impl Element for CheckNumberPacket {
         h.shared_read("dump", |t: &Times, _| {
             Ok((0..t.count()).map(|n| format!("{n}: {}\n", t.of.get(n))).collect())
         });
+        h.listed(&["max $", "min $", "count", "dump $"]);
     }
 }
 

@@ -189,6 +189,10 @@ impl Element for TimestampDiff {
         h.shared_read("dump", |d: &Delays, _| {
             Ok(d.from(0).enumerate().map(|(n, delay)| format!("{n}: {delay}\n")).collect())
         });
+        h.listed(&[
+            "average", "avg", "min", "max", "stddev", "perc00", "perc01", "perc05", "perc10", "perc25",
+            "median", "perc75", "perc90", "perc95", "perc99", "perc100", "perc", "index", "last", "dump",
+        ]);
     }
 }
 

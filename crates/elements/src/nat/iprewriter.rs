@@ -277,8 +277,8 @@ impl Variant for Udp {
         Key { kind: if key.kind == 0 { 0 } else { UDP }, ..key }
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        tables(h);
         h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "lookup", data));
     }
 }
@@ -296,8 +296,8 @@ impl Variant for Ping {
         Segment::default()
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, PING));
+        tables(h);
     }
 }
 

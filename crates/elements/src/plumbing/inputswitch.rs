@@ -69,7 +69,6 @@ impl Element for InputSwitch {
             e.input = if exists { input } else { -1 };
             Ok(())
         });
-        h.listed(&["switch", "config ."]);
     }
 }
 

@@ -68,7 +68,6 @@ impl<const NOTIFIES: bool> Element for PullSwitch<NOTIFIES> {
             e.notify(cx);
             Ok(())
         });
-        h.listed(&["switch", "config ."]);
         h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
         h.llrpc(llrpc::SET_SWITCH, llrpc::switch);
     }

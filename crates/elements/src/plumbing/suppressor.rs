@@ -52,6 +52,7 @@ macro_rules! ports {
     ($h:ident: $($port:literal)*) => {$(
         $h.read_with(concat!("active", $port), Combine::First, read::<$port>);
         $h.write(concat!("active", $port), write::<$port>);
+        $h.listed(&[concat!("active", $port, " c")]);
     )*};
 }
 

@@ -65,7 +65,6 @@ impl Element for Switch {
             e.output = if exists { output } else { -1 };
             Ok(())
         });
-        h.listed(&["switch", "config ."]);
         h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
         h.llrpc(llrpc::SET_SWITCH, llrpc::switch_output);
     }

@@ -68,6 +68,7 @@ impl<K: RateUnit> Element for RatedSplitter<K> {
         h.read("rate", |e| e.bucket.rate());
         h.write("rate", |e, v, cx| e.bucket.set_rate(v, cx.now_ns()));
         h.argument("rate", 0, "RATE");
+        h.listed(&["rate ="]);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {

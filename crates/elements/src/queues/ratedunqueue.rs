@@ -103,7 +103,7 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
             format!("{runs} calls to run_task()\n{empty_runs} empty runs\n{pushes} pushes\n{failed_pulls} failed pulls\n")
         });
         h.argument("rate", 0, "RATE");
-        h.listed(&["calls", "rate", "active c", "scheduled", "tickets", "home_thread"]);
+        h.listed(&["calls", "rate =", "active c", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -248,7 +248,7 @@ impl Element for Red {
         h.argument("min_thresh", 0, "MIN_THRESH");
         h.argument("max_thresh", 1, "MAX_THRESH");
         h.argument("max_p", 2, "MAX_P");
-        h.listed(&["drops", "stats", "queues", "min_thresh", "max_thresh", "max_p", "avg_queue_size"]);
+        h.listed(&["drops", "min_thresh =", "max_thresh =", "max_p =", "avg_queue_size", "stats", "queues"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -179,6 +179,7 @@ impl Element for ReplayUnqueue {
             cx.reschedule();
             Ok(())
         });
+        h.listed(&["active b", "reset b", "loaded", "stop", "timing"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

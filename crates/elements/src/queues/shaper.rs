@@ -75,6 +75,7 @@ impl<K: RateUnit> Element for Shaper<K> {
             cx.set_nonempty(true);
             Ok(())
         });
+        h.listed(&["rate =", "reset"]);
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {

@@ -85,6 +85,7 @@ impl Element for Unqueue2 {
         h.shared_read("count", |m: &Moved, _| Ok(m.0.load(Ordering::Relaxed).to_string()));
         h.shared_read("packets", |m: &Moved, _| Ok(format!("{} packets\n", m.0.load(Ordering::Relaxed))));
         h.task();
+        h.listed(&["packets", "scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

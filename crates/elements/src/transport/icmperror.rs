@@ -180,6 +180,7 @@ impl Element for ICMPError {
         h.read("rate", |e| e.limit.rate());
         h.write("rate", |e, v, cx| e.limit.set_rate(v, cx.now_ns()));
         h.argument("src", 0, "SRC");
+        h.listed(&["src", "mtu", "pmtu"]);
     }
 }
 

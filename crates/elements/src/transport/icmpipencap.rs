@@ -98,6 +98,7 @@ impl Element for ICMPIPEncap {
         h.write("src", |e, v, _| address(v).map(|a| e.src = a));
         h.read("dst", |e| e.dst.to_string());
         h.write("dst", |e, v, _| address(v).map(|a| e.dst = a));
+        h.listed(&["src .", "dst ."]);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

@@ -58,7 +58,8 @@ impl Described<'_> {
             if place < FIRST {
                 let writable = own.is_some_and(Handler::writable) || (*name == "config" && self.live);
                 // Arguments that a class computes itself are those that other handlers change.
-                let calm = writable || own.is_none_or(|h| !h.readable() || h.flags.contains('.'));
+                let computed = *name == "config" && self.handlers.iter().any(|h| h.flags.ends_with('='));
+                let calm = !computed && own.is_none_or(|h| !h.readable());
                 let flag = |set, flag| if set { flag } else { "" };
                 lines.push(format!("{name}\tr{}{}", flag(writable, "w"), flag(calm, ".")));
             } else if own.is_none() {
@@ -78,7 +79,7 @@ impl Described<'_> {
                 (h.takes_parameter, '+'),
             ];
             let kinds: String = kinds.iter().filter(|f| f.0).map(|f| f.1).collect();
-            lines.push(format!("{}\t{kinds}{}", h.name, h.flags));
+            lines.push(format!("{}\t{kinds}{}", h.name, h.flags.trim_end_matches('=')));
         }
         lines.reverse();
         lines.join("\n") + "\n"

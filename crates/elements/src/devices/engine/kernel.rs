@@ -76,6 +76,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("dev_name", |e| e.device.get().map_or_else(String::new, |d| d.name.clone()));
         h.counter("count", |e| &e.count);
+        h.listed(&["dev_name"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
