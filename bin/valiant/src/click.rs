@@ -140,7 +140,9 @@ fn clicks_forms(args: Vec<String>) -> Result<Vec<String>, String> {
         }
     }
     if let Some(first) = first_cpu {
-        let last = first.parse::<usize>().map_or_else(|_| first.clone(), |n| (n + threads - 1).to_string());
+        let last = first
+            .parse::<usize>()
+            .map_or_else(|_| first.clone(), |n| n.saturating_add(threads - 1).to_string());
         out.insert(1.min(out.len()), format!("--cpus={first}-{last}"));
     }
     Ok(out)

@@ -5,7 +5,7 @@
 const OF_CLICK: &str = "
     ARPQuerier ARPResponder ARPTable
     BandwidthRatedSplitter BandwidthRatedUnqueue BandwidthShaper
-    Classifier Clipboard
+    Classifier Clipboard CoDel
     EtherEncap EtherRewrite EtherVLANEncap EtherVlanEncap
     FrontDropQueue FullNoteQueue
     GetEtherAddress

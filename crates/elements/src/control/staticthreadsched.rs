@@ -118,7 +118,8 @@ impl Element for StaticThreadSched {
             if elements.is_empty() {
                 // Click's words show what it has looked for last: elements inside.
                 let scope = cx.name().rfind('/').map_or("", |slash| &cx.name()[..=slash]);
-                failed = Some(args.error_at(&arg, format!("'{scope}{name}/' does not name an element")));
+                let inside = if name.is_empty() { String::new() } else { format!("{scope}{name}/") };
+                failed = Some(args.error_at(&arg, format!("'{inside}' does not name an element")));
             }
             let thread = match thread {
                 Preference::Worker(thread) => thread,

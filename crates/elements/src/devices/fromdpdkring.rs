@@ -11,7 +11,8 @@
 //! - `FROM_PROC`, `TO_PROC` (*string*), `FORCE_LOOKUP`, `FORCE_CREATE` (*bool*): the ring's name, and which
 //!   end makes it; see ToDPDKRing.
 //! - `BURST` (*int*, packets, default 32, or a batch if that is longer): the most packets taken at a time.
-//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds.
+//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds, if this
+//!   end makes it.
 //! - `ACTIVE` (*bool*, default true): whether to take packets.
 //! - `NUMA_ZONE`, `SP_ENQ`, `SC_DEQ`: without effect.
 //!

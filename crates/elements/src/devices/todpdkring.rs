@@ -14,8 +14,8 @@
 //! - `FORCE_LOOKUP` (*bool*, default false): whether the other end makes the ring; then its name is
 //!   `TO_PROC_2_FROM_PROC`, as the other end calls it. One end makes a ring, and the other looks it up.
 //! - `FORCE_CREATE` (*bool*, default false): makes the ring in any case.
-//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds. Both ends
-//!   should have the same: that of the end declared first counts, and a hot swap does not change it.
+//! - `NDESC` (*int*, packets, at most 1048576, default 1024): how many packets the ring holds: that of the
+//!   end that makes it, which a hot swap does not change.
 //! - `IQUEUE` (*int*, packets, default 1024): how many packets may wait here while the ring is full.
 //! - `BLOCKING` (*bool*, default false): if that many wait, whether to try for a while before further packets
 //!   are dropped.
@@ -171,6 +171,17 @@ mod tests {
         bench.write("f.active", "true");
         bench.turns(200);
         assert_eq!((bench.read("c.count"), bench.read("count")), ("5".into(), "5".into()));
+    }
+
+    #[test]
+    fn whoever_makes_a_ring_says_how_long_it_is() {
+        let config = "e :: ToDPDKRing(1, b, a, FORCE_LOOKUP true, NDESC 1000, IQUEUE 2);
+            f :: FromDPDKRing(1, a, b, NDESC 3, ACTIVE false) -> Discard;";
+        let mut bench = Bench::with_config(config, 1, 0);
+        for n in 0..7 {
+            bench.push(0, &[n]);
+        }
+        assert_eq!((bench.read("n_sent"), bench.read("waiting")), ("3".into(), "2".into()));
     }
 
     #[test]

@@ -36,9 +36,10 @@
 //!   paint that its packets get once they are authenticated (see ESPDecap).
 //! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the
 //!   selectors, which specify the packets that are accepted from the tunnel (RFC 4301 section 4.4.1.1): their
-//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6, or names; protocols, as numbers or
-//!   `icmp`, `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by commas without
-//!   spaces. A packet must match all selectors that are given. Other packets are dropped as
+//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6, or names of AddressInfo (a name alone
+//!   is the address, `NAME:net` its network; of a name with both versions of IP, that of IPv4); protocols, as
+//!   numbers or `icmp`, `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by
+//!   commas without spaces. A packet must match all selectors that are given. Other packets are dropped as
 //!   `outside the selectors`, and so are packets that do not have the field, such as a later fragment if
 //!   ports are given. If there is more than one peer, every inbound association needs `from`: otherwise one
 //!   peer can use source addresses of another.

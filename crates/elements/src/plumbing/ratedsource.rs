@@ -243,6 +243,7 @@ impl Element for RatedSource {
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         self.counted_ns = old.counted_ns;
+        self.called = old.called;
         self.bucket.take_over(&mut old.bucket, cx.now_ns());
     }
 }

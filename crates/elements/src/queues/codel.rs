@@ -140,6 +140,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 impl Element for CoDel {
     const CLASS: &'static str = "CoDel";
+    const LIVE: bool = true;
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::FIRST_TIMESTAMP;

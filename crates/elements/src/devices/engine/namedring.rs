@@ -74,9 +74,9 @@ fn name(from: &str, to: &str, looks_up: bool) -> (String, bool) {
     (format!("{first}_2_{second}"), !looks_up)
 }
 
-/// The ring that the end with this configuration string names.
-fn named_by(config: &str) -> Option<(String, bool)> {
-    let (mut from, mut to, mut looks_up, mut makes) = (None, None, false, false);
+/// The ring that the end with this configuration string names, whether it makes it, and its `NDESC`.
+fn named_by(config: &str) -> Option<(String, bool, u32)> {
+    let (mut from, mut to, mut looks_up, mut makes, mut capacity) = (None, None, false, false, 0);
     for (at, arg) in split_args(config).iter().enumerate() {
         let text = arg.text.trim();
         let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
@@ -87,12 +87,14 @@ fn named_by(config: &str) -> Option<(String, bool)> {
             "TO_PROC" => to = value(),
             "FORCE_LOOKUP" => looks_up = on(),
             "FORCE_CREATE" => makes = on(),
+            "NDESC" => capacity = lang::args::parse(rest.trim()).unwrap_or(0),
             _ if rest.is_empty() && at == 1 => from = Some(lang::unquote(text)),
             _ if rest.is_empty() && at == 2 => to = Some(lang::unquote(text)),
             _ => {}
         }
     }
-    Some(name(&from?, &to?, looks_up && !makes))
+    let (name, makes) = name(&from?, &to?, looks_up && !makes);
+    Some((name, makes, capacity))
 }
 
 /// The arguments that both ends have.
@@ -123,26 +125,28 @@ pub(in crate::devices) fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) 
     }
     let (name, makes) = name(&from, &to, looks_up && !makes);
     let ends = cx.config().elements.iter().filter(|e| CLASSES.contains(&e.class.as_str()));
-    let makers = ends.filter(|e| named_by(&e.config) == Some((name.clone(), true)));
-    let makers: Vec<&str> = makers.map(|e| e.name.as_str()).collect();
-    match makers[..] {
+    let maker = |config: &str| named_by(config).filter(|(of, makes, _)| *makes && *of == name);
+    let makers = ends.filter_map(|e| maker(&e.config).map(|(.., capacity)| (e.name.as_str(), capacity)));
+    let makers: Vec<(&str, u32)> = makers.collect();
+    let capacity = match makers[..] {
         [] => {
             let help = "rings between processes are not possible, because no other process sees this one's memory: \
                         two routers are connected by memif (net_memif)";
             return Err(args.error(format!("no element makes the ring {name}; {help}")));
         }
-        [first, ..] if makes && first != cx.name() => {
+        [(first, _), ..] if makes && first != cx.name() => {
             return Err(args.error(format!("{first} makes the ring {name} too; use FORCE_LOOKUP at one end")));
         }
-        _ => {}
-    }
+        // Whoever makes it says how long it is.
+        [(_, 0), ..] => 1024,
+        [(_, capacity), ..] => capacity.min(LARGEST) as usize,
+    };
     let ring = RingSlot::default();
     let (place, hub) = (Arc::clone(&ring), Arc::clone(cx.hub()));
-    let capacity = if capacity == 0 { 1024 } else { capacity as usize };
     if makes {
         cx.holds_together(capacity);
     }
-    // Both ends open it under one key; whoever comes first says how long it is.
+    // Both ends open it under one key.
     cx.before_start(move || {
         // Set once, here.
         let _ = place.set(hub.resource(&format!("ring {name}"), || Ok(Ring::new(capacity)))?);
@@ -158,10 +162,11 @@ mod tests {
 
     #[test]
     fn rings_are_named_after_both_ends() {
-        let made = |text: &str| Some((text.to_owned(), true));
+        let made = |text: &str| Some((text.to_owned(), true, 0));
         assert_eq!(named_by("MEM_POOL 1, FROM_PROC a, TO_PROC b"), made("a_2_b"));
         assert_eq!(named_by("1, a, \"b\", BURST 3"), made("a_2_b"));
-        assert_eq!(named_by("1, b, a, FORCE_LOOKUP true"), Some(("a_2_b".to_owned(), false)));
+        assert_eq!(named_by("1, b, a, FORCE_LOOKUP true"), Some(("a_2_b".to_owned(), false, 0)));
+        assert_eq!(named_by("1, a, b, NDESC 7"), Some(("a_2_b".to_owned(), true, 7)));
         assert_eq!(named_by("1, b, a, FORCE_LOOKUP true, FORCE_CREATE true"), made("b_2_a"));
         assert_eq!(named_by("1, FROM_PROC a"), None);
     }

@@ -26,7 +26,8 @@ impl Net {
     fn parse(text: &str, names: &NameDb) -> Option<Net> {
         let named = || {
             if let Ok(net) = IpPrefix::from_arg(text, names) {
-                return Self::literal(&format!("{}/{}", net.addr, net.mask.to_bits().count_ones()));
+                // A mask with gaps is no network.
+                return Self::literal(&format!("{}/{}", net.addr, net.prefix_len()?));
             }
             let net = Ip6Prefix::from_arg(text, names).ok()?;
             Self::literal(&format!("{}/{}", net.addr, net.len))
@@ -388,6 +389,7 @@ mod tests {
             ("dport", "65536"),
             ("dport", "-1"),
             ("color", "1"),
+            ("from", "10.0.5.0/255.0.255.0"),
         ] {
             assert_eq!(
                 Selectors::default().word(name, value, &NameDb::default()),

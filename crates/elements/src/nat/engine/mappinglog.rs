@@ -20,12 +20,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many records may wait.
 const ROOM: usize = 1 << 16;
-/// How often they are written.
+/// How often they are written, and how long a line waits for the syslog daemon.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// How long all that is left waits for it when the log ends: what ends the log waits so long.
+const LAST: Duration = Duration::from_millis(50);
+/// How long one attempt takes.
+const ATTEMPT: Duration = Duration::from_millis(10);
+/// How many lines are written at a time.
+const LINES: usize = 256;
 /// Where the local syslog listens, and the priority of the messages: local0.info (RFC 3164).
 const SYSLOG: &str = "/dev/log";
 const PRIORITY: u32 = 16 * 8 + 6;
@@ -99,7 +105,7 @@ impl Target {
                 let open = || {
                     let socket = UnixDatagram::unbound()?;
                     // The daemon takes few messages at a time, and the thread may wait for it.
-                    socket.set_write_timeout(Some(INTERVAL))?;
+                    socket.set_write_timeout(Some(ATTEMPT))?;
                     socket.connect(path)?;
                     Ok(Open::Syslog(socket))
                 };
@@ -110,8 +116,8 @@ impl Target {
 }
 
 impl Open {
-    /// Writes lines; how many could not be written.
-    fn write(&mut self, lines: &str) -> u64 {
+    /// Writes lines; how many could not be written. `stop` says since when the log has been ending.
+    fn write(&mut self, lines: &str, stop: &Mutex<Option<Instant>>) -> u64 {
         match self {
             Self::File(file, broken) => {
                 // The next line begins on a line of its own.
@@ -139,7 +145,18 @@ impl Open {
                 let mut rest = lines.lines();
                 let is_sent = |line: &str| {
                     let message = format!("<{PRIORITY}>valiant: {line}");
-                    socket.send(message.as_bytes()).is_ok()
+                    let began = Instant::now();
+                    loop {
+                        let stopped = *stop.lock().ignore_poison();
+                        if stopped.map_or(began.elapsed() > INTERVAL, |at| at.elapsed() > LAST) {
+                            return false;
+                        }
+                        match socket.send(message.as_bytes()).map_err(|e| e.kind()) {
+                            Ok(_) => return true,
+                            Err(io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                            Err(_) => return false,
+                        }
+                    }
                 };
                 if rest.all(is_sent) { 0 } else { rest.count() as u64 + 1 }
             }
@@ -152,8 +169,8 @@ struct Inner {
     name: String,
     target: Target,
     records: Mutex<Vec<Record>>,
-    /// When it ends.
-    stop: Mutex<bool>,
+    /// Since when it has been ending.
+    stop: Mutex<Option<Instant>>,
     bell: Condvar,
     reopen: AtomicBool,
     /// The latest time of the router, in units that do not wrap.
@@ -190,7 +207,7 @@ impl MappingLog {
             name,
             target,
             records: Mutex::new(Vec::with_capacity(ROOM)),
-            stop: Mutex::new(false),
+            stop: Mutex::new(None),
             bell: Condvar::new(),
             reopen: AtomicBool::new(false),
             time: AtomicU64::new(0),
@@ -247,7 +264,7 @@ impl MappingLog {
 
 impl Drop for MappingLog {
     fn drop(&mut self) {
-        *self.inner.stop.lock().ignore_poison() = true;
+        *self.inner.stop.lock().ignore_poison() = Some(Instant::now());
         self.inner.bell.notify_all();
         if let Some(thread) = self.thread.lock().ignore_poison().take() {
             let _ = thread.join();
@@ -261,7 +278,11 @@ impl Inner {
         loop {
             let stopping = {
                 let stop = self.stop.lock().ignore_poison();
-                *self.bell.wait_timeout_while(stop, INTERVAL, |stop| !*stop).ignore_poison().0
+                self.bell
+                    .wait_timeout_while(stop, INTERVAL, |stop| stop.is_none())
+                    .ignore_poison()
+                    .0
+                    .is_some()
             };
             if self.reopen.swap(false, Acquire) {
                 match self.target.open(hub) {
@@ -270,18 +291,20 @@ impl Inner {
                 }
             }
             std::mem::swap(&mut records, &mut *self.records.lock().ignore_poison());
-            self.write(&records, &mut text, &mut told, &mut open);
+            for some in records.chunks(LINES) {
+                self.write(some, &mut text, &mut open);
+            }
             records.clear();
+            self.tell(&mut told, &mut text, &mut open);
             if stopping {
                 return;
             }
         }
     }
 
-    /// Writes records, and how many have been lost since that was `told`.
-    fn write(&self, records: &[Record], text: &mut String, told: &mut u64, open: &mut Open) {
+    /// Writes records.
+    fn write(&self, records: &[Record], text: &mut String, open: &mut Open) {
         text.clear();
-        let lost = self.lost.load(Relaxed);
         let mut time = self.time.load(Relaxed);
         for record in records {
             // Records have the last 32 bits of the time.
@@ -293,14 +316,19 @@ impl Inner {
             text.push('\n');
         }
         self.time.fetch_max(time, Relaxed);
-        let failed = if text.is_empty() { 0 } else { open.write(text) };
+        let failed = open.write(text, &self.stop);
         self.written.fetch_add(records.len() as u64 - failed, Relaxed);
         self.lost.fetch_add(failed, Relaxed);
+    }
+
+    /// Writes how many have been lost since that was `told`.
+    fn tell(&self, told: &mut u64, text: &mut String, open: &mut Open) {
+        let lost = self.lost.load(Relaxed);
         if lost > *told {
             text.clear();
-            self.begin_line(text, time);
+            self.begin_line(text, self.time.load(Relaxed));
             let _ = writeln!(text, "lost {}", lost - *told);
-            if open.write(text) == 0 {
+            if open.write(text, &self.stop) == 0 {
                 *told = lost;
             }
         }
@@ -408,6 +436,32 @@ mod tests {
             std::str::from_utf8(&bytes[..n]).unwrap(),
             "<134>valiant: 1970-01-01T00:00:00Z nat created TCP 10.0.0.2:700 => 198.51.100.7:4000 to 192.0.2.9:80"
         );
+    }
+
+    #[test]
+    fn the_end_does_not_wait_for_a_slow_daemon() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let server = UnixDatagram::bind(&path).unwrap();
+        // Twenty seconds for all.
+        let slow = std::thread::spawn(move || {
+            let mut taken = 0u64;
+            while server.recv(&mut [0; 256]).is_ok_and(|n| n > 3) {
+                taken += 1;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            taken
+        });
+        let log = MappingLog::new("nat".to_owned(), Target::Syslog(path.to_string_lossy().into_owned()));
+        log.start(&Arc::new(Hub::default())).unwrap();
+        (0..400).for_each(|_| log.note(record(true, 0)));
+        let inner = Arc::clone(&log.inner);
+        drop(log);
+        let (written, lost) = (inner.written.load(Relaxed), inner.lost.load(Relaxed));
+        assert_eq!(written + lost, 400);
+        assert!(lost > 0, "it has waited for all");
+        UnixDatagram::unbound().unwrap().send_to(b"end", &path).unwrap();
+        assert_eq!(slow.join().unwrap(), written);
     }
 
     #[test]

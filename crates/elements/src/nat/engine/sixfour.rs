@@ -384,7 +384,7 @@ impl State {
 
     /// Has mappings that begin or end logged, or no more.
     pub(crate) fn set_log(&self, log: Option<Arc<MappingLog>>) {
-        // The end of the last one waits for its thread, and nobody should wait for that.
+        // Its end waits for its thread, and no packet should wait for that lock so long.
         let old = std::mem::replace(&mut *self.log.write().ignore_poison(), log);
         drop(old);
     }
