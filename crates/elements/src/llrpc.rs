@@ -12,13 +12,18 @@ pub(crate) const GET_SWITCH: u32 = 0x4004_c005;
 /// Switches to a port.
 pub(crate) const SET_SWITCH: u32 = 0x8004_4006;
 /// What a TCP flow becomes: two addresses and two ports, in network order.
-pub(crate) const MAP_TCP: u32 = 0xc00c_c008;
-/// What a UDP flow becomes.
-pub(crate) const MAP_UDP: u32 = 0xc00c_c009;
+pub(crate) const MAP_TCP: [u32; 2] = [0xc00c_4008, 0xc00c_c008];
+/// What a UDP flow becomes. Older clients use the second number of either.
+pub(crate) const MAP_UDP: [u32; 2] = [0xc00c_4009, 0xc00c_c009];
 
 /// `EINVAL` and `EAGAIN` as the C library describes them.
 const INVALID: &str = "Invalid argument";
 const AGAIN: &str = "Resource temporarily unavailable";
+
+/// The answer to a call for flows that the class never has.
+pub(crate) fn no_flow(_: &mut dyn Caller, _: &str, _: &mut [u8]) -> Result<(), &'static str> {
+    Err(AGAIN)
+}
 
 fn given(data: &[u8]) -> Result<i32, &'static str> {
     data.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(INVALID)
@@ -107,4 +112,27 @@ pub(crate) fn mapped(
     let ([i, j], [k, l]) = (port(sport)?, port(dport)?);
     *flow = [a, b, c, d, e, f, g, h, i, j, k, l];
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `llrpc.h` of Click puts them together.
+    #[test]
+    fn numbers_say_what_the_data_is() {
+        const OUT: u32 = 1 << 30;
+        const IN: u32 = 1 << 31;
+        const SAFE: u32 = 1 << 15;
+        const FLAT: u32 = 1 << 14;
+        let number = |flags: u32, number: u32, size: u32| flags | size << 16 | number;
+        assert_eq!(GET_RATE, number(IN | OUT | SAFE | FLAT, 1, 4));
+        assert_eq!(GET_COUNT, number(IN | OUT | SAFE | FLAT, 3, 4));
+        assert_eq!(GET_SWITCH, number(OUT | SAFE | FLAT, 5, 4));
+        assert_eq!(SET_SWITCH, number(IN | FLAT, 6, 4));
+        for (of, [new, old]) in [(8, MAP_TCP), (9, MAP_UDP)] {
+            assert_eq!(new, number(IN | OUT | FLAT, of, 12));
+            assert_eq!(old, number(IN | OUT | SAFE | FLAT, of, 12));
+        }
+    }
 }

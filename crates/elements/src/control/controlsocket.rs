@@ -38,10 +38,14 @@
 //! a successful read continues with `DATA length` and that many bytes. In place of an element's name, its
 //! number in the handler `list` may be given, and 0 for global handlers.
 //!
-//! LLRPCs have Click's numbers, in hexadecimal digits and network format, and data in the machine's byte
-//! order. Counter has `C004C001` (rate) and `C004C003` (count; of bytes, given 1), Switch and PullSwitch have
-//! `4004C005` (read) and `80044006` (write), IPRewriter, TCPRewriter and UDPRewriter `C00CC008` and
-//! `C00CC009` (what a flow of TCP or UDP becomes). 522: the LLRPC failed.
+//! LLRPC calls one of Click's low-level remote procedure calls. The number is that of `CLICK_LLRPC_...` in
+//! Click's `llrpc.h`, as its clients send it: in hexadecimal digits, 8 at the front if data goes in, 4 if
+//! some comes out, C for both. Numbers in the data are in the machine's byte order; a flow is source address,
+//! destination address (4 bytes each), source port and destination port (2 bytes each) in network order.
+//! `READONLY` sockets refuse all. There are: of Counter `C004C001` (`GET_RATE`) and `C004C003` (`GET_COUNT`:
+//! of packets, given 0, of bytes, given 1); of Switch, PullSwitch and SimplePullSwitch `4004C005`
+//! (`GET_SWITCH`) and `80044006` (`SET_SWITCH`); of IPRewriter, TCPRewriter and UDPRewriter `C00C4008`
+//! (`MAP_TCP`) and `C00C4009` (`MAP_UDP`), what a flow becomes. 522: the call failed.
 //!
 //! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
 //! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,
@@ -581,14 +585,16 @@ fn llrpc(
     if read_only {
         return message(530, &format!("Permission denied for '{name}'"), false);
     }
-    let mut data = data.to_vec();
-    if number & LLRPC_IN == 0 {
-        data = vec![0; size];
-    } else if data.len() != size {
+    let takes = number & LLRPC_IN != 0;
+    if takes && data.len() != size {
         return message(522, &format!("LLRPC '{name}' requires {size} bytes input data"), false);
     }
+    let mut data = if takes { data.to_vec() } else { vec![0; size] };
     let known = router.llrpc(element, number);
-    if let Err(reason) = known.map_or(Err("Invalid argument"), |call| call(router, element, &mut data)) {
+    let called = known.map_or(Err("Invalid argument"), |call| call(router, element, &mut data));
+    // Warnings of its writes are nobody else's.
+    drop(router.hub().take_warnings());
+    if let Err(reason) = called {
         return message(522, &format!("LLRPC '{name}' error: {reason}"), false);
     }
     if number & LLRPC_OUT == 0 {

@@ -165,7 +165,7 @@ use crate::llrpc;
 use crate::prelude::*;
 use crate::splitter::Splitter;
 use lang::args::Anno;
-use runtime::{Dynamic, HandlerError, MAX_BATCH};
+use runtime::{Dynamic, HandlerError, Llrpc, MAX_BATCH};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -248,9 +248,16 @@ impl Variant for Both {
         h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
         h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
         h.listed(&["tcp_table", "udp_table", "tcp_mappings D", "udp_mappings D", "tcp_lookup"]);
-        h.llrpc(llrpc::MAP_TCP, |caller, element, data| llrpc::mapped(caller, element, "tcp_lookup", data));
-        h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "udp_lookup", data));
+        let tcp: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "tcp_lookup", data);
+        let udp: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "udp_lookup", data);
+        llrpcs(h, tcp, udp);
     }
+}
+
+/// Declares what clients of control sockets call to know what a flow of TCP or of UDP becomes.
+fn llrpcs<T: 'static>(h: &mut Handlers<T>, tcp: Llrpc, udp: Llrpc) {
+    llrpc::MAP_TCP.into_iter().for_each(|number| h.llrpc(number, tcp));
+    llrpc::MAP_UDP.into_iter().for_each(|number| h.llrpc(number, udp));
 }
 
 impl Variant for Tcp {
@@ -264,7 +271,7 @@ impl Variant for Tcp {
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         tables(h);
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, TCP));
-        h.llrpc(llrpc::MAP_TCP, |caller, element, data| llrpc::mapped(caller, element, "lookup", data));
+        llrpcs(h, |caller, element, data| llrpc::mapped(caller, element, "lookup", data), llrpc::no_flow);
     }
 }
 
@@ -279,7 +286,9 @@ impl Variant for Udp {
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
         tables(h);
-        h.llrpc(llrpc::MAP_UDP, |caller, element, data| llrpc::mapped(caller, element, "lookup", data));
+        // Flows of TCP are kept as those of UDP.
+        let any: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "lookup", data);
+        llrpcs(h, any, any);
     }
 }
 

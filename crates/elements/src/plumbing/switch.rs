@@ -12,7 +12,8 @@
 //!
 //! ## Handlers
 //! - `config` (read/write): reads as `switch`, so that a saved configuration keeps the choice.
-//! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
+//! - `switch` (read/write): the output. Beyond the outputs it reads as -1; negative drops
+//!   all packets.
 //!
 //! ## Threads
 //! Each worker has its own instance; a write changes all of them.
@@ -61,8 +62,8 @@ impl Element for Switch {
         }
         h.write("switch", |e, v, cx| {
             let output: i32 = text::value(v, "Switch output must be integer")?;
-            let exists = usize::try_from(output).is_ok_and(|o| o < cx.n_outputs());
-            e.output = if exists { output } else { -1 };
+            let beyond = usize::try_from(output).is_ok_and(|o| o >= cx.n_outputs());
+            e.output = if beyond { -1 } else { output };
             Ok(())
         });
         h.llrpc(llrpc::GET_SWITCH, llrpc::switched);
@@ -92,6 +93,8 @@ mod tests {
         bench.write("switch", "3");
         assert_eq!((bench.read("switch"), bench.read("config")), ("-1".to_owned(), "-1".to_owned()));
         assert!(bench.push(0, b"c").is_empty());
+        bench.write("switch", "-5");
+        assert_eq!(bench.read("switch"), "-5");
         assert_eq!(bench.drops(), [("switched off".to_owned(), 1)]);
         assert!(bench.try_write("switch", "x").is_err());
     }
