@@ -41,7 +41,7 @@ pub struct Class {
     pub(crate) manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
     pub handlers: Arc<[Handler]>,
-    /// The LLRPCs of the class, by their numbers in network format.
+    /// The LLRPCs of the class, by the numbers that clients send.
     pub(crate) llrpcs: Arc<[(u32, Llrpc)]>,
     pub(crate) make: Make,
 }

@@ -204,7 +204,7 @@ impl<T: 'static> Handlers<T> {
             }
         }
     }
-    /// Declares an LLRPC with Click's number for it, in network format.
+    /// Declares an LLRPC with the number that Click's clients send for it.
     pub fn llrpc(&mut self, number: u32, f: Llrpc) {
         self.llrpcs.push((number, f));
     }

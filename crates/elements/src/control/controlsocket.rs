@@ -561,7 +561,7 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
     }
 }
 
-/// What an LLRPC's number in network format says: whether it takes data, whether it gives some, whether all
+/// What an LLRPC's number says, as clients send it: whether it takes data, whether it gives some, whether all
 /// of it is in these bytes, and how many they are.
 const LLRPC_IN: u32 = 0x8000_0000;
 const LLRPC_OUT: u32 = 0x4000_0000;
