@@ -44,8 +44,8 @@
 //! destination address (4 bytes each), source port and destination port (2 bytes each) in network order.
 //! `READONLY` sockets refuse all. There are: of Counter `C004C001` (`GET_RATE`) and `C004C003` (`GET_COUNT`:
 //! of packets, given 0, of bytes, given 1); of Switch, PullSwitch and SimplePullSwitch `4004C005`
-//! (`GET_SWITCH`) and `80044006` (`SET_SWITCH`); of IPRewriter, TCPRewriter and UDPRewriter `C00C4008`
-//! (`MAP_TCP`) and `C00C4009` (`MAP_UDP`), what a flow becomes. 522: the call failed.
+//! (`GET_SWITCH`) and `80044006` (`SET_SWITCH`); of the rewriters `C00C4008` (`MAP_TCP`) and `C00C4009`
+//! (`MAP_UDP`), what a flow becomes, which ICMPPingRewriter has of none. 522: the call failed.
 //!
 //! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
 //! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,

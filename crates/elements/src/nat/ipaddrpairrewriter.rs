@@ -26,6 +26,8 @@
 //! ## Handlers
 //! - `table`, `mappings` (read): for each direction of each mapping a line:
 //!   `(SA, DA) => (SA', DA') [*F R] iINPUT expSECONDS`, as in IPRewriter.
+//! - `lookup` (read, *SADDR SPORT DADDR DPORT*): what packets with these addresses get, in the same form,
+//!   with 0 for ports; empty if they belong to no mapping. The ports do not matter.
 //! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
 //!   `patternN`, `log_written`, `log_lost`, `log_reopen`: as those of IPRewriter.
 //!
@@ -48,7 +50,7 @@
 
 use super::engine::finds::Finds;
 use super::engine::headers::{Segment, address_key, translate_addresses};
-use super::iprewriter::{Rewriter, Variant, tables};
+use super::iprewriter::{Rewriter, Variant, address_handlers};
 use crate::prelude::*;
 use tables::flows::{Found, Key};
 
@@ -69,6 +71,6 @@ impl Variant for Pair {
         Segment::default()
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        tables(h);
+        address_handlers(h);
     }
 }

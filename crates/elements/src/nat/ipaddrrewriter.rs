@@ -27,6 +27,8 @@
 //! - `table`, `mappings` (read): for each direction of each mapping a line:
 //!   `SA => SA' [*F R] iINPUT expSECONDS`, as in IPRewriter. Replies are shown with the address 0.0.0.0, as
 //!   by Click.
+//! - `lookup` (read, *SADDR SPORT DADDR DPORT*): what packets with these addresses get, in the same form,
+//!   with 0 for what is not replaced; empty if they belong to no mapping. The ports do not matter.
 //! - `size`, `nmappings`, `table_size`, `mapping_failures`, `patterns`, `capacity`, `memory`, `clear`,
 //!   `patternN`, `log_written`, `log_lost`, `log_reopen`: as those of IPRewriter.
 //!
@@ -50,7 +52,7 @@
 
 use super::engine::finds::{Finds, from_address, to_address};
 use super::engine::headers::{Segment, address_key, translate_addresses};
-use super::iprewriter::{Rewriter, Variant, tables};
+use super::iprewriter::{Rewriter, Variant, address_handlers};
 use crate::prelude::*;
 use tables::flows::{Found, Key};
 
@@ -81,6 +83,6 @@ impl Variant for Address {
         found.is_reply()
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        tables(h);
+        address_handlers(h);
     }
 }

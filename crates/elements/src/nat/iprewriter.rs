@@ -154,7 +154,7 @@
 //! SourceIPHashMapper, MaglevIPMapper, CheckIPHeader
 
 use super::engine::finds::Finds;
-use super::engine::headers::{PING, Segment, TCP, UDP, key, ping_key, translate, translate_ping};
+use super::engine::headers::{Segment, TCP, UDP, key, ping_key, translate, translate_ping};
 use super::engine::input::{Input, Known, Names, SharedMapper, named};
 use super::engine::mappinglog::MappingLog;
 use super::engine::rewriter::SharedRewriter;
@@ -170,6 +170,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Wanted};
+use wire::protocol;
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
 const NO_PORT: DropReason = DropReason::new("no free address or port");
@@ -224,7 +225,7 @@ pub struct Udp;
 pub struct Ping;
 
 /// The handlers that show all flows.
-pub(super) fn tables<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
+fn tables<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
     for name in ["table", "mappings"] {
         h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|_| true)));
     }
@@ -245,14 +246,24 @@ impl Variant for Both {
         for name in ["udp_table", "udp_mappings"] {
             h.shared_read::<Shared>(name, |s, _| Ok(s.made()?.table(|kind| kind == UDP)));
         }
-        h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, TCP));
-        h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        h.shared_read_with::<Shared>("tcp_lookup", |s, flow| s.made()?.look_up(flow, protocol::TCP));
+        h.shared_read_with::<Shared>("udp_lookup", |s, flow| s.made()?.look_up(flow, protocol::UDP));
         h.listed(&["tcp_table", "udp_table", "tcp_mappings D", "udp_mappings D", "tcp_lookup"]);
         let tcp: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "tcp_lookup", data);
         let udp: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "udp_lookup", data);
         llrpcs(h, tcp, udp);
     }
 }
+
+/// The handlers of the classes that find flows by addresses alone.
+pub(super) fn address_handlers<V: Variant>(h: &mut Handlers<Rewriter<V>>) {
+    h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, 0));
+    tables(h);
+    llrpcs(h, LOOKED_UP, LOOKED_UP);
+}
+
+/// What the handler `lookup` has.
+const LOOKED_UP: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "lookup", data);
 
 /// Declares what clients of control sockets call to know what a flow of TCP or of UDP becomes.
 fn llrpcs<T: 'static>(h: &mut Handlers<T>, tcp: Llrpc, udp: Llrpc) {
@@ -270,8 +281,8 @@ impl Variant for Tcp {
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
         tables(h);
-        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, TCP));
-        llrpcs(h, |caller, element, data| llrpc::mapped(caller, element, "lookup", data), llrpc::no_flow);
+        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, protocol::TCP));
+        llrpcs(h, LOOKED_UP, llrpc::no_flow);
     }
 }
 
@@ -284,11 +295,10 @@ impl Variant for Udp {
         Key { kind: if key.kind == 0 { 0 } else { UDP }, ..key }
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, UDP));
+        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, protocol::UDP));
         tables(h);
         // Flows of TCP are kept as those of UDP.
-        let any: Llrpc = |caller, element, data| llrpc::mapped(caller, element, "lookup", data);
-        llrpcs(h, any, any);
+        llrpcs(h, LOOKED_UP, LOOKED_UP);
     }
 }
 
@@ -305,8 +315,9 @@ impl Variant for Ping {
         Segment::default()
     }
     fn handlers(h: &mut Handlers<Rewriter<Self>>) {
-        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, PING));
+        h.shared_read_with::<Shared>("lookup", |s, flow| s.made()?.look_up(flow, protocol::ICMP));
         tables(h);
+        llrpcs(h, llrpc::no_flow, llrpc::no_flow);
     }
 }
 

@@ -719,10 +719,11 @@ impl Translator {
         text
     }
 
-    /// What packets of a flow have after this element: `SADDR SPORT DADDR DPORT`, as the argument. Empty for
-    /// an unknown flow.
-    pub(crate) fn look_up(&self, text: &str, kind: u8) -> Result<String, String> {
-        let found = self.flows().get(&Key { tuple: FlowId::parse(text)?.to_tuple(), kind });
+    /// What packets of a flow of protocol `number` have after this element: `SADDR SPORT DADDR DPORT`, as the
+    /// argument. Empty for an unknown flow.
+    pub(crate) fn look_up(&self, text: &str, number: u8) -> Result<String, String> {
+        let (flows, keys) = (self.flows(), self.finds().keys(number, FlowId::parse(text)?.to_tuple()));
+        let found = keys.into_iter().flatten().find_map(|key| flows.get(&key));
         Ok(found.map_or_else(String::new, |found| {
             let FlowId { src, sport, dst, dport } = FlowId::of(found.to);
             format!("{src} {sport} {dst} {dport}")
