@@ -346,7 +346,7 @@ mod tests {
         let region = Region::on_heap(Layout::new(1, 4));
         let mut place = Place::new(&region, Direction::Out, 0).unwrap();
         let bytes: Vec<u8> = (0..=BUFFER).map(|n| (n % 251) as u8 + 1).collect();
-        let step = if cfg!(miri) { 37 } else { 1 };
+        let step = if cfg!(miri) { 97 } else { 1 };
         let lengths = (0..200).step_by(step).chain([255, 256, 257, 1513, 1514, BUFFER - 1, BUFFER]);
         for (bypasses_caches, (slot, length)) in [false, cfg!(miri) || lines::bypass_caches()]
             .into_iter()

@@ -422,7 +422,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 2000 }, failure_persistence: None, ..ProptestConfig::default()
+            cases: if cfg!(miri) { 2 } else { 2000 }, failure_persistence: None, ..ProptestConfig::default()
         })]
 
         /// Whatever a peer writes and when: this side stays within its bounds (Miri sees every access), takes

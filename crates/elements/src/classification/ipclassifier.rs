@@ -41,6 +41,7 @@
 //!
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.
+//! - `patternN` (read/write): the pattern of output N.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -57,6 +58,39 @@
 
 use super::engine::program::Engine;
 use crate::prelude::*;
+use runtime::{CallArgs, Caller, Dynamic, HandlerError};
+
+/// What the handlers of patterns have to know.
+struct Patterns {
+    element: String,
+    outputs: usize,
+}
+
+impl Patterns {
+    fn handlers(&self) -> Dynamic {
+        let readable = (0..self.outputs).map(|n| format!("pattern{n}")).collect();
+        Dynamic { readable, writable: true, any: false }
+    }
+
+    /// Reads or changes one of the arguments.
+    ///
+    /// # Errors
+    /// There is no such handler, or the pattern is wrong.
+    fn call(&self, caller: &mut dyn Caller, args: &CallArgs<'_>) -> Result<String, HandlerError> {
+        let number = args.name.strip_prefix("pattern").and_then(|number| number.parse().ok());
+        let config = format!("{}.config", self.element);
+        let mut patterns: Vec<String> =
+            lang::split_args(&caller.read("", &config, "")?).into_iter().map(|arg| arg.text).collect();
+        let pattern = number.and_then(|number: usize| patterns.get_mut(number));
+        let pattern = pattern.ok_or_else(|| HandlerError::NoHandler(args.name.to_owned()))?;
+        if args.write {
+            args.value.trim().clone_into(pattern);
+            caller.write("", &config, &lang::quote::join_args(&patterns))?;
+            return Ok(String::new());
+        }
+        Ok(std::mem::take(pattern))
+    }
+}
 
 /// The `IPClassifier` element.
 pub struct IpClassifier(Engine);
@@ -76,11 +110,14 @@ impl Element for IpClassifier {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let outputs = cx.n_outputs();
+        let element = cx.name().to_owned();
+        cx.shared(|| Patterns { element, outputs });
         Engine::compile(args, cx, |patterns, names| classify::ip_classifier(patterns, Some(outputs), names))
             .map(Self)
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("program", |e| e.0.program.text().to_owned());
+        h.called_any(Patterns::handlers, |patterns: &Patterns, caller, args| patterns.call(caller, args));
     }
 }
 

@@ -25,7 +25,8 @@
 //!
 //! ## Handlers
 //! - `dev_name` (read): the interface's name.
-//! - `count` (read): packets from the kernel.
+//! - `count`, `packets` (read): packets from the kernel.
+//! - `selected_calls` (read): how often some were read.
 //!
 //! ## Threads
 //! One instance, on one worker.

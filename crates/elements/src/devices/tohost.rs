@@ -13,7 +13,9 @@
 //! One input, agnostic; no output.
 //!
 //! ## Handlers
-//! - `count` (read): packets given.
+//! - `dev_name` (read): the interface.
+//! - `count` (read): packets that came here.
+//! - `drops` (read): how many of these were dropped.
 //!
 //! ## Threads
 //! One instance, on one worker.
@@ -73,7 +75,10 @@ impl Element for ToHost {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
+        h.read("dev_name", |e| e.device.get().map_or_else(String::new, |d| d.name.clone()));
         h.counter("count", |e| &e.count);
+        h.stats("drops", |stats| stats.drops.iter().map(|(_, n)| n).sum::<u64>().to_string());
+        h.listed(&["dev_name", "drops"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -23,6 +23,11 @@
 //! ## Handlers
 //! - `table` (read): a line for each address, with its port, in the order of addresses.
 //! - `timeout` (read/write): the argument, in seconds.
+//! - `port_forwarding` (read): for each input a line with the number of outputs that its frames may leave by,
+//!   and a digit for each output, 1 if it is one of these.
+//! - `remove_port_forwarding` (write, *INPUT OUTPUT...*, and more behind commas): frames that come by an input
+//!   do not leave by these outputs any more. `ListenEtherSwitch` looks at this for frames to all only.
+//! - `reset_port_forwarding` (write): they do again.
 //!
 //! ## Threads
 //! All workers use the same addresses, one after the other, a batch at a time.
@@ -41,6 +46,7 @@
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use locks::IgnorePoison;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,6 +55,7 @@ use wire::{EtherAddr, Ethernet};
 
 const SAME_LAN: DropReason = DropReason::new("its destination is in the LAN that it came from");
 const NO_OTHER_LAN: DropReason = DropReason::new("no other LAN");
+const NOT_FORWARDED: DropReason = DropReason::new("not forwarded between these LANs");
 
 /// Where an address is, and the time of its last frame.
 #[derive(Clone, Copy)]
@@ -75,9 +82,54 @@ struct State {
     timeout_s: u32,
     /// A shorter time, while the topology of the network changes.
     sooner_s: Option<u32>,
+    outputs: usize,
+    /// Inputs with outputs that their frames do not leave by.
+    barred: BTreeSet<(usize, usize)>,
 }
 
 impl State {
+    fn new(capacity: usize, timeout_s: u32) -> Self {
+        let places = ExactMap::new(capacity);
+        Self { places, clock: 0, timeout_s, sooner_s: None, outputs: 0, barred: BTreeSet::new() }
+    }
+
+    /// Whether frames may pass from an input to an output.
+    fn forwards(&self, input: usize, output: usize) -> bool {
+        input != output && !self.barred.contains(&(input, output))
+    }
+
+    fn forwarding(&self) -> String {
+        let mut text = String::new();
+        for input in 0..self.outputs {
+            let to: Vec<bool> = (0..self.outputs).map(|output| self.forwards(input, output)).collect();
+            let digits: String = to.iter().map(|to| if *to { '1' } else { '0' }).collect();
+            let weight = to.iter().filter(|to| **to).count();
+            let _ = writeln!(text, "weight: {weight}\t{input}: {digits}");
+        }
+        text
+    }
+
+    /// Bars inputs from outputs, as the handler says.
+    ///
+    /// # Errors
+    /// There is no such port; then nothing changes.
+    fn bar(&mut self, text: &str) -> Result<(), String> {
+        let mut barred = self.barred.clone();
+        for rule in lang::split_args(text) {
+            let ports: Result<Vec<usize>, _> = rule.text.split_whitespace().map(str::parse).collect();
+            match ports.as_deref() {
+                Ok([input, outputs @ ..])
+                    if [input].into_iter().chain(outputs).all(|p| *p < self.outputs) =>
+                {
+                    barred.extend(outputs.iter().map(|output| (*input, *output)));
+                }
+                _ => return Err("invalid port forwarding".into()),
+            }
+        }
+        self.barred = barred;
+        Ok(())
+    }
+
     /// Learns from a frame, and says behind which of so many ports its destination is.
     fn port(&mut self, [src, dst]: [EtherAddr; 2], port: usize, ports: usize, at_ns: u64) -> Option<usize> {
         if self.timeout_s == 0 {
@@ -115,7 +167,8 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropCase] = &[
         SAME_LAN.when("the input that the frame came by is that of its destination"),
-        NO_OTHER_LAN.when("there is no output but that of its input"),
+        NO_OTHER_LAN.when("there is no output that frames of its input may leave by"),
+        NOT_FORWARDED.when("frames of its input may not leave by the output of its destination"),
         drops::TOO_SHORT_FOR_ETHERNET,
         drops::NO_COPY,
     ];
@@ -125,8 +178,7 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
         let timeout = args.k_or("TIMEOUT", Duration::from_secs(300))?;
         let timeout_s = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
         let capacity = args.k_or("CAPACITY", 1u32 << 16)?.max(1) as usize;
-        let state = || State { places: ExactMap::new(capacity), clock: 0, timeout_s, sooner_s: None };
-        Ok(Self { shared: cx.shared(|| Shared(Mutex::new(state()))) })
+        Ok(Self { shared: cx.shared(|| Shared(Mutex::new(State::new(capacity, timeout_s)))) })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -148,6 +200,17 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
             s.0.lock().ignore_poison().timeout_s = u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX);
             Ok(())
         });
+        h.shared_read::<Shared>("port_forwarding", |s, _| Ok(s.0.lock().ignore_poison().forwarding()));
+        h.shared_write::<Shared>("remove_port_forwarding", |s, value| s.0.lock().ignore_poison().bar(value));
+        h.shared_write::<Shared>("reset_port_forwarding", |s, _| {
+            s.0.lock().ignore_poison().barred.clear();
+            Ok(())
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.shared.0.lock().ignore_poison().outputs = cx.n_outputs();
+        Ok(())
     }
 }
 
@@ -177,23 +240,20 @@ impl<const LISTEN: bool> Vector for EtherSwitch<LISTEN> {
             match state.port([src, dst], port, ports, at_ns) {
                 Some(place) if place == port && LISTEN => cx.output(outputs - 1, packet),
                 Some(place) if place == port => cx.drop(packet, SAME_LAN),
-                Some(place) => {
-                    if LISTEN {
-                        copy(&packet, outputs - 1, cx);
-                    }
+                Some(place) if LISTEN => {
+                    copy(&packet, outputs - 1, cx);
                     cx.output(place, packet);
                 }
-                // As in Click, the last output is the first, and the first one gets the packet itself.
+                Some(place) if state.forwards(port, place) => cx.output(place, packet),
+                Some(_) => cx.drop(packet, NOT_FORWARDED),
                 None => {
-                    let first = usize::from(port == 0);
-                    if first >= outputs {
+                    let to = |output: &usize| state.forwards(port, *output);
+                    let Some(last) = (0..outputs).rev().find(to) else {
                         cx.drop(packet, NO_OTHER_LAN);
                         continue;
-                    }
-                    for output in (first + 1..outputs).rev().filter(|output| *output != port) {
-                        copy(&packet, output, cx);
-                    }
-                    cx.output(first, packet);
+                    };
+                    (0..last).filter(to).for_each(|output| copy(&packet, output, cx));
+                    cx.output(last, packet);
                 }
             }
         }
@@ -218,24 +278,24 @@ mod tests {
     #[test]
     fn learns_and_forgets() {
         let mut bench = Bench::with_ports("EtherSwitch(TIMEOUT 10)", 3, 3);
-        assert_eq!(send(&mut bench, 0, 1, 2, 100), [2, 1]);
+        assert_eq!(send(&mut bench, 0, 1, 2, 100), [1, 2]);
         assert_eq!(send(&mut bench, 1, 2, 1, 101), [0]);
         assert_eq!(send(&mut bench, 0, 1, 2, 102), [1]);
-        assert_eq!(send(&mut bench, 1, 1, 0xff, 103), [2, 0], "to all, and the host has moved");
+        assert_eq!(send(&mut bench, 1, 1, 0xff, 103), [0, 2], "to all, and the host has moved");
         assert!(send(&mut bench, 1, 2, 1, 104).is_empty());
         assert_eq!(bench.drops(), [("its destination is in the LAN that it came from".to_owned(), 1)]);
         assert_eq!(bench.read("table"), "00-00-00-00-00-01 1\n00-00-00-00-00-02 1\n");
-        assert_eq!(send(&mut bench, 2, 3, 2, 114), [1, 0], "its time is over");
+        assert_eq!(send(&mut bench, 2, 3, 2, 114), [0, 1], "its time is over");
         assert_eq!(bench.read("table"), "00-00-00-00-00-01 1\n00-00-00-00-00-03 2\n");
         bench.write("timeout", "0");
-        assert_eq!((send(&mut bench, 2, 3, 1, 114), bench.read("timeout")), (vec![1, 0], "0".into()));
+        assert_eq!((send(&mut bench, 2, 3, 1, 114), bench.read("timeout")), (vec![0, 1], "0".into()));
         assert!(bench.push(0, &[0; 13]).is_empty());
     }
 
     #[test]
     fn addresses_behind_ports_that_are_gone_are_forgotten() {
         let [a, b] = [1, 2].map(|n| EtherAddr([2, 0, 0, 0, 0, n]));
-        let mut state = State { places: ExactMap::new(4), clock: 0, timeout_s: 300, sooner_s: None };
+        let mut state = State::new(4, 300);
         state.port([a, b], 2, 3, 1);
         assert_eq!(state.port([b, a], 0, 3, 2), Some(2));
         assert_eq!(state.port([b, a], 0, 2, 3), None);
@@ -256,9 +316,30 @@ mod tests {
     #[test]
     fn the_listener_gets_everything() {
         let mut bench = Bench::with_ports("ListenEtherSwitch()", 2, 3);
-        assert_eq!(send(&mut bench, 0, 1, 2, 1), [2, 1]);
+        assert_eq!(send(&mut bench, 0, 1, 2, 1), [1, 2]);
         assert_eq!(send(&mut bench, 1, 2, 1, 1), [2, 0]);
         assert_eq!(send(&mut bench, 0, 2, 1, 1), [2]);
+    }
+
+    #[test]
+    fn frames_do_not_pass_where_they_may_not() {
+        let mut bench = Bench::with_ports("EtherSwitch()", 4, 4);
+        bench.write("remove_port_forwarding", "0 1 2, 1 0");
+        let rules = "weight: 1\t0: 0001\nweight: 2\t1: 0011\nweight: 3\t2: 1101\nweight: 3\t3: 1110\n";
+        assert_eq!(bench.read("port_forwarding"), rules);
+        assert_eq!(send(&mut bench, 0, 1, 9, 1), [3]);
+        assert_eq!(send(&mut bench, 1, 2, 9, 1), [2, 3]);
+        assert!(send(&mut bench, 0, 1, 2, 1).is_empty());
+        assert_eq!(bench.drops(), [("not forwarded between these LANs".to_owned(), 1)]);
+        for wrong in ["0 4", "4 0", "0 x", "0 3, -1"] {
+            let error = bench.try_write("remove_port_forwarding", wrong).unwrap_err();
+            assert!(error.to_string().contains("invalid port forwarding"), "{error}");
+        }
+        assert_eq!(bench.read("port_forwarding"), rules);
+        bench.write("remove_port_forwarding", "0 3");
+        assert!(send(&mut bench, 0, 1, 9, 1).is_empty());
+        bench.write("reset_port_forwarding", "");
+        assert_eq!(send(&mut bench, 0, 1, 9, 1), [1, 2, 3]);
     }
 
     #[test]

@@ -106,14 +106,17 @@ fn vectors_of_every_length() {
 }
 
 fn vectors(t: &Lpm) {
-    t.load((0..200).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
-    t.load((0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)))
-        .unwrap();
+    let routes = if cfg!(miri) { 70 } else { 200 };
+    t.load((0..routes).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
+    t.load(
+        (0..routes).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)),
+    )
+    .unwrap();
     let kernels = Kernel::usable().into_iter().flat_map(|kernel| [(kernel, false), (kernel, true)]);
     for (kernel, large) in kernels {
         let r = t.reader_with(kernel);
         t.shared.large.store(large, Relaxed);
-        let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
+        let addrs: Vec<u32> = (0..routes).map(|i| i << 8 | (i & 1)).collect();
         for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
             let mut hops = vec![12345; n + 1];
             r.lookup_many(&addrs[..n], &mut hops);
@@ -612,7 +615,7 @@ fn readers_beside_a_writer(few: usize) {
             });
         }
         // A tree is written anew for each change.
-        for round in 0..if cfg!(miri) { 12 } else { [200_000, 40_000][usize::from(few > 0)] } {
+        for round in 0..if cfg!(miri) { 6 } else { [200_000, 40_000][usize::from(few > 0)] } {
             let (prefix, hop) = changing[random() as usize % changing.len()];
             if random() % 2 == 0 {
                 table.insert(prefix, hop).unwrap();

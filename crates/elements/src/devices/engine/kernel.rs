@@ -36,6 +36,8 @@ pub struct Kernel<K> {
     out: ToKernel,
     burst: usize,
     count: Counter,
+    /// How often there were some to read.
+    selected_calls: Counter,
 }
 
 impl<K: KernelDevice> Element for Kernel<K> {
@@ -70,13 +72,22 @@ impl<K: KernelDevice> Element for Kernel<K> {
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;
         args.k::<bool>("ADJUST_HEADROOM")?;
         let device = HostSlot::open(cx, config);
-        Ok(Self { kind: PhantomData, device, out: ToKernel::new(), burst, count: Counter::new() })
+        Ok(Self {
+            kind: PhantomData,
+            device,
+            out: ToKernel::new(),
+            burst,
+            count: Counter::new(),
+            selected_calls: Counter::new(),
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("dev_name", |e| e.device.get().map_or_else(String::new, |d| d.name.clone()));
         h.counter("count", |e| &e.count);
-        h.listed(&["dev_name"]);
+        h.counter("selected_calls", |e| &e.selected_calls);
+        h.counter("packets", |e| &e.count);
+        h.listed(&["dev_name", "selected_calls", "packets"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -98,6 +109,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
             let mut batch = cx.spare_batch();
             let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
             self.count.add(n as u64);
+            self.selected_calls.add((n > 0).into());
             moved |= n > 0;
             if K::MODE == TunMode::Ip {
                 batch.filter_map_in_place(|packet| {
@@ -119,6 +131,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
+        self.selected_calls.set(old.selected_calls.get());
         self.out.take_over(&mut old.out);
     }
 }
