@@ -30,6 +30,7 @@
 //! ## Handlers
 //! - `count` (read): packets received.
 //! - `sent` (read): packets sent.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker.
@@ -141,6 +142,8 @@ impl Element for McastSocket {
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
         h.counter("sent", |e| &e.sent);
+        h.task();
+        h.listed(&["scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

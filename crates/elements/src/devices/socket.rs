@@ -55,6 +55,7 @@
 //! - `count` (read): packets received.
 //! - `sent` (read): packets sent.
 //! - `peer` (read): the other side: who is connected, or who gets the next datagram. Empty if there is none.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker.
@@ -605,6 +606,8 @@ impl<K: Kind> Element for Socket<K> {
             };
             e.end.get().and_then(peer).unwrap_or_default()
         });
+        h.task();
+        h.listed(&["scheduled", "tickets", "home_thread"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
