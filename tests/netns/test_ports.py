@@ -1,5 +1,6 @@
 """Ports and the process: kinds of port, what the kernel leaves undone, ports that go away, idleness, neighbors."""
 
+import contextlib
 import json
 import os
 import re
@@ -30,6 +31,7 @@ from harness import (
     ping,
     wait_for,
 )
+from control import ControlSocket
 from lab import Lab, Namespace, cpu_seconds, the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
@@ -68,6 +70,28 @@ def an_af_xdp_port_says_so(lab: Lab) -> None:
     router = Router(lab, middle, forwarding(lab, "AF_XDP"))
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
     check("af_xdp" in router.output().lower().replace("-", "_"), f"no word of AF_XDP in:\n{router.output()}")
+
+
+@case(Plain)
+def who_only_listens_leaves_the_host_its_packets(lab: Lab) -> None:
+    middle, _, right = pair(lab)
+    middle.ip("addr", "add", "10.9.0.3/24", "dev", "eth1")
+    click = lab.dir / "click"
+    click.symlink_to(the_binary())
+    listeners = {
+        "click": [click, "-e", "FromDevice(eth1) -> c :: Counter -> Discard;"],
+        "click-pcap": [click, "-e", "FromDevice(eth1, METHOD PCAP) -> c :: Counter -> Discard;"],
+        "sniffer": [the_binary(), "run", "-e", "FromDevice(eth1, SNIFFER true) -> c :: Counter -> Discard;"],
+    }
+    for name, command in listeners.items():
+        socket = lab.dir / f"{name}.sock"
+        process = middle.popen(*command, *(["-u", socket]), log=f"{name}.log")
+        wait_for(f"the control socket of {name}", socket.exists, 20)
+        for _ in range(3):
+            check(ping(right, "10.9.0.3"), f"{name}: the host does not answer any more")
+        with contextlib.closing(ControlSocket(socket)) as control:
+            check(int(control.read("c.count")) >= 3, f"{name}: did not see the packets")
+        equal(lab.stop(process), [0], f"exit status of {name}")
 
 
 @case(Plain)

@@ -81,6 +81,15 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
     args
 }
 
+/// What is left of several short options in one argument without their `a`; `None` if `a` is not among them.
+fn without_affinity(arg: &str) -> Option<String> {
+    let letters = arg.strip_prefix('-').filter(|letters| letters.len() > 1 && !letters.starts_with('-'))?;
+    // The rest of the argument is the value of an option that takes one.
+    let flags = letters.find(|c| !"aqtwRVv".contains(c)).unwrap_or(letters.len());
+    let at = letters[..flags].find('a')?;
+    Some(format!("-{}{}", &letters[..at], &letters[at + 1..])).filter(|_| flags > 1)
+}
+
 /// Options in forms that only Click's driver has: `--no-` undoes an option, `--warnings` undoes
 /// `--no-warnings`, and `-a`, `--affinity` or `--cpu` binds each thread to a processor, from number N on
 /// (`-aN`, `--cpu=N`; else 0). The error is Click's complaint of an abbreviation of several options.
@@ -92,6 +101,10 @@ fn clicks_forms(args: Vec<String>) -> Result<Vec<String>, String> {
         let end = arg.find('=').unwrap_or(arg.len());
         if let Some(full) = clp::in_full(&arg)? {
             arg.replace_range(..end, &full);
+        }
+        if let Some(rest) = without_affinity(&arg) {
+            first_cpu = Some("0".to_owned());
+            arg = rest;
         }
         let (name, value) = match arg.split_once('=') {
             Some((name, value)) if name.starts_with("--") => (name, Some(value)),
@@ -163,6 +176,9 @@ mod tests {
             ("click -a3 -j3 a.click", "click --cpus=3-5 -j3 a.click"),
             ("click --cpu=1 --threads=2 a.click", "click --cpus=1-2 --threads=2 a.click"),
             ("click -a --no-affinity a.click", "click a.click"),
+            ("click -qa a.click", "click --cpus=0-0 -q a.click"),
+            ("click -taw -j 2 a.click", "click --cpus=0-1 -tw -j 2 a.click"),
+            ("click -ea", "click -ea"),
             ("click -- -a", "click -- -a"),
             ("click -h a.b", "click -h a.b"),
             (

@@ -4,7 +4,7 @@ use glob::Pattern;
 use lang::args::parse;
 use launch::logging::error;
 use launch::output;
-use runtime::Router;
+use runtime::{HandlerError, Router};
 
 /// Prints read handlers as `-h` asks for them. Returns whether all could be read.
 pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
@@ -12,7 +12,7 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
     let mut calls: Vec<(String, bool)> = Vec::new();
     for spec in wanted {
         let name_it = wanted.len() > 1;
-        let Some((element, handler)) = spec.rsplit_once('.') else {
+        let Some((element, handler)) = spec.split_once('.') else {
             calls.push((spec.clone(), name_it));
             continue;
         };
@@ -46,7 +46,7 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
     for (spec, name_it) in calls {
         // What is private to the configuration does not exist outside it.
         let value = match router.look_up("", &spec, false) {
-            Ok(known) if known.private => Err(runtime::HandlerError::NoHandler(spec.clone())),
+            Ok(known) if known.private => Err(HandlerError::NoHandler(spec.clone())),
             _ => router.read(&spec, ""),
         };
         match value {
@@ -59,7 +59,7 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
                 };
                 output::print(&text);
             }
-            Err(runtime::HandlerError::NoHandler(_)) => {
+            Err(HandlerError::NoHandler(_)) => {
                 error(&format!("no '{spec}' handler"));
                 good = false;
             }
@@ -82,13 +82,20 @@ fn shell_pattern(text: &str) -> Option<Pattern> {
     Pattern::new(&text).ok()
 }
 
-/// `-x`: an integer is the status, true is 0, false is 1, each in all forms that arguments may have.
-pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
-    match router.read(handler, "") {
+/// `-x`: an integer is the status, true is 0, false is 1, each in all forms that arguments may have. Behind
+/// the handler's name may be a parameter.
+pub(crate) fn exit_status(router: &mut Router, call: &str) -> u8 {
+    let call = call.trim();
+    let (handler, parameter) = call.split_once(char::is_whitespace).unwrap_or((call, ""));
+    match router.read(handler, parameter.trim_start()) {
         Ok(value) => status_of(value.trim()).unwrap_or_else(|| {
             error("exit handler value should be integer");
             255
         }),
+        Err(HandlerError::NoHandler(_) | HandlerError::NotReadable(_)) => {
+            error(&format!("no '{handler}' read handler"));
+            255
+        }
         Err(e) => {
             error(&e.to_string());
             255

@@ -27,8 +27,11 @@ fn marks() -> (char, char) {
     if is_utf8(std::env::var("LANG").ok()) { ('\u{2018}', '\u{2019}') } else { ('\'', '\'') }
 }
 
+/// Of options that have a long form only.
+const NO_LETTER: char = '\0';
+
 /// Click's options with a value, and what it says that they expect, for those that do not take any text.
-const VALUED: [(&str, char, &str); 9] = [
+const VALUED: [(&str, char, &str); 11] = [
     ("clickpath", 'C', ""),
     ("expression", 'e', ""),
     ("file", 'f', ""),
@@ -38,6 +41,8 @@ const VALUED: [(&str, char, &str); 9] = [
     ("threads", 'j', "an integer"),
     ("unix-socket", 'u', ""),
     ("exit-handler", 'x', ""),
+    ("socket", NO_LETTER, "an integer"),
+    ("simtime", NO_LETTER, "a real number"),
 ];
 
 /// What is wrong with the command line `args`, in Click's words; `None` if an option is meant that Click does
@@ -113,6 +118,8 @@ mod tests {
             ("click --file", "click: '--file' requires an argument"),
             ("click -p x", "click: '-p' expects a TCP port number, not 'x'"),
             ("click --port=x", "click: '--port' expects a TCP port number, not 'x'"),
+            ("click --socket x", "click: '--socket' expects an integer, not 'x'"),
+            ("click --simtime=abc", "click: '--simtime' expects a real number, not 'abc'"),
             ("click -jmany", "click: '-j' expects an integer, not 'many'"),
             ("click -e a -e b", TWICE),
             ("click -o a -o b", "output file specified twice"),

@@ -10,8 +10,9 @@
 //!   and the rights allow it, else with AF_PACKET; and with AF_PACKET where the driver has no zero copy and
 //!   large TCP segments may come (see Ports), and on a veth. A line at start shows which and why.
 //! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
-//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own
-//!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
+//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Of Click's
+//!   own methods, `LINUX` and `PCAP` mean `AF_PACKET`, and `NETMAP` and `DPDK` mean `AUTO`; `CAPTURE` is the
+//!   keyword's old name. A router that has given up its rights (`valiant run --user`) opens
 //!   an interface in a hot swap only with the capabilities that `--keep-capability` kept; otherwise the hot
 //!   swap fails and names the missing ones.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
@@ -50,16 +51,23 @@
 //!   where each is, and why. `SOFTWARE`: none is given to the device.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
-//! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, else false): whether the kernel processes
-//!   the packets too, as Click's FromDevice does by default. Without effect if the method is AF_XDP, by which
-//!   the kernel never gets them. To keep them from the kernel by AF_PACKET takes Linux 6.6 or later,
-//!   CAP_NET_ADMIN and CAP_BPF; otherwise the kernel gets them, and a line at start says so.
-//! - `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
-//!   for compatibility with Click, without effect: packets are received whole.
+//! - `SNIFFER` (*bool*, default true if `METHOD` is `AF_PACKET`, or is not given and the program is called
+//!   `click`; else false): whether the kernel processes the packets too. With true, `AUTO` means AF_PACKET;
+//!   without effect if the method is AF_XDP, by which the kernel never gets them. To keep them from the
+//!   kernel by AF_PACKET takes Linux 6.6 or later, CAP_NET_ADMIN and CAP_BPF; otherwise the kernel gets them,
+//!   and a line at start says so.
+//! - `SNAPLEN` (*int*, 14 to 8190): packets are cut to this length; the extra length annotation says by how
+//!   much. By default they are received whole.
+//! - `FORCE_IP` (*bool*, default false): whether IP headers are marked, and packets without one leave by
+//!   output 1, or are dropped if there is none.
+//! - `PROTOCOL` (*int*, default 0): take packets of this EtherType only; 0: of all.
+//! - `ENCAP`, `HEADROOM`: accepted for compatibility with Click, without effect. `BPF_FILTER` and `OUTBOUND
+//!   true` have none either, and warn: IPClassifier and IPFilter do what the filter is for, and what this
+//!   machine sends is not received.
 //!
 //! ## Ports
-//! No input, one push output. The MAC header annotation and the packet type annotation (host, broadcast,
-//! multicast, other host) are set.
+//! No input, one or two push outputs. The MAC header annotation and the packet type annotation (host,
+//! broadcast, multicast, other host) are set.
 //!
 //! Elements get packets of at most the MTU. Hosts at the other end of a veth pair or a TAP send TCP segments
 //! of up to 64 KB, which are to be cut later (TSO), unless that is switched off there
@@ -208,19 +216,27 @@ use super::engine::portrules::{Held, PortRules};
 use super::engine::queues::Queues;
 use super::engine::receives::{self, Receives};
 use super::engine::rx::{self, Receiver};
+use super::engine::screen::{ANOTHER_PROTOCOL, Screen};
 use crate::prelude::*;
-use dpdk::PortConfig;
+use dpdk::{Method, PortConfig};
 
 /// The `FromDevice` element.
 pub struct FromDevice(Receiver);
 
 impl Element for FromDevice {
     const CLASS: &'static str = "FromDevice";
-    const PORTS: &'static str = "0/1";
+    const PORTS: &'static str = "0/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
-    const DROPS: &'static [DropCase] = rx::DROPS;
+    const DROPS: &'static [DropCase] = &[
+        rx::DROPS[0],
+        rx::DROPS[1],
+        rx::DROPS[2],
+        rx::DROPS[3],
+        drops::NO_IP_HEADER.when("it has none, `FORCE_IP` wants one, and there is no second output"),
+        ANOTHER_PROTOCOL.when("its EtherType is not `PROTOCOL`"),
+    ];
     const ROLE: Role = Role::DeviceSource;
     const OPENS: Option<Opens> = Some(Opens::Port);
     const MANUAL: &'static str = manual!("devices/fromdevice");
@@ -228,8 +244,12 @@ impl Element for FromDevice {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
         let promisc = args.p("PROMISC")?.unwrap_or(false);
-        let _snaplen = args.p::<u32>("SNAPLEN")?;
-        let method = arguments::method(args)?;
+        let snaplen = args.p::<u32>("SNAPLEN")?;
+        if snaplen.is_some_and(|snaplen| !(14..=8190).contains(&snaplen)) {
+            return Err(args.error("SNAPLEN out of range"));
+        }
+        let captured = args.k::<String>("METHOD")?.or(args.k("CAPTURE")?);
+        let (mut method, sniffs) = arguments::capture(captured.as_deref().unwrap_or_default(), cx)?;
         let burst = arguments::burst(args, cx)?;
         let interval = arguments::poll_interval(args)?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
@@ -241,12 +261,21 @@ impl Element for FromDevice {
         let rules = arguments::rules(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        let sniffer = args.k::<bool>("SNIFFER")?;
-        for name in ["FORCE_IP", "OUTBOUND"] {
-            args.k::<bool>(name)?;
+        let sniffer = args.k::<bool>("SNIFFER")?.or(sniffs);
+        if sniffer == Some(true) && method == Method::Auto {
+            method = Method::AfPacket;
         }
-        for name in ["PROTOCOL", "ENCAP", "HEADROOM", "BPF_FILTER"] {
-            args.k::<String>(name)?;
+        let force_ip = args.k_or("FORCE_IP", false)?;
+        let protocol = args.k_or("PROTOCOL", 0u16)?;
+        if args.k_or("HEADROOM", 0u32)? > 8190 {
+            return Err(args.error("HEADROOM out of range"));
+        }
+        args.k::<String>("ENCAP")?;
+        if args.k::<String>("BPF_FILTER")?.is_some_and(|filter| !filter.is_empty()) {
+            cx.warn("not using METHOD PCAP, BPF filter ignored");
+        }
+        if args.k_or("OUTBOUND", false)? {
+            cx.warn("OUTBOUND has no effect: packets that this machine sends are not received");
         }
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, method, sniffer, ..PortConfig::default() };
@@ -257,6 +286,7 @@ impl Element for FromDevice {
         receiver.configure_steering(steer, cx);
         receiver.configure_parking(park, rules.get().is_some(), cx)?;
         receiver.timestamp = timestamp;
+        receiver.screen = Screen::new(snaplen, force_ip, protocol);
         receiver.configure_rules(PortRules::new(&rules, cx.worker().0));
         Ok(Self(receiver))
     }

@@ -37,6 +37,7 @@
 
 use super::engine::arguments;
 use super::engine::host::HostSlot;
+use crate::files::engine::link::{Link, force_ip};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::IpPrefix;
@@ -97,7 +98,12 @@ impl Element for FromHost {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(device) = self.device.get() else { return false };
         let mut batch = cx.spare_batch();
-        let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
+        let n = device.read(self.burst.min(cx.batch_size()), &mut batch, cx.now_ns());
+        if device.mode == TunMode::Ethernet {
+            for packet in &mut *batch {
+                force_ip(packet, Link::ETHER);
+            }
+        }
         self.count.add(n as u64);
         cx.output_batch(0, batch);
         cx.reschedule();

@@ -2,16 +2,17 @@
 //! Exchanges Ethernet frames with this machine's network stack through a new interface.
 //!
 //! ## Synopsis
-//! `KernelTap(ADDR/MASK [, GATEWAY, DEVNAME, HEADROOM, ETHER, MTU, NETNS, BURST])`
+//! `KernelTap(ADDR/MASK [, GATEWAY, DEVNAME, TAP, HEADROOM, ETHER, MTU, NETNS, BURST])`
 //!
 //! ## Arguments
-//! - `ADDR/MASK` (*IP prefix*): the address that the interface gets in the kernel.
+//! - `ADDR` (*IP prefix*): the address that the interface gets in the kernel.
 //! - `GATEWAY` (*IP address*): the kernel's default route goes to this address over the interface. It must
 //!   be in the interface's network. Traffic that took a default route with a metric, as a DHCP client sets
 //!   one, takes this one from then on; without a metric, there must be none yet.
 //! - `DEVNAME` (*string*): the interface's name; by default the kernel chooses one.
+//! - `TAP` (*bool*, default true): whether packets are Ethernet frames.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
-//! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).
+//! - `ETHER` (*Ethernet address*): the interface's link address, of frames.
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
 //! - `NETNS` (*string*): the network namespace of the interface, as `ip netns` names it; by default the
 //!   router's own. To enter another one takes the capability CAP_SYS_ADMIN.
@@ -61,6 +62,6 @@ mod tests {
 
     #[test]
     fn an_address_is_wanted() {
-        assert!(Bench::error("KernelTap()").contains("ADDR/MASK"));
+        assert!(Bench::error("KernelTap()").contains("ADDR"));
     }
 }

@@ -87,6 +87,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const NO_PEER: DropReason = DropReason::new("no peer");
+const DENIED: DropReason = DropReason::new("address denied");
 /// How many connections wait to be accepted.
 const BACKLOG: i32 = 2;
 /// How long a client waits for its connection.
@@ -434,6 +435,7 @@ impl<K: Kind> Socket<K> {
                             && !self.allowed(from)
                         {
                             self.say(cx, &format!("dropped datagram from {}", shown(from)));
+                            cx.drop(packet, DENIED);
                             continue;
                         }
                         if from.is_some() {
@@ -470,8 +472,9 @@ impl<K: Kind> Socket<K> {
         };
         let (stream, sent) = (self.settings.stream, &self.sent);
         let done = self.waiting.offer(batch, cx, |packet| {
+            let empty = packet.len() == 0;
             let done = if stream { send_stream(open, packet) } else { send_datagram(open, any, packet) };
-            sent.add(u64::from(matches!(done, Sent::Done)));
+            sent.add(u64::from(matches!(done, Sent::Done) && !empty));
             done
         });
         if let Err(e) = done {
@@ -492,6 +495,7 @@ impl<K: Kind> Element for Socket<K> {
         engine::DROPS[2],
         NO_PEER
             .when("there is no connection, or nobody has sent a datagram yet; or the connection has ended"),
+        DENIED.when("the datagram comes from an address that `DENY` has, or `ALLOW` has not"),
     ];
     const OPENS: Option<Opens> = Some(Opens::Socket);
     const MANUAL: &'static str = manual!("devices/socket");

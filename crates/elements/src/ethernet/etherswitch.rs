@@ -25,8 +25,8 @@
 //! - `timeout` (read/write): the argument, in seconds.
 //! - `port_forwarding` (read): for each input a line with the number of outputs that its frames may leave by,
 //!   and a digit for each output, 1 if it is one of these.
-//! - `remove_port_forwarding` (write, *INPUT OUTPUT...*, and more behind commas): frames that come by an input
-//!   do not leave by these outputs any more. `ListenEtherSwitch` looks at this for frames to all only.
+//! - `remove_port_forwarding` (write, *INPUT OUTPUT...*, and more behind commas): frames that come by an
+//!   input do not leave by these outputs any more. `ListenEtherSwitch` looks at this for frames to all only.
 //! - `reset_port_forwarding` (write): they do again.
 //!
 //! ## Threads

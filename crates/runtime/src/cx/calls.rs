@@ -196,7 +196,7 @@ impl Cx<'_> {
     /// Splits `element.handler` and finds the element from the scope of `from`; without an element name it is
     /// a global handler.
     fn target<'s>(&self, from: &str, spec: &'s str) -> Result<(Option<ElementId>, &'s str), HandlerError> {
-        match spec.rsplit_once('.') {
+        match spec.split_once('.') {
             None | Some(("", _)) => Ok((None, spec.trim_start_matches('.'))),
             Some((element, handler)) => match self.graph.find_from(from, element) {
                 Some(id) => Ok((Some(id), handler)),

@@ -4,7 +4,7 @@
 
 use super::core::Core;
 use crate::ElementId;
-use crate::builtin::About;
+use crate::builtin::{About, element_handler};
 use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
@@ -275,7 +275,8 @@ pub(crate) fn find<'a>(
     handlers.iter().find(|h| h.name == name && h.dynamic.is_none()).or_else(|| {
         let other = handlers.iter().find(|h| h.dynamic.is_some())?;
         let others = other.others(store, element)?;
-        (others.any || others.readable.iter().any(|n| n == name)).then_some(other)
+        let any = others.any && !element_handler(name);
+        (any || others.readable.iter().any(|n| n == name)).then_some(other)
     })
 }
 

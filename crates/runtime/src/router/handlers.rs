@@ -25,7 +25,7 @@ impl Router {
         if is_global(spec) {
             return Ok((None, spec.to_owned()));
         }
-        if let Some((element, handler)) = spec.rsplit_once('.') {
+        if let Some((element, handler)) = spec.split_once('.') {
             if element.is_empty() {
                 return Ok((None, handler.to_owned()));
             }

@@ -27,7 +27,10 @@ pub(in crate::devices) fn port(text: &str) -> Result<PortSpec, ArgError> {
 
 /// Reads the `BURST` argument: the largest batch.
 pub(in crate::devices) fn burst(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<usize, ArgError> {
-    Ok(args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1))
+    match args.k::<u16>("BURST")? {
+        Some(0) => Err(args.error("BURST out of range")),
+        burst => Ok(burst.map_or(cx.batch_size(), usize::from)),
+    }
 }
 
 /// Reads the `NETNS` argument: a network namespace, none for the router's own.
@@ -53,6 +56,22 @@ pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError
         "AF_XDP" | "XDP" => Ok(Method::AfXdp),
         "AF_PACKET" => Ok(Method::AfPacket),
         "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Ok(Method::Auto),
+        other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
+    }
+}
+
+/// By what method an element receives, and whether it is a sniffer unless it says otherwise: Click's elements
+/// are.
+pub(in crate::devices) fn capture(
+    method: &str,
+    cx: &ConfigCx<'_>,
+) -> Result<(Method, Option<bool>), ArgError> {
+    match method.to_ascii_uppercase().as_str() {
+        "AF_XDP" | "XDP" => Ok((Method::AfXdp, None)),
+        "AF_PACKET" => Ok((Method::AfPacket, None)),
+        "LINUX" | "PCAP" => Ok((Method::Auto, Some(true))),
+        "" => Ok((Method::Auto, cx.as_click().then_some(true))),
+        "AUTO" | "NETMAP" | "DPDK" => Ok((Method::Auto, None)),
         other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
     }
 }

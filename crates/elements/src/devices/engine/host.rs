@@ -13,7 +13,12 @@ use wire::{Ipv4, ipv4, ipv6};
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::HOST_QUEUE_FULL.when("so many packets wait for the kernel that there was no room for more"),
     drops::NO_DEVICE.when("the device is not open"),
+    REFUSED.when("the kernel does not take it: it is too short or too long, or begins with no IP header"),
+    DOWN.when("somebody has switched the interface off"),
 ];
+
+const REFUSED: DropReason = DropReason::new("refused by the kernel");
+const DOWN: DropReason = DropReason::new("interface down");
 
 /// A device that `FromHost` opens and `ToHost` finds by its name.
 pub(crate) struct HostDevice {
@@ -65,25 +70,35 @@ impl HostDevice {
     pub(crate) fn mac(&self) -> [u8; 6] {
         self.tun().interface().mac
     }
-    /// Appends the packets that the kernel sends by the device.
-    pub(crate) fn read(&self, max: usize, batch: &mut Batch) -> usize {
+    /// Its MTU.
+    pub(crate) fn mtu(&self) -> usize {
+        self.tun().interface().mtu as usize
+    }
+    /// Appends the packets that the kernel sends by the device; it is `now_ns`.
+    pub(crate) fn read(&self, max: usize, batch: &mut Batch, now_ns: u64) -> usize {
         let mut tun = self.tun();
         let from = batch.len();
         let n = tun.read(max, batch);
-        if self.mode == TunMode::Ip {
-            for packet in &mut batch[from..] {
+        for packet in &mut batch[from..] {
+            packet.set_timestamp_ns(now_ns);
+            if self.mode == TunMode::Ip {
                 mark(packet);
-            }
-        } else {
-            for packet in &mut batch[from..] {
+            } else {
                 packet.set_mac_header(0);
             }
         }
         n
     }
-    /// Gives packets to the kernel; those that the kernel cannot take now stay.
-    pub(crate) fn write(&self, batch: &mut Batch) -> usize {
-        self.tun().write(batch)
+    /// Gives packets to the kernel, and counts those that it refuses. Those that it cannot take now stay.
+    fn write(&self, batch: &mut Batch, cx: &mut Cx<'_>) -> usize {
+        let mut tun = self.tun();
+        let before = tun.stats();
+        let n = tun.write(batch);
+        let after = tun.stats();
+        drop(tun);
+        cx.count_drops(after.refused - before.refused, REFUSED);
+        cx.count_drops(after.down - before.down, DOWN);
+        n
     }
 }
 
@@ -121,13 +136,17 @@ impl ToKernel {
     pub(crate) fn push(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
         self.flush(device, cx);
         if self.waiting.is_empty() {
-            device.write(&mut batch);
+            device.write(&mut batch, cx);
         }
         if batch.is_empty() {
             return cx.recycle(batch);
         }
-        if self.packets + batch.len() > ROOM {
-            return cx.drop_batch(batch, drops::HOST_QUEUE_FULL);
+        let room = ROOM - self.packets;
+        if room < batch.len() {
+            cx.drop_batch(batch.split_off(room), drops::HOST_QUEUE_FULL);
+        }
+        if batch.is_empty() {
+            return cx.recycle(batch);
         }
         self.packets += batch.len();
         self.waiting.push_back(batch);
@@ -137,7 +156,7 @@ impl ToKernel {
     pub(crate) fn flush(&mut self, device: &HostDevice, cx: &mut Cx<'_>) -> bool {
         let mut moved = false;
         while let Some(mut batch) = self.waiting.pop_front() {
-            let n = device.write(&mut batch);
+            let n = device.write(&mut batch, cx);
             self.packets -= n;
             moved |= n > 0;
             if !batch.is_empty() {

@@ -1,7 +1,8 @@
 //! The engine of `KernelTun` and `KernelTap`.
 
 use super::arguments;
-use super::host::{HostSlot, ToKernel};
+use super::host::{HostDevice, HostSlot, ToKernel};
+use crate::ip::engine::header::strip_to;
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::IpPrefix;
@@ -22,11 +23,17 @@ pub trait KernelDevice: Send + 'static {
 
 const NOT_IP: DropReason = DropReason::new("not IP");
 
-/// Drop reasons of elements whose packets begin with an IP header.
-const DROPS: [DropCase; 3] = [
+/// The longest Ethernet header, with a VLAN tag.
+const MOST_ETHERNET: usize = 18;
+
+const DROPS: &[DropCase] = &[
     super::host::DROPS[0],
     super::host::DROPS[1],
+    super::host::DROPS[2],
+    super::host::DROPS[3],
     NOT_IP.when("what the kernel sends by the interface has no IP header, and there is no second output"),
+    drops::NO_IP_HEADER.when("its IP header was marked and is not there any more"),
+    drops::LONGER_THAN_THE_MTU.when("the IP packet is longer than the interface's MTU"),
 ];
 
 /// A kernel interface, seen from the router's side.
@@ -46,21 +53,19 @@ impl<K: KernelDevice> Element for Kernel<K> {
     const PROCESSING: &'static str = "a/h";
     const FLOW: &'static str = "x/y";
     const READS: Fields = Fields::DATA;
-    const DROPS: &'static [DropCase] = match K::MODE {
-        TunMode::Ip => &DROPS,
-        TunMode::Ethernet => super::host::DROPS,
-    };
+    const DROPS: &'static [DropCase] = DROPS;
     const OPENS: Option<Opens> = Some(Opens::Interface);
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let address: IpPrefix = args.mp("ADDR/MASK")?;
+        let address: IpPrefix = args.mp("ADDR")?;
         let gateway = args.p::<Ipv4Addr>("GATEWAY")?.filter(|gateway| !gateway.is_unspecified());
         if gateway.is_some_and(|gateway| gateway & address.mask != address.addr & address.mask) {
             return Err(args.error("bad GATEWAY"));
         }
         let name = args.k::<String>("DEVNAME")?.or(args.k("DEV_NAME")?).unwrap_or_default();
-        let mut config = TunConfig::new(&name, K::MODE);
+        let tap = args.k_or("TAP", K::MODE == TunMode::Ethernet)?;
+        let mut config = TunConfig::new(&name, if tap { TunMode::Ethernet } else { TunMode::Ip });
         config.address = Some((address.addr, u32::from(address.mask).count_ones() as u8));
         config.gateway = gateway;
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
@@ -103,15 +108,15 @@ impl<K: KernelDevice> Element for Kernel<K> {
             let mut batch = cx.spare_batch();
             let burst = self.burst;
             moved |= cx.pull_lending(self, 0, burst, &mut batch) > 0;
-            self.out.push(&device, batch, cx);
+            self.send(&device, batch, cx);
         }
         if cx.n_outputs() > 0 {
             let mut batch = cx.spare_batch();
-            let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
+            let n = device.read(self.burst.min(cx.batch_size()), &mut batch, cx.now_ns());
             self.count.add(n as u64);
             self.selected_calls.add((n > 0).into());
             moved |= n > 0;
-            if K::MODE == TunMode::Ip {
+            if device.mode == TunMode::Ip {
                 batch.filter_map_in_place(|packet| {
                     if packet.network_header_offset().is_some() {
                         return Some(packet);
@@ -136,10 +141,34 @@ impl<K: KernelDevice> Element for Kernel<K> {
     }
 }
 
+impl<K> Kernel<K> {
+    /// Gives packets to the kernel: those with a marked IP header, where it takes IP packets, from there on.
+    fn send(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
+        let (mode, mtu) = (device.mode, device.mtu());
+        batch.filter_map_in_place(|mut packet| {
+            let header = match mode {
+                TunMode::Ethernet => MOST_ETHERNET,
+                TunMode::Ip => 0,
+            };
+            if mode == TunMode::Ip
+                && let Some(at) = packet.network_header_offset()
+            {
+                packet = strip_to(packet, Some(at), cx)?;
+            }
+            if packet.len() > mtu + header {
+                cx.drop(packet, drops::LONGER_THAN_THE_MTU);
+                return None;
+            }
+            Some(packet)
+        });
+        self.out.push(device, batch, cx);
+    }
+}
+
 impl<K: KernelDevice> Vector for Kernel<K> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         match self.device.get().cloned() {
-            Some(device) => self.out.push(&device, batch, cx),
+            Some(device) => self.send(&device, batch, cx),
             None => cx.drop_batch(batch, drops::NO_DEVICE),
         }
     }

@@ -38,6 +38,7 @@ pub(super) mod receives;
 mod reta;
 pub(crate) mod rss;
 pub(super) mod rx;
+pub(super) mod screen;
 mod sharing;
 pub(super) mod socket;
 mod spread;

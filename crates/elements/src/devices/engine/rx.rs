@@ -16,6 +16,7 @@ use super::prefixsteer::{self, Divider, Steer};
 use super::queues::Queues;
 use super::rebalancer::Rebalancer;
 use super::rss::Rss;
+use super::screen::Screen;
 use super::spread::Spreader;
 use super::watch::Watch;
 use crate::prelude::*;
@@ -80,6 +81,8 @@ pub(crate) struct Receiver {
     pub(crate) hash_aggregate: bool,
     /// Whether packets are painted with the number of the queue that they come from.
     pub(crate) paint_queue: bool,
+    /// What it does with packets beside that, if anything.
+    pub(in crate::devices) screen: Option<Screen>,
     /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
     annotate: bool,
     /// Whether it is a link between nodes of a cluster.
@@ -146,6 +149,7 @@ impl Receiver {
             active: true,
             configured: true,
             timestamp: false,
+            screen: None,
             hash_aggregate: false,
             paint_queue: false,
             annotate,
@@ -551,6 +555,9 @@ impl Receiver {
             table.seat(*place).count(batch.len());
         }
         self.pause.emitted(batch.len());
+        if let Some(screen) = &self.screen {
+            screen.apply(&mut batch, cx);
+        }
         cx.output_batch(0, batch);
     }
 

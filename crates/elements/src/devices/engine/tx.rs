@@ -590,6 +590,7 @@ impl Sender {
                 self.line.chosen_from = None;
             } else {
                 // They were for another port.
+                self.dropped.add(packets.len() as u64);
                 cx.drop_batch(packets, drops::PORT_REPLACED);
             }
         }

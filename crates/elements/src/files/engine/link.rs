@@ -5,14 +5,14 @@ use wire::Ipv4;
 
 /// A link type as pcap files number it (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::files) struct Link(pub(in crate::files) u32);
+pub(crate) struct Link(pub(crate) u32);
 
 impl Link {
-    pub(in crate::files) const ETHER: Self = Self(1);
-    pub(in crate::files) const RAW: Self = Self(101);
+    pub(crate) const ETHER: Self = Self(1);
+    pub(crate) const RAW: Self = Self(101);
 
     /// The link type of a file. BSD's numbers for raw IP are replaced by the common one.
-    pub(in crate::files) fn from_file(number: u32) -> Self {
+    pub(crate) fn from_file(number: u32) -> Self {
         match number & 0x03ff_ffff {
             12 | 14 => Self::RAW,
             n => Self(n),
@@ -20,7 +20,7 @@ impl Link {
     }
 
     /// Reads Click's name, or `#` and the number.
-    pub(in crate::files) fn parse(name: &str) -> Option<Self> {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
         if let Some((_, n)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Some(Self(*n));
         }
@@ -28,13 +28,13 @@ impl Link {
     }
 
     /// Click's name.
-    pub(in crate::files) fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         let known = NAMES.iter().find(|(_, n)| *n == self.0);
         known.map_or_else(|| format!("#{}", self.0), |(name, _)| (*name).to_owned())
     }
 
     /// Whether the offset of IP packets after this header can be determined.
-    pub(in crate::files) fn can_force_ip(self) -> bool {
+    pub(crate) fn can_force_ip(self) -> bool {
         matches!(
             self.0,
             0 | 1 | 9 | 10 | 50 | 100 | 101 | 104 | 105 | 113 | 119 | 123 | 127 | 228 | 229 | 276
@@ -149,7 +149,7 @@ fn ip_offset(link: Link, data: &[u8]) -> Option<usize> {
 }
 
 /// Marks the IP header of a frame. False if there is none, or if it is truncated.
-pub(in crate::files) fn force_ip(packet: &mut Packet, link: Link) -> bool {
+pub(crate) fn force_ip(packet: &mut Packet, link: Link) -> bool {
     let Some(at) = ip_offset(link, packet.data()) else { return false };
     let Some(ip) = packet.data().get(at..) else { return false };
     match ip.first().map(|b| b >> 4) {

@@ -18,7 +18,7 @@ pub(super) mod format;
 pub(crate) mod frames;
 pub(super) mod input;
 mod ipoptions;
-pub(super) mod link;
+pub(crate) mod link;
 pub(super) mod opened;
 pub(super) mod output;
 pub(super) mod reading;
