@@ -164,7 +164,7 @@ impl Element for ToIpSummaryDump {
         let header = if self.header { self.head(cx.now_ns()) } else { String::new() };
         let line_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
         let record_len = if self.binary { binary::record_len } else { line_len };
-        let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false };
+        let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false, end: b"" };
         let key = format!("ToIPSummaryDump {} {} {} {}", cx.name(), self.path, self.data(), self.binary);
         let dump = Dump::open(&key, cx.name(), &self.path, header.into_bytes(), framing, &hub)?;
         let begins = Arc::clone(&dump);
