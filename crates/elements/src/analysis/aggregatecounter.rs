@@ -104,7 +104,7 @@ impl Limit {
         }
         let at =
             text::value::<u64>(at, wrong).and_then(|n| if n <= most { Ok(n) } else { Err(wrong.into()) })?;
-        Ok(Some((at, HandlerCall::parse(call).ok_or("bad handler name")?)))
+        Ok(Some((at, HandlerCall::parse(call).unwrap_or_default())))
     }
     fn write(&self, value: &str, name: &str, most: u64, cx: &Cx<'_>) -> Result<bool, String> {
         let wrong = format!("argument to '{name}' should be 'N HANDLER [VALUE]'");

@@ -13,7 +13,8 @@
 //!
 //! ## Arguments
 //! All by keyword.
-//! - `TRACEINFO` (*filename*): where each flow is noted when it has ended, in XML; `-` is standard output.
+//! - `TRACEINFO` (*filename*): where each flow is noted when it has ended, in XML; `-` is standard output. A
+//!   hot swap in which the element keeps its name and the file goes on with it; otherwise the file ends.
 //! - `SOURCE` (*element*): its handlers `filename` and `packet_filepos` are noted there.
 //! - `TCP_TIMEOUT` (*time*, default 24 h): for open TCP connections.
 //! - `TCP_DONE_TIMEOUT` (*time*, default 30 s): for connections that were closed by both sides, or reset.
@@ -168,11 +169,11 @@ impl Element for AggregateIpFlows {
             );
         }
         self.fragments = Some(self.fragments.unwrap_or(!cx.input_is_pull(0)));
-        self.trace.as_mut().map_or(Ok(()), |trace| trace.open(cx))
+        self.trace.as_mut().map_or(Ok(()), |trace| trace.open(Self::CLASS, cx))
     }
 
     fn finish(&mut self, _cx: &mut Cx<'_>) {
-        if let Some(trace) = &self.trace {
+        if let Some(trace) = &mut self.trace {
             self.flows.reap(None, |_| false, &mut self.ended);
             self.ended.drain(..).for_each(|(key, flow)| trace.note(&key, &flow));
             trace.finish();
@@ -561,6 +562,39 @@ mod tests {
             begin='1.000000' duration='3.000000'>\n  \
             <stream dir='0' packets='1' /><stream dir='1' packets='2' />\n</flow>\n</trace>\n";
         assert_eq!(std::fs::read_to_string(path).unwrap(), expected);
+    }
+
+    /// A hot swap goes on with the file; one to another file ends it.
+    #[test]
+    fn swaps_keep_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = ["one", "two"].map(|name| dir.path().join(name).display().to_string());
+        let config = |path: &str, arguments: &str, other: &str| {
+            format!("{other} e :: AggregateIPFlows(TRACEINFO {path}{arguments});")
+        };
+        let mut bench = Bench::with_config(&config(&one, "", ""), 1, 1);
+        let (a, b) = ((1, 1000), (2, 80));
+        for second in [1, 100, 200] {
+            bench.send(0, packet(17, a, b, 0, second));
+        }
+        let ends = "InfiniteSource(ACTIVE false) -> e -> Discard;";
+        let mut swap = |path: &str, arguments: &str, other: &str| {
+            let text = config(path, arguments, other) + ends;
+            bench.router().hotswap(lang::Source::new("next", text)).unwrap();
+        };
+        swap(&one, "", "Idle -> Discard;");
+        swap(&one, ", REAP 5", "");
+        swap(&two, "", "");
+        let first = std::fs::read_to_string(&one).unwrap();
+        assert_eq!(first.matches("<flow ").count(), 2, "{first}");
+        assert!(first.starts_with("<?xml") && first.ends_with("</flow>\n</trace>\n"), "{first}");
+        bench.router().wind_up();
+        let second = std::fs::read_to_string(&two).unwrap();
+        assert!(
+            second.contains("<trace>\n<flow aggregate='3' ") && second.ends_with("</trace>\n"),
+            "{second}"
+        );
+        assert_eq!(std::fs::read_to_string(&one).unwrap(), first);
     }
 
     #[test]

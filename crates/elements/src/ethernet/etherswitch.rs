@@ -30,7 +30,9 @@
 //! - `reset_port_forwarding` (write): they do again.
 //!
 //! ## Threads
-//! All workers use the same addresses, one after the other, a batch at a time.
+//! All workers use the same addresses, one after the other, a batch at a time. A hot swap keeps them, and
+//! which inputs forward to which outputs, also with other arguments; what was about a port that is gone is
+//! forgotten.
 //!
 //! ## Example
 //! ```click
@@ -85,12 +87,30 @@ struct State {
     outputs: usize,
     /// Inputs with outputs that their frames do not leave by.
     barred: BTreeSet<(usize, usize)>,
+    /// Whether a hot swap has brought what another state had.
+    adopted: bool,
 }
 
 impl State {
     fn new(capacity: usize, timeout_s: u32) -> Self {
         let places = ExactMap::new(capacity);
-        Self { places, clock: 0, timeout_s, sooner_s: None, outputs: 0, barred: BTreeSet::new() }
+        let barred = BTreeSet::new();
+        Self { places, clock: 0, timeout_s, sooner_s: None, outputs: 0, barred, adopted: false }
+    }
+
+    /// Goes on with the addresses of another state that are behind one of so many ports, as many as there is
+    /// room for, and with its rules between ports that there are. Has an effect once.
+    fn adopt(&mut self, old: &Self, ports: usize) {
+        if std::mem::replace(&mut self.adopted, true) {
+            return;
+        }
+        // The order of use stays: the oldest come first, and are the first to go.
+        for (address, place, used) in old.places.iter().filter(|(_, place, _)| place.port < ports) {
+            self.places.insert(*address, *place, used);
+        }
+        self.clock = old.clock;
+        let outputs = self.outputs;
+        self.barred = old.barred.iter().copied().filter(|(i, o)| *i < outputs && *o < outputs).collect();
     }
 
     /// Whether frames may pass from an input to an output.
@@ -211,6 +231,14 @@ impl<const LISTEN: bool> Element for EtherSwitch<LISTEN> {
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         self.shared.0.lock().ignore_poison().outputs = cx.n_outputs();
         Ok(())
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        if !Arc::ptr_eq(&self.shared, &old.shared) {
+            let ports = cx.n_outputs().saturating_sub(usize::from(LISTEN));
+            let old = old.shared.0.lock().ignore_poison();
+            self.shared.0.lock().ignore_poison().adopt(&old, ports);
+        }
     }
 }
 
@@ -340,6 +368,30 @@ mod tests {
         assert!(send(&mut bench, 0, 1, 9, 1).is_empty());
         bench.write("reset_port_forwarding", "");
         assert_eq!(send(&mut bench, 0, 1, 9, 1), [1, 2, 3]);
+    }
+
+    #[test]
+    fn swaps_keep_addresses_and_rules() {
+        let mut bench = Bench::with_ports("EtherSwitch(TIMEOUT 10, CAPACITY 8)", 4, 4);
+        for (port, src) in [(0, 1), (1, 2), (3, 3), (2, 4), (0, 1)] {
+            send(&mut bench, port, src, 0xff, 100);
+        }
+        bench.write("remove_port_forwarding", "0 1 3");
+        let mut swap = |arguments: &str| {
+            let text = format!(
+                "e :: EtherSwitch({arguments}); Idle -> e -> Discard; Idle -> [1] e [1] -> Discard;
+                Idle -> [2] e [2] -> Discard;"
+            );
+            bench.router().hotswap(lang::Source::new("next", text)).unwrap();
+            (bench.read("table"), bench.read("port_forwarding"))
+        };
+        let rules = "weight: 1\t0: 001\nweight: 2\t1: 101\nweight: 2\t2: 110\n";
+        let all = "00-00-00-00-00-01 0\n00-00-00-00-00-02 1\n00-00-00-00-00-04 2\n";
+        assert_eq!(swap("TIMEOUT 20, CAPACITY 8"), (all.into(), rules.into()));
+        // The one that was used last stays, with the one before it.
+        let two = "00-00-00-00-00-01 0\n00-00-00-00-00-04 2\n";
+        assert_eq!(swap("TIMEOUT 20, CAPACITY 2"), (two.into(), rules.into()));
+        assert_eq!(swap("TIMEOUT 20, CAPACITY 2"), (two.into(), rules.into()));
     }
 
     #[test]

@@ -55,8 +55,9 @@
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
 //! - `filepos` (read/write): the position in the decompressed file, in bytes.
 //! - `packet_filepos` (read): where the last packet begins.
-//! - `extend_interval` (write): moves the end time by so many seconds, and becomes active.
-//! - `reset_timing` (write): `TIMING` treats the next packet as the first.
+//! - `extend_interval` (write): moves the end time by so many seconds, also when it has been reached, and
+//!   becomes active.
+//! - `reset_timing` (write): `TIMING` treats the next packet as the first; start and end stay.
 //! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task.
 //!
 //! ## Threads
@@ -113,8 +114,12 @@ pub struct FromDump {
     start_ns: Option<i64>,
     /// The end; known once the first packet has been read.
     end_ns: Option<i64>,
+    /// Whether the end is still to come.
+    armed: bool,
     /// Whether `start` and `end` have been computed from the first packet.
-    begun: bool,
+    bounded: bool,
+    /// Whether the times below have been taken from a packet.
+    timed: bool,
     /// The router's clock minus the file's, at the first packet.
     shift_ns: i64,
     /// The time of the first packet.
@@ -224,7 +229,9 @@ impl Element for FromDump {
             end,
             start_ns: None,
             end_ns: None,
-            begun: false,
+            armed: true,
+            bounded: false,
+            timed: false,
             shift_ns: 0,
             first_ns: 0,
             speed,
@@ -259,13 +266,12 @@ impl Element for FromDump {
         h.read("packet_filepos", |e| e.packet_position.to_string());
         h.write("extend_interval", |e, v, cx| {
             let by: Timestamp = text::value(v, "'extend_interval' takes a time interval")?;
-            e.end_ns = e.end_ns.map(|end| end.saturating_add(by.ns));
-            e.common.active |= e.end_ns.is_some();
+            e.extend(by.ns);
             e.wake(cx);
             Ok(())
         });
         h.write("reset_timing", |e, _, _| {
-            e.begun = false;
+            e.timed = false;
             Ok(())
         });
         h.task();
@@ -373,8 +379,17 @@ impl Reading for FromDump {
 }
 
 impl FromDump {
+    /// Moves the end, which is then to come again.
+    fn extend(&mut self, by_ns: i64) {
+        let Some(Bound::At(ns) | Bound::After(ns) | Bound::Span(ns)) = &mut self.end else { return };
+        *ns = ns.saturating_add(by_ns);
+        self.end_ns = self.end_ns.map(|end| end.saturating_add(by_ns));
+        self.armed = true;
+        self.common.active = true;
+    }
+
     /// Computes start and end from the time of the first packet.
-    fn begin(&mut self, first_ns: i64, cx: &Cx<'_>) {
+    fn bound(&mut self, first_ns: i64) {
         let from_epoch = |bound| match bound {
             Bound::At(ns) => ns,
             Bound::After(ns) => first_ns.saturating_add(ns),
@@ -385,15 +400,20 @@ impl FromDump {
             Some(Bound::Span(ns)) => Some(self.start_ns.unwrap_or(first_ns).saturating_add(ns)),
             end => end.map(from_epoch),
         };
+        self.bounded = true;
+    }
+
+    /// Has a packet of this time be due now.
+    fn time(&mut self, first_ns: i64, cx: &Cx<'_>) {
         self.shift_ns = (cx.now_ns() as i64).saturating_sub(first_ns);
         self.first_ns = first_ns;
         self.began_ns = cx.now_ns() as i64;
-        self.begun = true;
+        self.timed = true;
     }
 
     /// Has the speed be what the function says now. Returns false if it says that this is the end.
     fn adjust_speed(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(function) = self.function.as_ref().filter(|_| self.common.timing && self.begun) else {
+        let Some(function) = self.function.as_ref().filter(|_| self.common.timing && self.timed) else {
             return true;
         };
         let now = cx.now_ns() as i64;
@@ -477,14 +497,18 @@ impl FromDump {
                 }
             };
             let time_ns = i64::try_from(head.time_ns).unwrap_or(i64::MAX);
-            if !self.begun {
-                self.begin(time_ns, cx);
+            if !self.bounded {
+                self.bound(time_ns);
+            }
+            if !self.timed {
+                self.time(time_ns, cx);
             }
             if self.start_ns.is_some_and(|start| time_ns < start) {
                 return capture.pass(&head).map(|()| Err(Next::PassedOver));
             }
             self.start_ns = None;
-            if self.end_ns.take_if(|end| time_ns >= *end).is_some() {
+            if self.armed && self.end_ns.is_some_and(|end| time_ns >= end) {
+                self.armed = false;
                 self.head = Some(head);
                 return Ok(Err(Next::EndTime));
             }
@@ -658,12 +682,52 @@ mod tests {
     #[test]
     fn the_interval_can_be_extended() {
         let file = TestFile::new(&trace());
-        let mut b = Bench::with_ports(&format!("FromDump({file}, END 12)"), 0, 1);
-        assert_eq!(b.run().len(), 2);
-        b.write("filepos", "58");
-        b.write("reset_timing", "");
-        b.write("active", "true");
-        assert_eq!(b.run().len(), 0);
+        let config = |arguments: &str| format!("FromDump({file}, {arguments})");
+        let emitted = |b: &mut Bench| b.run().len();
+        for arguments in ["END 12", "END_AFTER 2", "INTERVAL 2"] {
+            let mut b = Bench::with_ports(&config(arguments), 0, 1);
+            assert_eq!((emitted(&mut b), b.read("active")), (2, "false".into()));
+            b.write("extend_interval", "2");
+            assert_eq!((emitted(&mut b), b.read("active")), (2, "false".into()), "{arguments}");
+            b.write("extend_interval", "100");
+            assert_eq!((emitted(&mut b), b.read("count")), (1, "5".into()), "{arguments}");
+            // Also before the first packet.
+            let mut b = Bench::with_ports(&config(&format!("{arguments}, ACTIVE false")), 0, 1);
+            b.write("extend_interval", "1");
+            assert_eq!((emitted(&mut b), b.read("active")), (3, "false".into()), "{arguments}");
+        }
+        // By the handler that the end calls.
+        let mut b = Bench::with_ports(&config("END 12, END_CALL e.extend_interval 2"), 0, 1);
+        b.turns(20);
+        assert_eq!((b.read("count"), b.read("active")), ("5".into(), "true".into()));
+        // Without an end there is nothing to move.
+        let mut b = Bench::with_ports(&config("ACTIVE false"), 0, 1);
+        b.write("extend_interval", "1");
+        assert_eq!((emitted(&mut b), b.read("active")), (0, "false".into()));
+    }
+
+    #[test]
+    fn a_reset_of_the_timing_leaves_start_and_end() {
+        let mut file = Build::pcap(false, 0xa1b2_c3d4, 4, 1);
+        for i in 0..30u32 {
+            file = file.u32(10 + i / 10).u32(i % 10 * 100_000).u32(1).u32(1).raw(b"x");
+        }
+        let file = TestFile::new(&file.bytes);
+        for (arguments, reset_at_ms, want) in
+            [("END_AFTER 1", 550, 10), ("START_AFTER 1", 550, 20), ("START_AFTER 1", 1550, 20)]
+        {
+            let mut b = Bench::simulated(&format!("e :: FromDump({file}, TIMING true, {arguments});"), 0, 1);
+            let start = b.router().now_ns();
+            let mut reset = false;
+            for _ in 0..200 {
+                if !reset && b.router().now_ns() - start >= reset_at_ms * 1_000_000 {
+                    b.write("reset_timing", "");
+                    reset = true;
+                }
+                b.turn();
+            }
+            assert_eq!((b.read("count"), reset), (want.to_string(), true), "{arguments}");
+        }
     }
 
     #[test]

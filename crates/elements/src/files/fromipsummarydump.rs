@@ -4,7 +4,8 @@
 //! Reads the output of `ToIPSummaryDump` and of the ipsumdump program, also with `BINARY`: after a line
 //! `!binary`, the file has records, in which a field that a packet did not have is zero. Missing fields are
 //! zero; the time to live is 100. Packets contain only the bytes that are known; the rest of their length is
-//! in an annotation. Only the first line or record that cannot be read is reported, with its number.
+//! in an annotation. Only the first line or record that cannot be read is reported, with its number. Fields
+//! that are unknown, or of which no packet can be made, are ignored, each with a warning.
 //!
 //! ## Synopsis
 //! `FromIPSummaryDump(FILENAME [, STOP, ACTIVE, TIMING, CHECKSUM, SAMPLE, PROTO, MULTIPACKET, CONTENTS, FLOWID, ALLOW_NONEXISTENT, DATA, ZERO, MMAP])`
@@ -72,8 +73,54 @@ pub struct FromIpSummaryDump {
     /// The router's clock minus the file's.
     shift_ns: Option<i64>,
     waiting: Option<Packet>,
-    /// Packets that one line has made and that have not been emitted; the last element is the next packet.
-    more: Vec<Packet>,
+    /// A line whose packets have not all been made.
+    group: Option<Group>,
+}
+
+/// A line that stands for several packets.
+struct Group {
+    /// What they are copies of.
+    packet: Packet,
+    /// How many there are, and how many have been made.
+    count: u64,
+    made: u64,
+    /// The length of all, and of each but the last.
+    total: u64,
+    each: u64,
+    /// The time of the first, of the last, and between the others.
+    start_ns: u64,
+    last_ns: u64,
+    step_ns: u64,
+}
+
+impl Group {
+    /// The packets for which one stands, by its annotations.
+    fn new(mut packet: Packet) -> Self {
+        let count = u64::from(packet.anno().extra_packets()) + 1;
+        let len = packet.len() as u64;
+        let total = (len + u64::from(packet.extra_length())).max(count * len);
+        let (first, last) = (packet.anno().first_timestamp_ns(), packet.timestamp_ns());
+        let step = last.saturating_sub(first).checked_div(count - 1).unwrap_or(0);
+        let (start_ns, step_ns) = if first > 0 { (first, step) } else { (last, 0) };
+        packet.anno_mut().set_extra_packets(0);
+        Self { packet, count, made: 0, total, each: total / count, start_ns, last_ns: last, step_ns }
+    }
+
+    /// The next one, and whether it is the last. `None` if there is no memory for it.
+    fn next(&mut self) -> (Option<Packet>, bool) {
+        let is_last = self.made + 1 == self.count;
+        let (length, time_ns) = if is_last {
+            (self.total - self.each * (self.count - 1), self.last_ns)
+        } else {
+            (self.each, self.start_ns.saturating_add(self.step_ns * self.made))
+        };
+        self.made += 1;
+        let packet = self.packet.duplicate().map(|mut packet| {
+            resize(&mut packet, length, time_ns);
+            packet
+        });
+        (packet, is_last)
+    }
 }
 
 impl Element for FromIpSummaryDump {
@@ -102,10 +149,13 @@ impl Element for FromIpSummaryDump {
         let nonexistent = args.k_or("ALLOW_NONEXISTENT", false)?;
         let sample = probability(args, cx)?;
         let mut format = Format::new(args.k_or("PROTO", 6)?);
+        // As in Click, the last one counts.
+        let mut contents = None;
         for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
-            if let Some(raw) = args.k::<Raw>(name)? {
-                format.data(&raw.0).map_err(|e| args.error(e))?;
-            }
+            contents = args.k::<Raw>(name)?.or(contents);
+        }
+        if let Some(Raw(contents)) = contents.filter(|raw| !raw.0.is_empty()) {
+            format.data(&contents).map_err(|e| args.error(e))?.into_iter().for_each(|text| cx.warn(text));
         }
         for name in ["DEFAULT_FLOWID", "FLOWID"] {
             if let Some(raw) = args.k::<Raw>(name)? {
@@ -140,7 +190,7 @@ impl Element for FromIpSummaryDump {
             multipacket,
             shift_ns: None,
             waiting: None,
-            more: Vec::new(),
+            group: None,
         })
     }
 
@@ -180,7 +230,7 @@ impl Element for FromIpSummaryDump {
             self.format = old.format.clone();
             self.shift_ns = old.shift_ns;
             self.waiting = old.waiting.take();
-            self.more = std::mem::take(&mut old.more);
+            self.group = old.group.take();
         }
     }
 }
@@ -204,9 +254,9 @@ impl Reading for FromIpSummaryDump {
     }
 
     fn next(&mut self, cx: &mut Cx<'_>) -> Next {
-        let packet = match self.waiting.take().or_else(|| self.more.pop()) {
+        let packet = match self.waiting.take() {
             Some(packet) => packet,
-            None => match self.read(cx) {
+            None => match self.of_group(cx).unwrap_or_else(|| self.read(cx)) {
                 Ok(packet) => packet,
                 Err(next) => return next,
             },
@@ -237,6 +287,12 @@ enum Entry {
 /// A line that is in a record, without its end.
 fn text(bytes: &[u8]) -> Entry {
     Entry::Line(String::from_utf8_lossy(bytes).trim_end_matches(['\0', '\n', '\r']).to_owned())
+}
+
+/// Where a line, or a record, is.
+fn place(path: &str, number: u64, binary: bool) -> String {
+    let record = if binary { "record " } else { "" };
+    format!("{}:{record}{number}", Input::display(path))
 }
 
 impl FromIpSummaryDump {
@@ -277,7 +333,8 @@ impl FromIpSummaryDump {
         }
         match parsed {
             Ok(Some(packet)) if self.multipacket && packet.anno().extra_packets() > 0 => {
-                Ok(self.split(packet, cx))
+                self.group = Some(Group::new(packet));
+                self.of_group(cx).unwrap_or(Err(Next::PassedOver))
             }
             Ok(Some(packet)) => Ok(packet),
             Ok(None) => Err(Next::PassedOver),
@@ -286,8 +343,7 @@ impl FromIpSummaryDump {
                 Err(Next::PassedOver)
             }
             Err(e) => {
-                let record = if binary { "record " } else { "" };
-                cx.log(Level::WARN, &format!("{}:{record}{number}: {e}", Input::display(&file.path)));
+                cx.log(Level::WARN, &format!("{}: {e}", place(&file.path, number, binary)));
                 Err(Next::PassedOver)
             }
         }
@@ -302,7 +358,13 @@ impl FromIpSummaryDump {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Packet>, String> {
         match line.chars().next() {
-            Some('!') => self.format.bang(line).map(|()| None),
+            Some('!') => {
+                let place = place(path, number, self.format.is_binary());
+                for text in self.format.bang(line)? {
+                    cx.log(Level::WARN, &format!("{place}: warning: {text}"));
+                }
+                Ok(None)
+            }
             Some('#') => Ok(None),
             _ => {
                 if number == 1 && !self.format.has_fields() {
@@ -314,31 +376,16 @@ impl FromIpSummaryDump {
         }
     }
 
-    /// A line that stands for several packets: returns the first, and stores the others.
-    fn split(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Packet {
-        // The largest reasonable number for one line; the excess becomes an annotation of the last packet.
-        const MOST: u64 = 1 << 16;
-        let all = u64::from(packet.anno().extra_packets()) + 1;
-        let count = all.min(MOST);
-        let len = packet.len() as u64;
-        let total = (len + u64::from(packet.extra_length())).max(count * len);
-        let each = total / count;
-        let (first, last) = (packet.anno().first_timestamp_ns(), packet.timestamp_ns());
-        let step = if first > 0 { last.saturating_sub(first) / (count - 1) } else { 0 };
-        let start = if first > 0 { first } else { last };
-        packet.anno_mut().set_extra_packets(0);
-        for i in (1..count).rev() {
-            let Some(mut copy) = packet.duplicate() else {
-                cx.count_drops(i, drops::OUT_OF_MEMORY);
-                break;
-            };
-            let length = if i == count - 1 { total - each * (count - 1) } else { each };
-            let time = if i == count - 1 { last } else { start.saturating_add(step * i) };
-            resize(&mut copy, length, time);
-            self.more.push(copy);
+    /// The next packet of a line that stands for several.
+    fn of_group(&mut self, cx: &mut Cx<'_>) -> Option<Result<Packet, Next>> {
+        let (packet, is_last) = self.group.as_mut()?.next();
+        if is_last {
+            self.group = None;
         }
-        resize(&mut packet, each, start);
-        packet
+        Some(packet.ok_or_else(|| {
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
+            Next::PassedOver
+        }))
     }
 }
 
@@ -459,7 +506,7 @@ mod tests {
         let head = b"!IPSummaryDump 1.3\n!data ip_src sport tcp_opt\n!binary\n";
         let records: [(&[u8], usize, &str); 7] = [
             // A line of text may change the fields.
-            (b"\x80\0\0\x0f!data none\n\0\0\0\x04", 0, "record 2: packet parse error"),
+            (b"\x80\0\0\x10!data count\n\0\0\0\x04", 0, "record 2: packet parse error"),
             (b"\0\0\0\x04", 0, "record 1: packet parse error"),
             (b"\0\0\0\x08\x01\x02\x03\x04\0\0\0\x03", 1, "record 2: binary record too short"),
             (b"\x7f\0\0\x08\x01\x02\x03\x04", 0, "record 1: binary record too long"),
@@ -487,6 +534,47 @@ mod tests {
         let times: Vec<_> = out.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
         assert_eq!(times, ["1.000000", "2.000000", "3.000000", "4.000000"]);
         assert!(out.lines().all(|l| l.ends_with(" 1 100")), "{out}");
+    }
+
+    #[test]
+    fn a_line_stands_for_any_number_of_packets() {
+        let data = "!data count ip_src\n70000 1.1.1.1\n3 1.1.1.1\n";
+        let config =
+            format!("e :: FromIPSummaryDump(DATA \"{data}\", MULTIPACKET true) -> c :: Counter -> Discard;");
+        let mut b = Bench::with_config(&config, 0, 0);
+        b.turn();
+        let once: u64 = b.read("c.count").parse().unwrap();
+        assert!(once < 1000, "{once} packets in one run of the task");
+        b.turns(70_100);
+        assert_eq!((b.read("c.count"), b.drops()), ("70003".into(), vec![]));
+    }
+
+    #[test]
+    fn copies_without_memory_are_counted() {
+        let config = "FromIPSummaryDump(DATA \"5\", CONTENTS count, MULTIPACKET true)";
+        let mut b = Bench::with_ports(config, 0, 1);
+        dpdk::Fault::Heap.order(3, 2);
+        let emitted = b.run().len();
+        dpdk::Fault::Heap.clear();
+        assert_eq!((emitted, b.drops()), (3, vec![("out of memory".to_owned(), 2)]));
+    }
+
+    #[test]
+    fn fields_that_are_not_read_are_named() {
+        let file = TestFile::new(b"!data ip_src foo 'bar x' payload_md5 baz none\n1.0.0.1 1 2 3 4 5\n");
+        let mut b = Bench::with_ports(&format!("FromIPSummaryDump({file})"), 0, 1);
+        let lines = b.listen();
+        assert_eq!(b.run().len(), 1);
+        let warnings = [
+            "unknown content type 'foo'",
+            "unknown content type 'bar x'",
+            "content type 'payload_md5' ignored on input",
+            "unknown content type 'baz'",
+            "content type 'none' ignored on input",
+        ];
+        assert_eq!(*lines.lock().unwrap(), warnings.map(|text| format!("{file}:1: warning: {text}")));
+        let mut b = Bench::with_ports("FromIPSummaryDump(DATA \"1.0.0.1 7\", CONTENTS ip_src foo)", 0, 1);
+        assert_eq!(b.run().len(), 1);
     }
 
     #[test]

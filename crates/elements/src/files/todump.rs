@@ -152,7 +152,7 @@ impl Element for ToDump {
         let (path, name, hub) = (self.shared.path.clone(), cx.name().to_owned(), Arc::clone(cx.hub()));
         let key = format!("ToDump {name} {path} {} {}", self.link.0, self.nano);
         let header = header(self.nano, self.snaplen, self.link);
-        let framing = Framing { class: "ToDump", record_len, unbuffered: self.unbuffered };
+        let framing = Framing { class: "ToDump", record_len, unbuffered: self.unbuffered, end: b"" };
         let dump = Dump::open(&key, cx.name(), &path, header, framing, &hub)?;
         let begins = Arc::clone(&dump);
         cx.at_change_over(move || begins.begin());

@@ -24,7 +24,8 @@
 //!   `tcp_sack`; `udp_len`; `icmp_type`, `icmp_code`, `icmp_type_name`, `icmp_code_name`, `icmp_flowid`,
 //!   `icmp_seq`, `icmp_nextmtu`; `payload` (a string), `payload_len`, `payload_md5` (the MD5 digest, in 22
 //!   characters) and `payload_md5_hex` (in 32 hexadecimal digits); `none`.
-//! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time.
+//! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time, also as
+//!   a date in UTC.
 //! - `HEADER` (*bool*, keyword, default true): whether to write the lines at the beginning.
 //! - `BANNER` (*string*, keyword): written in a line `!creator`.
 //! - `BINARY` (*bool*, keyword, default false): whether to write binary records. They cannot have the field
@@ -63,6 +64,7 @@ use super::engine::fields::{self, Field, Width};
 use super::engine::fieldtext;
 use super::engine::fieldvalue::value;
 use super::engine::output::{Dump, Framing, Output};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -121,18 +123,22 @@ impl Element for ToIpSummaryDump {
         let careful = args.k_or("CAREFUL_TRUNC", true)?;
         let extra_length = args.k_or("EXTRA_LENGTH", true)?;
         let binary = args.k_or("BINARY", false)?;
-        let mut fields = Vec::new();
+        let (mut fields, mut wrong) = (Vec::new(), None);
         for word in fields::words(&contents) {
-            match fields::find(&word) {
-                Some(field) if binary && field.width == Width::TextOnly => {
-                    return Err(args.error(format!("cannot use field {word} with BINARY")));
-                }
-                Some(field) => fields.push(field),
-                None => return Err(args.error(format!("unknown content type '{word}'"))),
+            let Some(field) = fields::find(&word) else {
+                wrong = Some(args.error(format!("unknown content type '{word}'")));
+                continue;
+            };
+            if binary && field.width == Width::TextOnly {
+                wrong = Some(args.error(format!("cannot use field {word} with BINARY")));
             }
+            fields.push(field);
         }
         if fields.is_empty() {
-            return Err(args.error("no contents specified"));
+            wrong = Some(args.error("no contents specified"));
+        }
+        if let Some(wrong) = wrong {
+            return Err(wrong);
         }
         let shared = cx.shared(Shared::default);
         let line = String::new();
@@ -164,7 +170,7 @@ impl Element for ToIpSummaryDump {
         let header = if self.header { self.head(cx.now_ns()) } else { String::new() };
         let line_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
         let record_len = if self.binary { binary::record_len } else { line_len };
-        let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false };
+        let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false, end: b"" };
         let key = format!("ToIPSummaryDump {} {} {} {}", cx.name(), self.path, self.data(), self.binary);
         let dump = Dump::open(&key, cx.name(), &self.path, header.into_bytes(), framing, &hub)?;
         let begins = Arc::clone(&dump);
@@ -200,18 +206,18 @@ impl ToIpSummaryDump {
 
     /// The lines at the beginning.
     fn head(&self, now_ns: u64) -> String {
-        let mut text = "!IPSummaryDump 1.3\n".to_owned();
+        let mut head = "!IPSummaryDump 1.3\n".to_owned();
         if !self.banner.is_empty() {
-            text += &format!("!creator {}\n", lang::quote(&self.banner));
+            head += &format!("!creator {}\n", lang::quote(&self.banner));
         }
         if self.verbose {
             if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
-                text += &format!("!host {}\n", host.trim());
+                head += &format!("!host {}\n", host.trim());
             }
-            text += &format!("!runtime {}\n", crate::plumbing::engine::text::timestamp(now_ns as i64));
+            head += &format!("!runtime {} ({})\n", text::timestamp(now_ns as i64), text::date(now_ns));
         }
         let binary = if self.binary { "!binary\n" } else { "" };
-        text + &format!("!data {}\n{binary}", self.data())
+        head + &format!("!data {}\n{binary}", self.data())
     }
 
     /// Writes the line or record of a packet. False if it is lost.
@@ -299,6 +305,7 @@ impl Vector for ToIpSummaryDump {
 mod tests {
     use crate::files::tests::testfile::TestFile;
     use crate::ip::engine::header::sample::{ip, marked};
+    use crate::plumbing::engine::text;
     use crate::testing::Bench;
 
     const ALL: &str = "ip_src ip_dst ip_len ip_hl ip_proto ip_id ip_tos ip_dscp ip_ecn ip_ttl ip_sum ip_frag ip_fragoff \
@@ -364,7 +371,24 @@ mod tests {
     }
 
     #[test]
+    fn the_time_is_written_as_a_date_too() {
+        let file = TestFile::new(b"");
+        let config = format!("e :: ToIPSummaryDump({file}, VERBOSE true);");
+        drop(Bench::simulated(&config, 1, 0));
+        let text = String::from_utf8(file.read()).unwrap();
+        let line = text.lines().find(|line| line.starts_with("!runtime ")).unwrap();
+        let (time, date) = line.split_once(" (").unwrap();
+        let seconds: f64 = time["!runtime ".len()..].parse().unwrap();
+        let expected = text::date((seconds * 1e9) as u64);
+        assert_eq!(date, format!("{expected})"));
+    }
+
+    #[test]
     fn wrong_arguments() {
+        let error = Bench::error("ToIPSummaryDump(/dev/null, CONTENTS foo bar)");
+        for part in ["unknown content type 'foo'", "unknown content type 'bar'", "no contents specified"] {
+            assert!(error.contains(part), "{error}");
+        }
         assert!(
             Bench::error("ToIPSummaryDump(/dev/null, BINARY true, CONTENTS ip_src payload)")
                 .contains("cannot use field payload with BINARY")

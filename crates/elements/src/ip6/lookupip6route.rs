@@ -76,19 +76,22 @@ pub struct LookupIP6Route {
     found: Box<[u32]>,
 }
 
+/// Whether there are as many outputs as routes need.
+fn enough(needed: u32, outputs: u32) -> Result<(), String> {
+    if needed <= outputs { Ok(()) } else { Err(format!("need {needed} or more output ports")) }
+}
+
 fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, outputs: u32) -> Result<Routes, ArgError> {
     let file = args.k::<Filename>("FILE")?;
     file.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
     let names = args.names().clone();
     let (mut routes, mut errors) = (Vec::with_capacity(args.len()), Vec::new());
-    let mut add = |text: &str| match Route::parse(text, &names) {
-        Some(route) => match route.next_hop(outputs) {
-            Some(hop) => {
-                routes.push((route.prefix, hop));
-                Ok(())
-            }
-            None => Err("output port out of range"),
-        },
+    let mut add = |text: &str| match Route::parse(text, &names).and_then(|r| Some((r.prefix, r.next_hop()?)))
+    {
+        Some(route) => {
+            routes.push(route);
+            Ok(())
+        }
         None => Err("should be DADDR/MASK [GW] OUTPUT"),
     };
     for (i, arg) in args.rest_args().into_iter().enumerate() {
@@ -115,6 +118,8 @@ fn arguments(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, outputs: u32) -> Result
     if routes.is_empty() {
         cx.warn("no routes");
     }
+    enough(routes.iter().map(|(_, hop)| hop.port + 1).max().unwrap_or(0), outputs)
+        .map_err(|e| args.error(e))?;
     let table =
         Routes::new(outputs, Some(&cx.hub().bounds().routes)).map_err(|e| args.error(e.to_string()))?;
     table.configure(&routes).map_err(|e| args.error(e))?;
@@ -138,8 +143,8 @@ impl Element for LookupIP6Route {
             Some(routes) => {
                 // This may come from another worker's replica, or from a configuration with the same string.
                 args.ignore_rest();
-                if routes.outputs() != outputs && !routes.configured_fit(outputs) {
-                    return Err(args.error("output port out of range"));
+                if routes.outputs() != outputs {
+                    enough(routes.configured_outputs(), outputs).map_err(|e| args.error(e))?;
                 }
                 Arc::clone(routes)
             }
@@ -296,14 +301,14 @@ mod tests {
 
     #[test]
     fn reports_bad_routes() {
-        let error = Bench::error("LookupIP6Route(1::/16 0, 2::/16, 3::/16 1, x 0)");
-        for part in [
-            "argument 2 should be DADDR/MASK [GW] OUTPUT",
-            "argument 3 output port out of range",
-            "argument 4 should be DADDR/MASK [GW] OUTPUT",
-        ] {
-            assert!(error.contains(part), "{error}");
+        let error = Bench::error("LookupIP6Route(1::/16 0, 2::/16, 3::/16 -1, x 0, 4::/16 7)");
+        for argument in [2, 3, 4] {
+            let part = format!("argument {argument} should be DADDR/MASK [GW] OUTPUT");
+            assert!(error.contains(&part), "{error}");
         }
+        assert!(!error.contains("output ports"), "{error}");
+        let error = Bench::error("LookupIP6Route(::/0 ::1 5, 1::/16 2)");
+        assert!(error.contains("need 6 or more output ports"), "{error}");
         assert!(Bench::error("LookupIP6Route(FILE /nowhere/at/all)").contains("/nowhere/at/all"));
     }
 
@@ -313,9 +318,14 @@ mod tests {
         std::fs::write(&path, "# a table\n1::/16 0\n\n2::/16 9::9 1 # by the gateway\n").unwrap();
         let mut bench = Bench::with_ports(&format!("LookupIP6Route(::/0 0, FILE {})", path.display()), 1, 2);
         assert_eq!((port(&mut bench, "2::"), port(&mut bench, "3::")), (Some(1), Some(0)));
-        std::fs::write(&path, "1::/16 0\n2::/16 7\nhello\n").unwrap();
-        let error = Bench::error(&format!("LookupIP6Route(FILE {})", path.display()));
-        assert!(error.contains(":2: output port out of range") && error.contains(":3: should be"), "{error}");
+        for (text, wrong) in [
+            ("1::/16 0\n2::/16 7\nhello\n", ":3: should be DADDR/MASK [GW] OUTPUT"),
+            ("1::/16 0\n2::/16 7\n", "need 8 or more output ports"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = Bench::error(&format!("LookupIP6Route(FILE {})", path.display()));
+            assert!(error.contains(wrong), "{error}");
+        }
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -336,7 +346,8 @@ mod tests {
         swap(&mut bench, "LookupIP6Route(5::/16 0)").unwrap();
         assert_eq!(bench.read("table"), "# Active routes\n5::/16\t::\t0\n3::/16\t::\t0\n");
         let mut bench = Bench::with_ports("LookupIP6Route(1::/16 2)", 1, 3);
-        assert!(swap(&mut bench, "LookupIP6Route(1::/16 2)").is_err());
+        let error = swap(&mut bench, "LookupIP6Route(1::/16 2)").unwrap_err();
+        assert!(error.contains("need 3 or more output ports"), "{error}");
         assert_eq!(port(&mut bench, "1::"), Some(2));
     }
 

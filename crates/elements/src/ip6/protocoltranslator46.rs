@@ -81,10 +81,10 @@ impl Element for ProtocolTranslator46 {
             Some(Raw(text)) => Embedding::parse(&text).map_err(|e| args.error(format!("PREFIX: {e}")))?,
             None => Embedding::COMPATIBLE,
         };
+        let mtu = args.k::<u16>("MTU")?.map_or(LEAST_MTU, usize::from);
         if !args.rest_args().is_empty() {
             return Err(args.error("there should be no arguments"));
         }
-        let mtu = args.k::<u16>("MTU")?.map_or(LEAST_MTU, usize::from);
         if mtu < LEAST_MTU {
             return Err(args.error(format!("MTU must be at least {LEAST_MTU}")));
         }
@@ -128,5 +128,31 @@ impl Vector for ProtocolTranslator46 {
             });
         }
         cx.recycle(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn arguments() {
+        for (arguments, prefix, mtu) in [
+            ("", "::/96", "1280"),
+            ("MTU 1400", "::/96", "1400"),
+            ("PREFIX 64:ff9b::/96, MTU 1500", "64:ff9b::/96", "1500"),
+            ("MTU 1280, PREFIX 2001:db8::/32", "2001:db8::/32", "1280"),
+        ] {
+            let mut bench = Bench::with_ports(&format!("ProtocolTranslator46({arguments})"), 1, 1);
+            assert_eq!((bench.read("prefix"), bench.read("mtu")), (prefix.into(), mtu.into()), "{arguments}");
+        }
+        for (arguments, wrong) in [
+            ("MTU 1279", "MTU must be at least 1280"),
+            ("PREFIX ::/95", "PREFIX: "),
+            ("MTU 1400, x", "there should be no arguments"),
+        ] {
+            let error = Bench::error(&format!("ProtocolTranslator46({arguments})"));
+            assert!(error.contains(wrong), "{error}");
+        }
     }
 }

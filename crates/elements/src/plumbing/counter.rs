@@ -10,8 +10,8 @@
 //!
 //! ## Arguments
 //! - `COUNT_CALL` (*int, handler, value*): `COUNT_CALL 10 src.active false` writes `false` to the handler
-//!   when the packet count is 10. By keyword. A handler without an element is a global one:
-//!   `COUNT_CALL 10 stop`.
+//!   when the packet count is 10. By keyword. A handler without an element is the counter's own
+//!   (`COUNT_CALL 10 reset`), or a global one (`COUNT_CALL 10 stop`).
 //! - `BYTE_COUNT_CALL` (*int, handler, value*): the same when the byte count reaches that number.
 //!
 //! ## Ports
@@ -44,7 +44,7 @@ use super::engine::rate::Rate;
 use super::engine::text;
 use crate::llrpc;
 use crate::prelude::*;
-use lang::args::Raw;
+use lang::args::{Raw, parse_saturating};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -80,22 +80,36 @@ struct Call {
 }
 
 impl Call {
-    fn parse(value: &str, wrong: &str) -> Result<Option<Self>, String> {
+    /// What is written there: `count` reads the number. `None` if there is nothing.
+    fn parse(value: &str, count: impl FnOnce(&str) -> Result<u64, String>) -> Result<Option<Self>, String> {
         let (at, call) = first_word(value);
         if at.is_empty() {
             return Ok(None);
         }
-        let at = text::value(at, wrong)?;
-        Ok(Some(Self { at, call: HandlerCall::parse(call).ok_or("bad handler name")? }))
+        Ok(Some(Self { at: count(at)?, call: HandlerCall::parse(call).unwrap_or_default() }))
     }
-    fn argument(args: &mut Args<'_>, name: &str) -> Result<Option<Self>, ArgError> {
-        match args.k::<Raw>(name)? {
-            Some(raw) => Ok(Self::parse(&raw.0, &format!("{name} type mismatch"))?),
-            None => Ok(None),
-        }
+    /// From the text of an argument.
+    fn argument(text: Option<Raw>, name: &str, cx: &mut ConfigCx<'_>) -> Result<Option<Self>, String> {
+        let Some(Raw(text)) = text else { return Ok(None) };
+        Self::parse(&text, |at| match parse_saturating(at) {
+            Some((at, false)) => Ok(at),
+            Some((at, true)) => {
+                // To Click, this is an error that prevents nothing.
+                let message = format!("{name} overflow, max {at}");
+                if cx.as_click() {
+                    cx.tell(message)
+                } else {
+                    cx.warn(message)
+                }
+                Ok(at)
+            }
+            None => Err(format!("{name} type mismatch")),
+        })
     }
+    /// From what is written to a handler.
     fn handler(value: &str, name: &str, cx: &Cx<'_>) -> Result<Option<Self>, String> {
-        let call = Self::parse(value, &format!("'{name}' first word should be unsigned (count)"))?;
+        let wrong = format!("'{name}' first word should be unsigned (count)");
+        let call = Self::parse(value, |at| text::value(at, &wrong))?;
         if let Some(call) = &call {
             call.call.check(cx)?;
         }
@@ -177,13 +191,17 @@ impl Element for CounterElement {
     const MANUAL: &'static str = manual!("plumbing/counter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let names = ["COUNT_CALL", "BYTE_COUNT_CALL"];
+        let (packet_call, byte_call) = (args.k::<Raw>(names[0])?, args.k::<Raw>(names[1])?);
+        // As in Click, unknown arguments come before what is wrong with these.
+        args.finish()?;
         Ok(Self {
             packets: Counter::new(),
             bytes: Counter::new(),
             rate: Rate::default(),
             byte_rate: Rate::default(),
-            packet_call: Call::argument(args, "COUNT_CALL")?,
-            byte_call: Call::argument(args, "BYTE_COUNT_CALL")?,
+            packet_call: Call::argument(packet_call, names[0], cx)?,
+            byte_call: Call::argument(byte_call, names[1], cx)?,
             totals: cx.shared(Totals::default),
             totalling: false,
         })
@@ -383,7 +401,25 @@ mod tests {
     fn calls_are_checked() {
         assert!(Bench::error("Counter(COUNT_CALL x q.reset)").contains("COUNT_CALL type mismatch"));
         assert!(Bench::error("Counter(COUNT_CALL 1 q.reset)").contains("no element named 'q'"));
-        assert!(Bench::error("Counter(COUNT_CALL 1 e.what)").contains("what"));
-        assert!(Bench::error("Counter(COUNT_CALL 1 e.count)").contains("count"));
+        for (arguments, wrong) in [
+            ("COUNT_CALL 1 e.what", "no 'e.what' write handler"),
+            ("COUNT_CALL 1 e.count 5", "no 'e.count' write handler"),
+            ("COUNT_CALL 1 count", "no 'e.count' write handler"),
+            ("BYTE_COUNT_CALL 1 what", "no 'what' write handler"),
+            ("COUNT_CALL 1", "syntax error"),
+            ("COUNT_CALL x, FOO 3", "FOO: unknown argument"),
+        ] {
+            let error = Bench::error(&format!("Counter({arguments})"));
+            assert!(error.contains(wrong) && !error.contains("mismatch"), "{error}");
+        }
+        let mut bench = Bench::with_ports("Counter(COUNT_CALL 99999999999999999999 reset)", 1, 1);
+        assert_eq!(bench.read("count_call"), u64::MAX.to_string());
+        assert!(
+            bench
+                .try_write("count_call", "3 e.count")
+                .unwrap_err()
+                .to_string()
+                .contains("no 'e.count' write")
+        );
     }
 }

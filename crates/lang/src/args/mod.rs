@@ -42,7 +42,7 @@ pub use addr::StrictIpPrefix;
 pub use fromarg::{FromArg, parse};
 pub use named::{Anno, AnnoOffset, IpPort, IpProto, TcpPort, UdpPort};
 pub use names::{DeviceAddrs, NameDb};
-pub use number::{Real2, Real10, parse_real2, parse_real10, parse_signed, parse_unsigned};
+pub use number::{Real2, Real10, parse_real2, parse_real10, parse_saturating, parse_signed, parse_unsigned};
 pub use text::{Bytes, ElementName, Filename, HandlerName, Keyword, Raw, Word, one_of};
 pub use units::{Bandwidth, Rate, Timestamp};
 pub use values::{EtherAddr, Ip6Prefix, IpPrefix};

@@ -47,6 +47,15 @@ pub fn parse_unsigned(text: &str, max: u64) -> Result<u64, String> {
     }
 }
 
+/// Parses an unsigned integer. One that does not fit becomes the largest that does, and the second part true.
+/// `None` if it is no number.
+#[must_use]
+pub fn parse_saturating(text: &str) -> Option<(u64, bool)> {
+    let (negative, n) = parse_integer(text)?;
+    let fits = u64::try_from(n);
+    (!negative).then_some((fits.unwrap_or(u64::MAX), fits.is_err()))
+}
+
 /// Parses a signed integer of at least `min` and at most `max`.
 ///
 /// # Errors

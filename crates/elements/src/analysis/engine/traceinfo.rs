@@ -1,26 +1,27 @@
 //! The file in which an element notes each flow that has ended, in Click's XML format.
 
 use super::flows::{Flow, Key};
-use crate::outfile::NewFile;
+use crate::files::engine::output::{Dump, Framing};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{ElementName, Filename};
-use locks::IgnorePoison;
-use runtime::{ElementId, reason};
-use std::io::{BufWriter, Write};
+use runtime::ElementId;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-type Sink = BufWriter<Box<dyn Write + Send>>;
+/// The last line of a flow's record.
+const RECORD_END: &[u8] = b"</flow>\n";
 
-/// The file, from the moment when the configuration takes effect.
-#[derive(Default)]
-struct Sheet(Mutex<Option<Sink>>);
+fn record_len(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.windows(RECORD_END.len()).position(|window| window == RECORD_END)?;
+    Some(at + RECORD_END.len())
+}
 
 /// Where ended flows are noted.
 pub(in crate::analysis) struct TraceInfo {
     path: String,
-    sheet: Arc<Sheet>,
+    /// The file, which is kept over a hot swap and ends when the last element that writes it is gone.
+    file: Option<Arc<Dump>>,
     /// The element that the packets come from.
     source: Option<String>,
     source_id: Option<ElementId>,
@@ -36,11 +37,12 @@ impl TraceInfo {
         path.iter().try_for_each(|path| cx.permits(Outside::Write(path), args))?;
         let source = args.k::<ElementName>("SOURCE")?.map(|name| name.0);
         let Some(path) = path else { return Ok(None) };
-        Ok(Some(Self { path, sheet: cx.shared(Sheet::default), source, source_id: None }))
+        Ok(Some(Self { path, file: None, source, source_id: None }))
     }
 
-    /// Opens the file, which begins when the configuration takes effect.
-    pub(in crate::analysis) fn open(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+    /// Opens the file, which begins when the configuration takes effect, unless the element of this name had
+    /// it open before a hot swap.
+    pub(in crate::analysis) fn open(&mut self, class: &'static str, cx: &mut Cx<'_>) -> Result<(), String> {
         self.source_id = self.source.as_ref().and_then(|name| cx.find(name));
         let mut head = "<?xml version='1.0' standalone='yes'?>\n<trace".to_owned();
         if let Some(name) = self.source_id.and_then(|id| cx.read_handler(id, "filename", "").ok())
@@ -49,20 +51,14 @@ impl TraceInfo {
             head += &format!(" file='{}'", name.trim());
         }
         head += ">\n";
-        let (sheet, path) = (Arc::clone(&self.sheet), self.path.clone());
-        let wrong = move |e: std::io::Error| format!("{path}: {}", reason(&e));
-        let new =
-            if self.path == "-" { None } else { Some(NewFile::open(cx.hub(), &self.path).map_err(&wrong)?) };
-        cx.at_change_over(move || {
-            let file: Box<dyn Write + Send> = match new {
-                None => Box::new(std::io::stdout()),
-                Some(new) => Box::new(new.begin().map_err(&wrong)?),
-            };
-            let mut sink = BufWriter::new(file);
-            sink.write_all(head.as_bytes()).map_err(wrong)?;
-            *sheet.0.lock().ignore_poison() = Some(sink);
-            Ok(())
-        });
+        // As in Click, what is written to standard output has no end.
+        let end: &[u8] = if self.path == "-" { b"" } else { b"</trace>\n" };
+        let framing = Framing { class, record_len, unbuffered: false, end };
+        let key = format!("{class} {} {}", cx.name(), self.path);
+        let file = Dump::open(&key, cx.name(), &self.path, head.into_bytes(), framing, cx.hub())?;
+        let begins = Arc::clone(&file);
+        cx.at_change_over(move || begins.begin());
+        self.file = Some(file);
         Ok(())
     }
 
@@ -82,28 +78,20 @@ impl TraceInfo {
         let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
         let position =
             if flow.position == 0 { String::new() } else { format!(" filepos='{}'", flow.position) };
-        self.write(&format!(
+        let text = format!(
             "<flow aggregate='{aggregate}' src='{src}' sport='{sport}' dst='{dst}' dport='{dport}' \
              begin='{begin}' duration='{duration}'{position}>\n  <stream dir='0' packets='{}' />\
              <stream dir='1' packets='{}' />\n</flow>\n",
             packets[0], packets[1]
-        ));
-    }
-
-    fn write(&self, text: &str) {
-        if let Some(sink) = self.sheet.0.lock().ignore_poison().as_mut() {
+        );
+        if let Some(file) = &self.file {
             // Packets pass although their flow could not be noted, for instance on a full disk.
-            let _ = sink.write_all(text.as_bytes());
+            let _ = file.lock().record(|buffer| buffer.extend_from_slice(text.as_bytes()));
         }
     }
 
     /// Ends the file.
-    pub(in crate::analysis) fn finish(&self) {
-        if self.path != "-" {
-            self.write("</trace>\n");
-        }
-        if let Some(mut sink) = self.sheet.0.lock().ignore_poison().take() {
-            let _ = sink.flush();
-        }
+    pub(in crate::analysis) fn finish(&mut self) {
+        self.file = None;
     }
 }

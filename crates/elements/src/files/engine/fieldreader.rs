@@ -7,6 +7,11 @@ use super::ipoptions;
 use lang::args::{Bytes, EtherAddr as EtherArg, NameDb, Timestamp, parse};
 use wire::{ipv4, protocol};
 
+/// Whether packets can be made with values of a field.
+pub(in crate::files) fn reads(kind: FieldKind) -> bool {
+    !matches!(kind, FieldKind::Nothing | FieldKind::PayloadMd5 | FieldKind::PayloadMd5Hex)
+}
+
 /// Writes a value into a packet. Returns false if it cannot be read.
 pub(in crate::files) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
     value(field, text, d).is_some()

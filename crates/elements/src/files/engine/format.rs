@@ -50,21 +50,28 @@ impl Format {
         self.binary
     }
 
-    /// The fields of the lines that follow.
-    pub(in crate::files) fn data(&mut self, text: &str) -> Result<(), String> {
-        let mut wrong = Ok(());
+    /// The fields of the lines that follow. Returns warnings about those that are ignored.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(in crate::files) fn data(&mut self, text: &str) -> Result<Vec<String>, String> {
+        let mut warnings = Vec::new();
         self.fields.clear();
         for word in words(text) {
             let field = fields::find(&word);
-            if field.is_none() {
-                wrong = Err(format!("warning: unknown content type '{word}'"));
+            match field {
+                None => warnings.push(format!("unknown content type '{word}'")),
+                Some(field) if !fieldreader::reads(field.kind) => {
+                    warnings.push(format!("content type '{word}' ignored on input"));
+                }
+                Some(_) => {}
             }
             self.fields.push(field);
         }
         self.order = (0..self.fields.len()).collect();
         let fields = &self.fields;
         self.order.sort_by_key(|at| fields.get(*at).copied().flatten().map_or(0, |f| f.order));
-        if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { wrong }
+        if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { Ok(warnings) }
     }
     /// Addresses and ports for packets whose lines do not have them.
     pub(in crate::files) fn flow(&mut self, text: &str) -> Result<(), String> {
@@ -91,31 +98,29 @@ impl Format {
         Ok(())
     }
 
-    /// Reads a line that describes the file.
-    pub(in crate::files) fn bang(&mut self, line: &str) -> Result<(), String> {
+    /// Reads a line that describes the file. Returns warnings about it.
+    pub(in crate::files) fn bang(&mut self, line: &str) -> Result<Vec<String>, String> {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match word {
-            "!data" | "!contents" => self.data(rest),
-            "!flowid" => self.flow(rest),
-            "!proto" => self.proto(rest),
+            "!data" | "!contents" => return self.data(rest),
+            "!flowid" => self.flow(rest)?,
+            "!proto" => self.proto(rest)?,
             "!aggregate" => {
-                self.aggregate =
-                    rest.trim().parse().map_err(|_| "bad !aggregate specification".to_owned())?;
-                Ok(())
+                self.aggregate = rest.trim().parse().map_err(|_| "bad !aggregate specification")?;
             }
             "!binary" => {
                 self.binary = true;
-                if rest.trim().is_empty() { Ok(()) } else { Err("bad !binary specification".to_owned()) }
+                if !rest.trim().is_empty() {
+                    return Err("bad !binary specification".to_owned());
+                }
             }
             "!IPSummaryDump" => match rest.trim().split_once('.').map(|(a, b)| (a.parse(), b.parse())) {
-                Some((Ok(1u32), Ok(minor))) if minor <= MINOR => {
-                    self.minor = minor;
-                    Ok(())
-                }
-                _ => Err(format!("warning: unexpected IPSummaryDump version {}", rest.trim())),
+                Some((Ok(1u32), Ok(minor))) if minor <= MINOR => self.minor = minor,
+                _ => return Ok(vec![format!("unexpected IPSummaryDump version {}", rest.trim())]),
             },
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(Vec::new())
     }
 
     /// The packet that a line describes.

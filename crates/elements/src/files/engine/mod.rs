@@ -20,5 +20,5 @@ pub(super) mod input;
 mod ipoptions;
 pub(crate) mod link;
 pub(super) mod opened;
-pub(super) mod output;
+pub(crate) mod output;
 pub(super) mod reading;

@@ -41,13 +41,15 @@ impl Write for Raw {
 
 /// Describes a type of file.
 #[derive(Clone, Copy)]
-pub(in crate::files) struct Framing {
+pub(crate) struct Framing {
     /// The element class, for messages.
-    pub(in crate::files) class: &'static str,
+    pub(crate) class: &'static str,
     /// The length of the record that begins with these bytes; `None` if they do not contain it.
-    pub(in crate::files) record_len: fn(&[u8]) -> Option<usize>,
+    pub(crate) record_len: fn(&[u8]) -> Option<usize>,
     /// Whether every record is written at once.
-    pub(in crate::files) unbuffered: bool,
+    pub(crate) unbuffered: bool,
+    /// What the file ends with, behind the last record.
+    pub(crate) end: &'static [u8],
 }
 
 /// The files that are being written: each with a flag that ends the writing.
@@ -61,11 +63,11 @@ impl Written {
 }
 
 /// An output that all workers use, and that is kept over a hot swap.
-pub(in crate::files) struct Dump(Mutex<Output>);
+pub(crate) struct Dump(Mutex<Output>);
 
 impl Dump {
     /// The output that is open under a key, or a new one of an element; see [`Output::prepare`].
-    pub(in crate::files) fn open(
+    pub(crate) fn open(
         key: &str,
         element: &str,
         name: &str,
@@ -80,16 +82,16 @@ impl Dump {
         })
     }
     /// See [`Output::begin`].
-    pub(in crate::files) fn begin(&self) -> Result<(), String> {
+    pub(crate) fn begin(&self) -> Result<(), String> {
         self.lock().begin()
     }
-    pub(in crate::files) fn lock(&self) -> MutexGuard<'_, Output> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Output> {
         self.0.lock().ignore_poison()
     }
 }
 
 /// A file of records.
-pub(in crate::files) struct Output {
+pub(crate) struct Output {
     /// The element that writes it.
     element: String,
     name: String,
@@ -116,7 +118,7 @@ pub(in crate::files) struct Output {
 
 impl Output {
     /// The name of a file in messages.
-    pub(in crate::files) fn display(name: &str) -> &str {
+    pub(crate) fn display(name: &str) -> &str {
         if name == "-" { "<stdout>" } else { name }
     }
 
@@ -210,19 +212,19 @@ impl Output {
     }
 
     /// Records written.
-    pub(in crate::files) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.count
     }
     /// Records lost.
-    pub(in crate::files) fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
-    pub(in crate::files) fn reset_counts(&mut self) {
+    pub(crate) fn reset_counts(&mut self) {
         (self.count, self.lost) = (0, 0);
     }
 
     /// Adds a record, which `make` appends to the buffer. Returns false if the record is lost.
-    pub(in crate::files) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(crate) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
         if !self.failed {
             make(&mut self.buffer);
             self.count += 1;
@@ -240,7 +242,7 @@ impl Output {
     ///
     /// # Errors
     /// The reason why that is not possible; it has been printed.
-    pub(in crate::files) fn flush(&mut self) -> Result<(), String> {
+    pub(crate) fn flush(&mut self) -> Result<(), String> {
         if self.failed {
             return Err(format!("{}: not written any more", self.name));
         }
@@ -308,6 +310,7 @@ impl Drop for Output {
             return;
         }
         if !self.failed {
+            self.buffer.extend_from_slice(self.framing.end);
             // A failure has been reported.
             let _ = self.flush();
         }
@@ -332,7 +335,7 @@ mod tests {
     fn a_file_that_fills_up_ends_with_a_whole_record() {
         let hub = Arc::clone(Bench::with_config("e :: Idle -> Discard;", 0, 0).router().hub());
         let path = std::env::temp_dir().join(format!("valiant-output-{}", std::process::id()));
-        let framing = Framing { class: "T", record_len: |_| Some(4), unbuffered: false };
+        let framing = Framing { class: "T", record_len: |_| Some(4), unbuffered: false, end: b"" };
         let (name, written) = (path.display().to_string(), Written::of(&hub).unwrap());
         let mut o = Output::prepare("t", &name, b"head".to_vec(), framing, &hub, written).unwrap();
         o.begin().unwrap();
@@ -357,7 +360,7 @@ mod tests {
         let mut bench = Bench::with_config("e :: Idle -> Discard;", 0, 0);
         let lines = bench.listen();
         let hub = Arc::clone(bench.router().hub());
-        let framing = Framing { class: "T", record_len: |_| None, unbuffered: true };
+        let framing = Framing { class: "T", record_len: |_| None, unbuffered: true, end: b"" };
         let written = Written::of(&hub).unwrap();
         let mut o = Output::prepare("t", "/dev/full", Vec::new(), framing, &hub, written).unwrap();
         o.begin().unwrap();

@@ -42,10 +42,9 @@ impl Route {
         words.next().is_none().then_some(Self { prefix: prefix(first, names)?, gateway, output })
     }
 
-    /// The route's next hop, if its output is one of `outputs`.
-    pub(in crate::ip6) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
-        let port = u32::try_from(self.output).ok().filter(|port| *port < outputs)?;
-        Some(NextHop { gateway: self.gateway, port })
+    /// The route's next hop, unless its output is negative.
+    pub(in crate::ip6) fn next_hop(&self) -> Option<NextHop> {
+        Some(NextHop { gateway: self.gateway, port: u32::try_from(self.output).ok()? })
     }
 }
 
@@ -233,7 +232,8 @@ impl Routes {
     fn parse_add(&self, text: &str) -> Result<Change, String> {
         let route =
             Route::parse(text, &runtime::handler_names()).ok_or("expected 'ADDR/LEN [GATEWAY] OUTPUT'")?;
-        let hop = route.next_hop(self.outputs()).ok_or("output port out of range")?;
+        let hop = route.next_hop().filter(|hop| hop.port < self.outputs());
+        let hop = hop.ok_or("output port out of range")?;
         Ok(Change::Add(route.prefix, hop))
     }
 
@@ -333,11 +333,11 @@ impl Routes {
         text
     }
 
-    /// Whether the routes of the configuration fit so many outputs.
-    pub(in crate::ip6) fn configured_fit(&self, outputs: u32) -> bool {
+    /// How many outputs the routes of the configuration need.
+    pub(in crate::ip6) fn configured_outputs(&self) -> u32 {
         let control = self.control();
-        let mut configured = control.slots.iter().flatten().filter(|slot| !slot.added);
-        configured.all(|slot| control.numbers.get(slot.hop).is_none_or(|hop| hop.port < outputs))
+        let configured = control.slots.iter().flatten().filter(|slot| !slot.added);
+        configured.filter_map(|slot| Some(control.numbers.get(slot.hop)?.port + 1)).max().unwrap_or(0)
     }
 
     /// Has so many outputs from here on; removes routes to others.

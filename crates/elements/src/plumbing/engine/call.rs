@@ -1,11 +1,12 @@
 //! A write handler that an element calls when something happens (`COUNT_CALL`, `END_CALL`).
 
-use runtime::{Caller, Cx};
+use runtime::{Caller, Cx, HandlerError};
 use std::any::Any;
 use std::fmt;
 
-/// `[ELEMENT.]HANDLER [VALUE]`, as Click writes it. Without an element the handler is a global one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `[ELEMENT.]HANDLER [VALUE]`, as Click writes it. Without an element, the handler is the calling element's
+/// own if it has one of that name, otherwise a global one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandlerCall {
     element: Option<String>,
     handler: String,
@@ -30,9 +31,17 @@ impl HandlerCall {
     /// Checks that the call can be made.
     ///
     /// # Errors
-    /// There is no such element or handler, or it cannot be written.
+    /// There is no such element or handler, or it cannot be written, in Click's words.
     pub(crate) fn check(&self, cx: &Cx<'_>) -> Result<(), String> {
-        cx.can_write(self.element.as_deref(), &self.handler).map_err(|e| e.to_string())
+        if self.handler.is_empty() {
+            return Err("syntax error".to_owned());
+        }
+        cx.can_write(self.element.as_deref(), &self.handler).map_err(|e| match e {
+            HandlerError::NoHandler(name) | HandlerError::NotWritable(name) => {
+                format!("no '{name}' write handler")
+            }
+            other => other.to_string(),
+        })
     }
 
     /// Makes the call. A handler that changes what the replicas of an element share is called at once, also

@@ -24,21 +24,40 @@ pub(crate) fn timestamp(ns: i64) -> String {
     }
 }
 
-/// A point in time as RFC 3339 writes it, in UTC: with the fraction of the second that it has.
-pub(crate) fn utc(ns: u64) -> String {
-    let (seconds, fraction) = (ns / 1_000_000_000, ns % 1_000_000_000);
-    // Days since 1970 as a date: years begin in March here, so that the leap day is the last one.
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+/// Year, month and day, both from 1, of a number of days since 1970.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Years begin in March here, so that the leap day is the last one.
+    let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let (year, hour, minute) = (era * 400 + year + later, second / 3600, second / 60 % 60);
+    (era * 400 + year + later, month, day)
+}
+
+/// A point in time as RFC 3339 writes it, in UTC: with the fraction of the second that it has.
+pub(crate) fn utc(ns: u64) -> String {
+    let (seconds, fraction) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let ((year, month, day), second) = (civil(seconds / 86_400), seconds % 86_400);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
     let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:09}") };
     let (fraction, second) = (fraction.trim_end_matches('0'), second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
+/// A point in time as C's `ctime` writes it, in UTC: `Sat Nov 28 14:01:03 2026`.
+pub(crate) fn date(ns: u64) -> String {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    const WEEKDAYS: &str = "ThuFriSatSunMonTueWed";
+    let name =
+        |names: &'static str, at: u64| names.get(at as usize * 3..).and_then(|n| n.get(..3)).unwrap_or("");
+    let (days, second) = (ns / 86_400_000_000_000, ns / 1_000_000_000 % 86_400);
+    let (year, month, day) = civil(days);
+    let (weekday, month) = (name(WEEKDAYS, days % 7), name(MONTHS, month - 1));
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
 }
 
 /// A duration with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
@@ -94,6 +113,9 @@ mod tests {
 
     #[test]
     fn dates() {
+        assert_eq!(date(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(date(1_795_874_463_137_034_914), "Sat Nov 28 14:01:03 2026");
+        assert_eq!(date(951_782_400_000_000_000), "Tue Feb 29 00:00:00 2000");
         let at = |seconds: u64| utc(seconds * 1_000_000_000);
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");
