@@ -2,12 +2,13 @@
 //! Sends what the router prints to other programs, over TCP or a Unix socket.
 //!
 //! ## Synopsis
-//! `ChatterSocket(TYPE, ADDRESS [, CHANNEL, QUIET_CHANNEL, GREETING, LOCALHOST, MODE, RETRIES, RETRY_WARNINGS])`
+//! `ChatterSocket(TYPE, PORT | FILENAME [, CHANNEL, QUIET_CHANNEL, GREETING, LOCALHOST, MODE, RETRIES, RETRY_WARNINGS])`
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
-//! - `ADDRESS` (*port number or path*): a TCP port, followed by `+` to take the next free one if it is in
-//!   use; or the path of a Unix socket, which is removed at the end.
+//! - `PORT` (*port number or name*): for `TCP`. A number may be followed by `+` to take the next free port if
+//!   it is in use.
+//! - `FILENAME` (*filename*): for `UNIX`: the path of the socket, which is removed at the end.
 //! - `CHANNEL` (*word*, default `default`): the channel whose lines clients receive. What elements print goes
 //!   to the default channel; lines are sent to other channels by name.
 //! - `QUIET_CHANNEL` (*bool*, default true): whether lines of a channel other than the default are kept off
@@ -15,8 +16,9 @@
 //! - `GREETING` (*bool*, default true): whether a client is sent the line `Click::ChatterSocket/1.0` first.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only (Click listens on all).
 //! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files.
-//! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
-//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about that.
+//! - `RETRIES` (*int*, default 0): how often to try again, once a second while the router runs, if it cannot
+//!   listen. After the last try the router stops.
+//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about each try that fails.
 //!
 //! A client sees the lines that are printed after it has connected. It sends nothing. One that falls
 //! more than 500,000 bytes behind is disconnected. Clients stay connected over a hot swap to a configuration
@@ -208,22 +210,23 @@ impl Element for ChatterSocket {
         let channel = if channel == "default" { String::new() } else { channel };
         let quiet = args.k("QUIET_CHANNEL")?.unwrap_or(true);
         let greeting = args.k("GREETING")?.unwrap_or(true);
-        let retries = Retries::read(args)?;
-        let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
+        let retries = Retries::read(args, cx)?;
         let server = Arc::<OnceLock<Arc<Server>>>::default();
         let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
         let key = format!("chatter socket {} {channel}", address.key());
-        cx.before_start(move || {
+        let open = move |retries: &Retries| {
             // Set once, here.
-            let _ = place.set(retries.open((&hub, &name, &key), || Server::open(&address))?);
+            let _ = place.set(retries.open(&key, || Server::open(&address))?);
             Ok(())
-        });
+        };
         let hub = Arc::clone(cx.hub());
-        cx.at_change_over(move || {
+        let begin = move || {
             hub.set_channel_quiet(&channel, quiet);
             let begin = |server: &Arc<Server>| server.begin(greeting, &channel, &hub);
             begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
-        });
+        };
+        cx.at_change_over(begin.clone());
+        retries.before_start(cx, open, begin);
         Ok(Self { server })
     }
 
@@ -304,7 +307,7 @@ mod tests {
     #[test]
     fn wrong_sockets_are_refused() {
         assert!(Bench::error("ChatterSocket(CARRIER, 1)").contains("unknown socket type 'CARRIER'"));
-        assert!(Bench::error("ChatterSocket(TCP, x)").contains("'x' is not a TCP port"));
+        assert!(Bench::error("ChatterSocket(TCP, x)").contains("PORT requires TCP port"));
         assert!(Bench::error("ChatterSocket(UNIX, /does/not/exist)").contains("cannot listen"));
     }
 }

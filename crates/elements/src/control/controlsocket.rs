@@ -2,15 +2,16 @@
 //! Lets other programs read and write handlers, over TCP or a Unix socket.
 //!
 //! ## Synopsis
-//! `ControlSocket(TYPE, ADDRESS [, READONLY, VERBOSE, LOCALHOST, MODE, TOKEN, TOKEN_FILE, RETRIES, RETRY_WARNINGS])`
+//! `ControlSocket(TYPE, PORT | FILENAME | FD [, READONLY, VERBOSE, LOCALHOST, MODE, TOKEN, TOKEN_FILE, RETRIES, RETRY_WARNINGS])`
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP`, `UNIX` or `SOCKET`*): what kind of socket to listen on. `SOCKET`: on none; the only
 //!   client is at the other end of a connected socket, which whoever has started the router has opened for
 //!   it.
-//! - `ADDRESS` (*port number, path or descriptor*): a TCP port, followed by `+` to take the next free one if
-//!   it is in use; or the path of a Unix socket, which is removed at the end; or the number of the connected
-//!   socket's descriptor.
+//! - `PORT` (*port number or name*): for `TCP`. A number may be followed by `+` to take the next free port if
+//!   it is in use.
+//! - `FILENAME` (*filename*): for `UNIX`: the path of the socket, which is removed at the end.
+//! - `FD` (*int*): for `SOCKET`: the number of the connected socket's descriptor.
 //! - `READONLY` (*bool*, default false): refuses to write handlers.
 //! - `VERBOSE` (*bool*, default false): prints a line for each connection.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Everybody who can connect to
@@ -22,8 +23,9 @@
 //!   disconnected.
 //! - `TOKEN_FILE` (*filename*): a file with the token: unlike the configuration, it can be protected from
 //!   other users.
-//! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
-//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about that.
+//! - `RETRIES` (*int*, default 0): how often to try again, once a second while the router runs, if it cannot
+//!   listen. After the last try the router stops.
+//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about each try that fails.
 //!
 //! ## Ports
 //! None.
@@ -61,7 +63,8 @@
 //! is an error.
 //!
 //! ## Handlers
-//! - `port` (read): the TCP port or the path that it listens on.
+//! - `port` (read): the TCP port that it listens on. Only `TCP`.
+//! - `filename` (read): the path that it listens on. Only `UNIX`.
 //!
 //! ## Threads
 //! Connections are served outside the workers. Counters and tables are read without interrupting a worker.
@@ -82,7 +85,7 @@ use crate::prelude::*;
 use crate::secret::Secret;
 use lang::args::Filename;
 use locks::IgnorePoison;
-use runtime::{Access, Control, ControlTask, HandlerError, Hub, KnownHandler, Socket, Token};
+use runtime::{Access, Control, ControlTask, Dynamic, HandlerError, Hub, KnownHandler, Socket, Token};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -606,13 +609,13 @@ fn llrpc(
 
 /// The part on the control thread: answers the requests of the clients' threads.
 struct Responder {
-    server: Arc<OnceLock<Arc<Server>>>,
+    place: Arc<Place>,
     read_only: bool,
 }
 
 impl ControlTask for Responder {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
-        let server = self.server.get().cloned()?;
+        let server = self.place.server.get().cloned()?;
         let generation = router.generation();
         for _ in 0..REQUESTS {
             let asked = server.requests.lock().ignore_poison().try_recv();
@@ -637,10 +640,17 @@ impl ControlTask for Responder {
     }
 }
 
-/// The `ControlSocket` element.
-pub struct ControlSocket {
-    server: Arc<OnceLock<Arc<Server>>>,
+/// The server of an element, from the time when it listens.
+pub struct Place {
+    /// The handler that says where it listens.
+    handler: Option<&'static str>,
+    server: OnceLock<Arc<Server>>,
+    /// Until the configuration runs or is dropped.
+    hold: Mutex<Option<ServerHold>>,
 }
+
+/// The `ControlSocket` element.
+pub struct ControlSocket;
 
 impl Element for ControlSocket {
     const CLASS: &'static str = "ControlSocket";
@@ -654,28 +664,34 @@ impl Element for ControlSocket {
         let address = Address::read(args, cx, true)?;
         let read_only = args.k("READONLY")?.unwrap_or(false);
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
-        let retries = Retries::read(args)?;
+        let retries = Retries::read(args, cx)?;
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
         let token = read_token(args, cx)?.map(Arc::new);
         let key = format!("control socket {}", address.key());
-        let server = Arc::<OnceLock<Arc<Server>>>::default();
-        let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
-        let taken = Arc::new(OnceLock::new());
-        let until = Arc::clone(&taken);
-        cx.before_start(move || {
+        let handler = match address {
+            Address::Tcp { .. } => Some("port"),
+            Address::Unix { .. } => Some("filename"),
+            Address::Given { .. } => None,
+        };
+        let new = || Arc::new(Place { handler, server: OnceLock::new(), hold: Mutex::default() });
+        let place = cx.going_on().unwrap_or_else(new);
+        cx.publish(Arc::clone(&place));
+        let of = Arc::clone(&hub);
+        let opens = Arc::clone(&place);
+        let open = move |retries: &Retries| {
             let make = || {
                 let server = Server::open(&address, Limits::default())?;
                 let clients = Arc::downgrade(&server.clients);
-                hub.on_revoke(Box::new(move || clients.upgrade().map(|clients| clients.end()).is_some()));
+                of.on_revoke(Box::new(move || clients.upgrade().map(|clients| clients.end()).is_some()));
                 Ok(server)
             };
-            let mut key = key;
-            let mut opened = retries.open((&hub, &name, &key), make)?;
+            let mut key = key.clone();
+            let mut opened = retries.open(&key, make)?;
             let mut mine = ServerHold::new(&opened);
             while mine.is_none() && address.is_any() {
                 // The same arguments, but another port.
                 key.push('+');
-                opened = retries.open((&hub, &name, &key), make)?;
+                opened = retries.open(&key, make)?;
                 mine = ServerHold::new(&opened);
             }
             let Some(mine) = mine else {
@@ -684,24 +700,32 @@ impl Element for ControlSocket {
                     opened.bound
                 ));
             };
+            *opens.hold.lock().ignore_poison() = Some(mine);
             // Set once, here.
-            let _ = taken.set(mine);
-            let _ = place.set(opened);
+            let _ = opens.server.set(opened);
             Ok(())
-        });
-        let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
+        };
+        let begins = Arc::clone(&place);
+        let begin = move || {
+            drop(begins.hold.lock().ignore_poison().take());
+            let begin = |server: &Arc<Server>| server.begin(token.clone(), verbose, &name, &hub);
+            begins.server.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
+        };
         // A client that gets an answer may expect that the router runs.
-        cx.at_change_over(move || {
-            drop(until);
-            let begin = |server: &Arc<Server>| server.begin(token, verbose, &name, &hub);
-            begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
-        });
-        cx.control(Box::new(Responder { server: Arc::clone(&server), read_only }));
-        Ok(Self { server })
+        cx.at_change_over(begin.clone());
+        retries.before_start(cx, open, begin);
+        cx.control(Box::new(Responder { place, read_only }));
+        Ok(Self)
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("port", |e| e.server.get().map(|s| s.bound.to_string()).unwrap_or_default());
+        h.called_any(
+            |place: &Place| {
+                let readable = place.handler.iter().map(|&name| name.to_owned()).collect();
+                Dynamic { readable, ..Dynamic::default() }
+            },
+            |place, _, _| Ok(place.server.get().map(|s| s.bound.to_string()).unwrap_or_default()),
+        );
     }
 }
 
@@ -723,7 +747,8 @@ mod tests {
         };
         let answers: Vec<_> = (0..REQUESTS * 2 + 1).map(|_| ask()).collect();
         let answered = || answers.iter().filter(|a| a.try_recv().is_ok()).count();
-        let mut responder = Responder { server: Arc::new(OnceLock::from(server)), read_only: false };
+        let place = Place { handler: None, server: OnceLock::from(server), hold: Mutex::default() };
+        let mut responder = Responder { place: Arc::new(place), read_only: false };
         let mut poll = || (responder.poll(bench.router()), answered());
         assert_eq!(
             [poll(), poll(), poll(), poll()],

@@ -25,7 +25,8 @@
 //! - `INSTRUCTION` (*see below*): what to do, one after the other.
 //!
 //! In the texts of all instructions `$name`, `${name}`, `${name-default}` and `${name[n]}` stand for
-//! variables, `$?` for the status of the last `write` (0 or an error number below 0), `$$` for the process
+//! variables, `$?` for the status of the last `write` (0 or an error number below 0; of a script's `run`, -1
+//! after `error` and 1 after `stop`), `$$` for the process
 //! id, and `$(handler parameter)` for the value of a read handler. The handlers of the script itself need no
 //! element name: `$(add $x 1)`. The forms ending in `q` remove a layer of quotes after that.
 //!
@@ -81,7 +82,8 @@
 //!
 //! ## Threads
 //! Runs outside the workers, but packet scripts on one worker. A packet script with several workers writes
-//! other elements' handlers after the packet has passed.
+//! other elements' handlers after the packet has passed. A script whose handlers are called on several
+//! threads at a time runs on each of them from its beginning; variables are common to all.
 //!
 //! ## Example
 //! ```click
@@ -98,6 +100,7 @@
 //! DriverManager, ControlSocket
 
 use super::engine::functions::{FUNCTIONS, PRIVATE, bounded, signal};
+use super::engine::listen::initializing;
 use super::engine::program::{Program, ResumedBy, ScriptType};
 use super::engine::signals::Watch;
 use crate::plumbing::engine::text::timestamp;
@@ -184,6 +187,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
             }
             first.unwrap_or_else(|| ArgError::new("bad script"))
         })?;
+        let program = program.initializing(initializing(cx));
         let program = cx.going_on().unwrap_or_else(|| Arc::new(program));
         cx.publish(Arc::clone(&program));
         let watch = Arc::new(OnceLock::new());
@@ -430,6 +434,13 @@ mod tests {
         assert_eq!(run(&mut bench, ""), Ok("0".into()));
         let mut bench = passive("write e.goto nowhere, return $?");
         assert_eq!(run(&mut bench, ""), Ok("-22".into()));
+        for (ending, status) in [("error", "-1"), ("errorq \"no\"", "-1"), ("stop", "1"), ("exit", "0")] {
+            let config = format!(
+                "e :: Script(TYPE PASSIVE, write b.run, return $?); b :: Script(TYPE PASSIVE, {ending})"
+            );
+            let mut bench = Bench::with_config(&config, 0, 0);
+            assert_eq!(run(&mut bench, ""), Ok(status.into()), "{ending}");
+        }
         assert_eq!(bench.try_write("goto", "nowhere"), Err(failed("jump to nonexistent label")));
         assert_eq!(bench.try_write("step", "x"), Err(failed("syntax error")));
     }

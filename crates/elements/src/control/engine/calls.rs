@@ -1,6 +1,6 @@
 //! The actions of a script on the router: it calls handlers, prints, and substitutes values in its texts.
 
-use super::program::{Log, Program, calling};
+use super::program::{Log, Program, calling, status_of};
 use lang::quote::shift_word;
 use lang::unquote;
 use lang::vars::{Expander, Reference, VarKind, expand};
@@ -71,7 +71,9 @@ impl Program {
         match done {
             Ok(value) => Some((known.name, value)),
             Err(e) => {
-                log.error(call, &e.to_string());
+                if let Some(message) = said(Some(e)) {
+                    log.error(call, &message);
+                }
                 Some((known.name, String::new()))
             }
         }
@@ -81,7 +83,8 @@ impl Program {
         let Some((known, value)) = self.find(caller, log, text, true) else { return };
         let value = if unquoted { unquote(&value) } else { value };
         let (done, within) = calling(|| caller.write("", &global(&known.name), &value));
-        self.state().status = if done.is_ok() { 0 } else { FAILED };
+        let usual = if done.is_ok() { 0 } else { FAILED };
+        self.here().status = status_of(&known.name).unwrap_or(usual);
         let shown = unparse(&known.name, if known.secret { "(secret)" } else { &value });
         if !within.is_empty() {
             log.error(Some(&shown), &within.join("\n"));
@@ -89,8 +92,8 @@ impl Program {
         for warning in caller.hub().take_warnings() {
             log.error(Some(&shown), &format!("warning: {warning}"));
         }
-        if let Err(e) = done {
-            log.error(Some(&shown), &e.to_string());
+        if let Some(message) = said(done.err()) {
+            log.error(Some(&shown), &message);
         }
     }
 
@@ -147,6 +150,11 @@ impl Program {
     }
 }
 
+/// What an error says: `error` without a message says nothing.
+fn said(error: Option<HandlerError>) -> Option<String> {
+    error.map(|e| e.to_string()).filter(|message| !message.is_empty())
+}
+
 /// The form in which a handler's name is looked up: a global handler must not be taken for an element's.
 fn global(name: &str) -> String {
     if name.contains('.') { name.to_owned() } else { format!(".{name}") }
@@ -169,25 +177,27 @@ impl Expander for Values<'_> {
             return self.program.read(*caller, log, text, false, false).map(|(_, value)| value);
         }
         let var = Reference::parse(text, kind);
-        let state = self.program.state();
-        let words = || lang::split_words(&state.args);
+        if let Some(value) = self.program.state().get(var.name) {
+            return Some(var.pick(value.to_owned()));
+        }
+        let here = self.program.here();
+        let words = || lang::split_words(&here.args);
         let value = match var.name {
-            name if state.get(name).is_some() => state.get(name).map(str::to_owned),
-            "args" => Some(state.args.clone()),
-            "0" => Some(state.handler.clone()),
-            "write" => Some(state.writing.to_string()),
+            "args" => Some(here.args.clone()),
+            "0" => Some(here.handler.clone()),
+            "write" => Some(here.writing.to_string()),
             name if name.starts_with(|c: char| ('1'..='9').contains(&c)) => name
                 .parse::<usize>()
                 .ok()
                 .map(|n| words().into_iter().nth(n - 1).map(|w| w.text).unwrap_or_default()),
             _ => match text {
-                "?" => Some(state.status.to_string()),
+                "?" => Some(here.status.to_string()),
                 "#" => Some(words().len().to_string()),
                 "$" => Some(std::process::id().to_string()),
                 _ => None,
             },
         };
-        drop(state);
+        drop(here);
         value.map(|v| var.pick(v)).or_else(|| var.default.map(str::to_owned))
     }
 }

@@ -5,6 +5,7 @@ use crate::plumbing::engine::text::general;
 use lang::quote::{Words, shift_word};
 use lang::unquote;
 use runtime::{FromArg, Hub, NameDb, Outside};
+use std::cmp::Ordering;
 
 /// A function: its name, whether only the configuration itself may call it, and its code.
 pub(crate) struct Function {
@@ -180,10 +181,16 @@ fn fold(params: &str, op: Op) -> Result<String, String> {
         first = false;
     }
     Ok(match op {
-        Op::IntDiv => (real as i64).to_string(),
+        Op::IntDiv => truncated(real).to_string(),
         _ if is_real => general(real),
         _ => whole.to_string(),
     })
+}
+
+/// A number as a 64-bit integer, the least one if it is none, as a conversion in C does on x86-64.
+fn truncated(x: f64) -> i64 {
+    let limit = -(i64::MIN as f64);
+    if (-limit..limit).contains(&x) { x as i64 } else { i64::MIN }
 }
 
 fn remainder(params: &str, real: bool) -> Result<String, String> {
@@ -212,7 +219,7 @@ fn unary(params: &str, whole: fn(i64) -> i64, real: fn(f64) -> f64) -> Result<St
 }
 
 /// Compares as numbers; if either is not a number, compares both as text, byte by byte.
-fn compare(params: &str, good: fn(std::cmp::Ordering) -> bool) -> Result<String, String> {
+fn compare(params: &str, good: fn(Ordering) -> bool) -> Result<String, String> {
     let mut rest = Words::new(params);
     let (a, b) = (rest.shift(), rest.shift());
     if !rest.rest().is_empty() || a.is_empty() || b.is_empty() {
@@ -221,7 +228,8 @@ fn compare(params: &str, good: fn(std::cmp::Ordering) -> bool) -> Result<String,
     let whole = parse::<i64>(a).zip(parse::<i64>(b)).map(|(a, b)| a.cmp(&b));
     let real = || {
         let (a, b) = parse::<f64>(a).zip(parse::<f64>(b))?;
-        Some(a.total_cmp(&b))
+        // As in C: zero has no sign, and what is not a number is greater.
+        Some(a.partial_cmp(&b).unwrap_or(Ordering::Greater))
     };
     let order = whole.or_else(real).unwrap_or_else(|| unquote(a).as_bytes().cmp(unquote(b).as_bytes()));
     Ok(boolean(good(order)))
@@ -257,13 +265,19 @@ fn is_in(params: &str) -> Result<String, String> {
 fn random(params: &str) -> Result<String, String> {
     use std::hash::{BuildHasher, RandomState};
     let drawn = RandomState::new().hash_one(0);
-    let words: Vec<String> = lang::split_words(params).into_iter().map(|w| w.text).collect();
-    let number = |w: &String| parse::<u32>(w).map(u64::from);
-    let (low, high) = match words.as_slice() {
-        [] => (0, 0x7fff_ffff),
-        [n] => (0, number(n).ok_or("N1: parse error")?.checked_sub(1).ok_or("bad N")?),
-        [a, b] => (number(a).ok_or("N1: parse error")?, number(b).ok_or("N2: parse error")?),
-        _ => return Err("too many arguments".into()),
+    let (low, high) = if params.is_empty() {
+        (0, 0x7fff_ffff)
+    } else {
+        let names = NameDb::default();
+        let mut args = lang::args::Args::words(params, None, &names);
+        let (first, second) = (args.mp::<u32>("N1"), args.p::<u32>("N2"));
+        let (Ok(()), Ok(first), Ok(second)) = (args.finish(), first, second) else {
+            return Err(args.errors().iter().map(|e| e.message.as_str()).collect::<Vec<_>>().join("\n"));
+        };
+        match second {
+            Some(second) => (u64::from(first), u64::from(second)),
+            None => (0, u64::from(first).checked_sub(1).ok_or("bad N")?),
+        }
     };
     let span = high.checked_sub(low).ok_or("bad N")? + 1;
     Ok((low + drawn % span).to_string())
@@ -388,7 +402,11 @@ fn sprintf(params: &str) -> Result<String, String> {
         match chars.next() {
             Some('%') => out.push('%'),
             Some('s') => {
-                let word = unquote(rest.shift());
+                let word = rest.shift();
+                if word.is_empty() {
+                    return Err(syntax());
+                }
+                let word = unquote(word);
                 let cut: String = word.chars().take(l.precision.unwrap_or(usize::MAX)).collect();
                 out += &l.pad(&cut);
             }
@@ -398,9 +416,7 @@ fn sprintf(params: &str) -> Result<String, String> {
                 out += &l.number(n < 0, true, "", &n.unsigned_abs().to_string());
             }
             Some(c @ ('u' | 'o' | 'x' | 'X')) => {
-                let word = rest.shift();
-                let n =
-                    parse::<u64>(word).or_else(|| parse::<i64>(word).map(|n| n as u64)).ok_or_else(syntax)?;
+                let n = parse::<u64>(rest.shift()).ok_or_else(syntax)?;
                 let n = if half { u64::from(n as u16) } else { n };
                 let (prefix, digits) = match c {
                     'u' => ("", n.to_string()),
@@ -448,6 +464,12 @@ mod tests {
         is("div 1 3", "0.333333333333");
         is("idiv 60 2 5", "6");
         is("idiv 7 2", "3");
+        is("idiv -7 2", "-3");
+        is("idiv 1 0", "-9223372036854775808");
+        is("div 0 0", "-nan");
+        is("div 1 0", "inf");
+        is("div -1 0", "-inf");
+        is("rem 5.5 0", "-nan");
         is("min 10 6 20", "6");
         is("max -1 6 3", "6");
         is("max 1.5 1", "1.5");
@@ -474,6 +496,8 @@ mod tests {
         is("lt abc \"abd\"", "true");
         is("ge 2 2.0", "true");
         is("ne 1 2", "true");
+        is("eq -0.0 0.0", "true");
+        is("lt -0.0 0.0", "false");
         is("gt 3 2", "true");
         is("not false", "true");
         is("and true true false", "false");
@@ -494,6 +518,10 @@ mod tests {
         assert_eq!(call("not maybe"), Err("syntax error".into()));
         assert_eq!(call("random 0"), Err("bad N".into()));
         assert_eq!(call("random 5 4"), Err("bad N".into()));
+        assert_eq!(call("random x"), Err("N1: invalid number".into()));
+        assert_eq!(call("random 1 x"), Err("N2: invalid number".into()));
+        assert_eq!(call("random 1 2 3"), Err("too many arguments".into()));
+        assert_eq!(call("random 4294967296"), Err("N1: out of range, bound 4294967295".into()));
         is("random 3 3", "3");
         is("random 1", "0");
     }
@@ -505,7 +533,10 @@ mod tests {
         is("sprintf '%-5d|%5s|%.2s' 42 ab xyz", "42   |   ab|xy");
         is("sprintf '%+d % d %#x %#o %X' 1 2 255 8 255", "+1  2 0xff 010 FF");
         is("sprintf '%*d %.3d %hd' 4 1 5 65537", "   1 005 1");
-        assert_eq!(call("sprintf '%d'"), Err("syntax error".into()));
+        is("sprintf '%s|' \"\"", "|");
+        for wrong in ["'%d'", "'%s|'", "'%x' -1", "'%u' -1", "'%o' 1x"] {
+            assert_eq!(call(&format!("sprintf {wrong}")), Err("syntax error".into()), "{wrong}");
+        }
         assert_eq!(call("sprintf x 1"), Err("syntax error".into()));
         assert_eq!(call("sprintf '%z' 1"), Err("syntax error".into()));
     }
@@ -545,7 +576,7 @@ mod tests {
     fn texts_are_bounded() {
         let long = "x".repeat(MAX_TEXT);
         assert!(bounded(&long).is_ok() && bounded(&(long + "x")).is_err());
-        let wide = format!("sprintf '{}'", "%4096s".repeat(1000));
+        let wide = format!("sprintf '{}'{}", "%4096s".repeat(1000), " x".repeat(1000));
         assert_eq!(call(&wide), Err(format!("more than {MAX_TEXT} bytes")));
         assert_eq!(call(&format!("kill 0{}", " 1".repeat(MAX_KILLED + 1))), Err("too many processes".into()));
     }

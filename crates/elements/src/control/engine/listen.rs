@@ -2,10 +2,12 @@
 
 use crate::outfile::{FileId, id_of};
 use crate::prelude::*;
+use lang::args::{Filename, TcpPort, Word};
 use locks::IgnorePoison;
 use nix::sys::socket;
 use nix::sys::stat::{Mode, umask};
-use runtime::{Hub, Inherited, Level, Outside, Socket};
+use runtime::{Control, ControlTask, FromArg, Hub, Inherited, Level, NameDb, Outside, Socket};
+use std::any::Any;
 use std::fmt;
 use std::fs::{Permissions, symlink_metadata};
 use std::io::{self, Read, Write};
@@ -16,7 +18,22 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
+
+/// An address that cannot be bound.
+#[derive(Debug)]
+struct CannotBind {
+    address: String,
+    error: io::Error,
+}
+
+impl fmt::Display for CannotBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.error)
+    }
+}
+
+impl std::error::Error for CannotBind {}
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -81,12 +98,25 @@ impl fmt::Display for Bound {
     }
 }
 
+/// A TCP port by number or name, or a number followed by `+`; whether it is followed.
+fn port_of(word: &str, names: &NameDb) -> Option<(u16, bool)> {
+    match word.strip_suffix('+') {
+        Some(number) => {
+            let port = u16::from_arg(number, names).ok().filter(|port| *port > 0)?;
+            Some((port, true))
+        }
+        None => TcpPort::from_arg(word, names).ok().map(|TcpPort(port)| (port, false)),
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// The default mode of Unix sockets: every user who can connect controls the router, or reads what it prints.
 const PRIVATE: u32 = 0o600;
 
 impl Address {
-    /// Reads the arguments `TYPE`, `ADDRESS`, `LOCALHOST` and `MODE`. `given`: whether the type may be
-    /// `SOCKET`.
+    /// Reads the arguments `TYPE`, `PORT`, `FILENAME` or `FD`, `LOCALHOST` and `MODE`. `given`: whether the
+    /// type may be `SOCKET`.
     ///
     /// # Errors
     /// One of them is wrong.
@@ -100,22 +130,20 @@ impl Address {
                 .ok_or_else(|| args.error(format!("MODE: '{text}' is not an octal number such as 660")))?,
         };
         let kind: String = args.mp("TYPE")?;
-        let address: String = args.mp("ADDRESS")?;
         let address = match kind.to_ascii_uppercase().as_str() {
             "TCP" => {
-                let (number, search) =
-                    address.strip_suffix('+').map_or((address.as_str(), false), |n| (n, true));
-                let port =
-                    number.parse().map_err(|_| ArgError::new(format!("'{address}' is not a TCP port")))?;
-                Ok(Self::Tcp { port, search, local })
+                let word = args.mp::<Word>("PORT")?.0;
+                let (port, search) = port_of(&word, args.names())
+                    .ok_or_else(|| ArgError::new("PORT requires TCP port").at(args.span()))?;
+                Self::Tcp { port, search, local }
             }
-            "UNIX" => Ok(Self::Unix { path: PathBuf::from(address), mode }),
-            "SOCKET" if given => match address.parse() {
-                Ok(number) => Ok(Self::Given { number }),
-                Err(_) => Err(ArgError::new(format!("'{address}' is not the number of a descriptor"))),
-            },
-            other => Err(ArgError::new(format!("unknown socket type '{other}'"))),
-        }?;
+            "UNIX" => Self::Unix { path: PathBuf::from(args.mp::<Filename>("FILENAME")?.0), mode },
+            "SOCKET" if given => Self::Given { number: args.mp("FD")? },
+            other => {
+                args.ignore_rest();
+                return Err(ArgError::new(format!("unknown socket type '{other}'")));
+            }
+        };
         match address.outside() {
             _ if address.is_any() => cx.permits(Outside::AnyPort, args)?,
             Some(socket) => cx.permits(Outside::Listen(&socket), args)?,
@@ -163,12 +191,12 @@ impl Address {
     /// An error of the operating system; or the path has a file that is not a socket.
     pub(crate) fn bind(&self) -> io::Result<Bound> {
         self.bind_unnamed().map_err(|e| {
-            let message = match self {
-                Self::Tcp { port, .. } => format!("TCP port {port}: {e}"),
-                Self::Unix { path, .. } => format!("{}: {e}", path.display()),
-                Self::Given { number } => format!("socket {number}: {e}"),
+            let address = match self {
+                Self::Tcp { port, .. } => format!("TCP port {port}"),
+                Self::Unix { path, .. } => path.display().to_string(),
+                Self::Given { number } => format!("socket {number}"),
             };
-            io::Error::new(e.kind(), message)
+            io::Error::new(e.kind(), CannotBind { address, error: e })
         })
     }
 
@@ -467,10 +495,16 @@ impl Write for Connection {
     }
 }
 
-/// For how long to retry while an address is in use.
+/// How often to try again, once a second, if a socket cannot be opened.
 pub(crate) struct Retries {
     count: u32,
     warnings: bool,
+    /// Whether messages are Click's.
+    click: bool,
+    name: String,
+    /// The heading of a message at the start.
+    heading: String,
+    hub: Arc<Hub>,
 }
 
 impl Retries {
@@ -478,34 +512,131 @@ impl Retries {
     ///
     /// # Errors
     /// One of them is wrong.
-    pub(crate) fn read(args: &mut Args<'_>) -> Result<Self, ArgError> {
-        let count = args.k("RETRIES")?.unwrap_or(0);
-        Ok(Self { count, warnings: args.k("RETRY_WARNINGS")?.unwrap_or(true) })
+    pub(crate) fn read(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<Self, ArgError> {
+        let count: i32 = args.k("RETRIES")?.unwrap_or(0);
+        Ok(Self {
+            count: count.try_into().unwrap_or(0),
+            warnings: args.k("RETRY_WARNINGS")?.unwrap_or(true),
+            click: cx.as_click(),
+            name: cx.name().to_owned(),
+            heading: initializing(cx),
+            hub: Arc::clone(cx.hub()),
+        })
     }
 
-    /// The server that is open under a key, or a new one; opening is tried once a second.
+    /// The server that is open under a key, or a new one.
     ///
     /// # Errors
     /// It cannot listen.
     pub(crate) fn open<T: Send + Sync + 'static>(
         &self,
-        (hub, name, key): (&Arc<Hub>, &str, &str),
-        make: impl Fn() -> io::Result<T>,
+        key: &str,
+        make: impl FnOnce() -> io::Result<T>,
     ) -> Result<Arc<T>, String> {
-        let mut tries = 0;
-        loop {
-            match hub.resource(key, || make().map_err(|e| e.to_string())) {
-                Ok(server) => return Ok(server),
-                Err(_) if tries < self.count => {
-                    tries += 1;
-                    if self.warnings {
-                        hub.log(Level::WARN, name, &format!("{name}: address in use, retrying"));
-                    }
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-                Err(e) => return Err(format!("cannot listen: {e}")),
-            }
+        self.hub.resource(key, || make().map_err(|e| self.complaint(&e)))
+    }
+
+    /// What is said about an error.
+    fn complaint(&self, e: &io::Error) -> String {
+        let refused = e.get_ref().and_then(|e| e.downcast_ref::<CannotBind>());
+        match refused.map(|refused| &refused.error).filter(|e| self.click && e.raw_os_error().is_some()) {
+            Some(e) => format!("bind: {}", runtime::reason(e)),
+            None => format!("cannot listen: {e}"),
         }
+    }
+
+    /// Has `open` called before the start of the router, and again while the router runs if it fails and
+    /// there are tries left. It is `begin` who uses the server that is opened while the router runs; the one
+    /// that is opened before is for the caller.
+    pub(crate) fn before_start(
+        self,
+        cx: &mut ConfigCx<'_>,
+        open: impl Fn(&Self) -> Result<(), String> + Send + Sync + 'static,
+        begin: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        let this = Arc::new((self, open));
+        let failed = Arc::new(AtomicBool::new(false));
+        if this.0.count > 0 {
+            let again = Arc::clone(&this);
+            let open = Box::new(move || (again.1)(&again.0).and_then(|()| begin()));
+            let (retries, failed) = (Arc::clone(&this), Arc::clone(&failed));
+            let (name, hub) = (retries.0.name.clone(), Arc::clone(&retries.0.hub));
+            let (left, warnings) = (retries.0.count, retries.0.warnings);
+            cx.control(Box::new(Retry { left, warnings, name, hub, failed, due: None, open }));
+        }
+        cx.before_start(move || {
+            let (retries, open) = &*this;
+            let Err(e) = open(retries) else { return Ok(()) };
+            if retries.count == 0 {
+                return Err(e);
+            }
+            failed.store(true, Ordering::Release);
+            if retries.warnings {
+                let log = |line: &str| retries.hub.log(Level::WARN, &retries.name, line);
+                log(&retries.heading);
+                log(&format!("  {}", tries_left(&e, retries.count)));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The heading of messages about an element that is being initialized.
+pub(crate) fn initializing(cx: &ConfigCx<'_>) -> String {
+    let config = cx.config();
+    let element = config.elements.iter().find(|element| element.name == cx.name());
+    let place = element.map_or_else(String::new, |e| format!("{}: ", config.sources.landmark(e.span)));
+    let declaration = element.map_or_else(String::new, lang::ElementDecl::declaration);
+    format!("{place}While initializing {declaration}:")
+}
+
+fn tries_left(e: &str, left: u32) -> String {
+    format!("warning: {e} ({left} {} left)", if left == 1 { "try" } else { "tries" })
+}
+
+/// Tries to open a socket while the router runs.
+struct Retry {
+    /// How many tries there are, with the next one.
+    left: u32,
+    warnings: bool,
+    name: String,
+    hub: Arc<Hub>,
+    /// Whether the last try has failed.
+    failed: Arc<AtomicBool>,
+    /// The time of the next one.
+    due: Option<u64>,
+    open: Box<dyn Fn() -> Result<(), String> + Send>,
+}
+
+impl ControlTask for Retry {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
+        if !self.failed.load(Ordering::Acquire) {
+            return None;
+        }
+        let now = router.now_ns();
+        let due = *self.due.get_or_insert(now + SECOND_NS);
+        if now < due {
+            return Some(due);
+        }
+        let Err(e) = (self.open)() else {
+            self.failed.store(false, Ordering::Release);
+            return None;
+        };
+        self.left -= 1;
+        if self.left == 0 {
+            self.failed.store(false, Ordering::Release);
+            self.hub.log(Level::ERROR, &self.name, &e);
+            self.hub.request_stop();
+            return None;
+        }
+        if self.warnings {
+            self.hub.log(Level::WARN, &self.name, &tries_left(&e, self.left));
+        }
+        self.due = Some(now + SECOND_NS);
+        self.due
+    }
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 }
 
@@ -513,6 +644,7 @@ impl Retries {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::time::Duration;
 
     /// A directory that is removed when the value is dropped.
     struct Dir(PathBuf);
@@ -553,6 +685,19 @@ mod tests {
     fn leave_behind(path: &Path) -> FileId {
         drop(UnixListener::bind(path).unwrap());
         inode(path)
+    }
+
+    #[test]
+    fn ports_have_numbers_and_names() {
+        let port = |word| port_of(word, &NameDb::default());
+        assert_eq!(
+            (port("0x1F90"), port("80"), port("http")),
+            (Some((8080, false)), Some((80, false)), port("80"))
+        );
+        assert_eq!((port("8080+"), port("0x50+")), (Some((8080, true)), Some((80, true))));
+        for wrong in ["70000", "x", "", "+", "0+", "65536+", "http+", "-1"] {
+            assert_eq!(port(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

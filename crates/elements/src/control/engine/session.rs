@@ -67,9 +67,19 @@ pub struct Session {
     asked: bool,
 }
 
-/// One reply line; `more` for all but the last of a reply.
+/// One reply line; `more` for all but the last of a reply. As in Click, bytes that cannot be printed are
+/// shown as `^A` or `\303`: the text may repeat what the client has sent.
 pub(crate) fn message(code: u16, text: &str, more: bool) -> Vec<u8> {
-    format!("{code}{}{text}\r\n", if more { '-' } else { ' ' }).into_bytes()
+    let mut line = format!("{code}{}", if more { '-' } else { ' ' }).into_bytes();
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' => line.push(byte),
+            0..b' ' => line.extend([b'^', byte + 64]),
+            _ => line.extend(format!("\\{byte:03o}").bytes()),
+        }
+    }
+    line.extend(b"\r\n");
+    line
 }
 
 /// A reply of several lines.
@@ -93,9 +103,20 @@ const HELP: [&str; 11] = [
     "QUIT                    close the connection",
 ];
 
+/// White space in C.
+fn is_space(c: u8) -> bool {
+    matches!(c, b' ' | b'\t'..=b'\r')
+}
+
 /// The first words of a line: no command has four words. A long line may have millions.
 fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().take(4).collect()
+    let words = line.split(|c: char| u8::try_from(c).is_ok_and(is_space));
+    words.filter(|word| !word.is_empty()).take(4).collect()
+}
+
+/// A number of bytes, which may be hexadecimal or octal.
+fn length_of(word: &str) -> Option<usize> {
+    lang::args::parse::<i32>(word).ok().and_then(|length| length.try_into().ok())
 }
 
 /// The part of a client's line that an error message repeats.
@@ -245,8 +266,8 @@ impl Session {
             },
             "READDATA" | "WRITEDATA" | "SETDATA" => {
                 let [_, handler, length] = words[..] else { return wrong() };
-                match length.parse::<usize>() {
-                    Ok(length) if length <= self.longest() => {
+                match length_of(length) {
+                    Some(length) if length <= self.longest() => {
                         let pending =
                             Pending::Bytes { write: name != "READDATA", handler: handler.to_owned(), length };
                         self.finish(pending, closed)
@@ -277,12 +298,16 @@ impl Session {
                     Request::CheckWrite(handler)
                 })
             }
-            "CLOSE" | "QUIT" => Step::Close(message(200, "Goodbye!", false)),
+            "CLOSE" | "QUIT" => {
+                let wrong =
+                    if words.len() > 1 { message(500, "Bad command syntax", false) } else { Vec::new() };
+                Step::Close([wrong, message(200, "Goodbye!", false)].concat())
+            }
             "HELP" => Step::Reply(messages(200, HELP)),
             "LLRPC" => {
                 let (name, length) = match words[..] {
                     [_, name] => (name, Some(0)),
-                    [_, name, length] => (name, length.parse().ok()),
+                    [_, name, length] => (name, length_of(length)),
                     _ => return wrong(),
                 };
                 match length {
@@ -328,9 +353,11 @@ impl Session {
             Pending::Until { write, handler, until } => {
                 let mut at = self.searched;
                 while let Some(n) = self.input[at..].iter().position(|b| matches!(b, b'\r' | b'\n')) {
-                    let line = String::from_utf8_lossy(&self.input[at..at + n]);
+                    let line = &self.input[at..at + n];
+                    let length = line.iter().rposition(|c| !is_space(*c)).map_or(0, |last| last + 1);
+                    let is_last = line[..length] == *until.as_bytes();
                     let end = at + n + if self.input[at + n..].starts_with(b"\r\n") { 2 } else { 1 };
-                    if line.trim() == until {
+                    if is_last {
                         let data = self.input[..at].to_vec();
                         self.take_line(end);
                         return request(write, handler, data);
@@ -342,8 +369,11 @@ impl Session {
                         self.searched = end;
                     }
                 }
-                if closed || self.input.len() > self.longest() {
-                    return Step::Close(message(500, "Connection closed", false));
+                if closed {
+                    return Step::Close(message(500, "Not enough data", false));
+                }
+                if self.input.len() > self.longest() {
+                    return Step::Close(message(500, "Data too long", false));
                 }
                 self.pending = Some(Pending::Until { write, handler, until });
                 Step::Wait
@@ -395,9 +425,22 @@ mod tests {
             Step::Ask(Request::Write("h".into(), b"a\r\nbc".to_vec()))
         );
         assert_eq!(
-            steps("WRITEUNTIL h END\r\na\nb\n END \nQUIT\n")[0],
-            Step::Ask(Request::Write("h".into(), b"a\nb\n".to_vec()))
+            steps("WRITEUNTIL h END\r\na\n END\nb\nEND \t\nQUIT\n")[0],
+            Step::Ask(Request::Write("h".into(), b"a\n END\nb\n".to_vec()))
         );
+        // Without a line to end at, an empty one ends it.
+        assert_eq!(steps("READUNTIL h\na\n \nb\n")[0], Step::Ask(Request::Read("h".into(), "a\n".into())));
+        for length in ["0x3", "03", "3"] {
+            assert_eq!(
+                steps(&format!("WRITEDATA h {length}\r\nabc"))[0],
+                Step::Ask(Request::Write("h".into(), b"abc".to_vec()))
+            );
+        }
+        for length in ["-1", "09", "2147483648", "3x"] {
+            let wrong = message(500, "Syntax error in 'WRITEDATA'", false);
+            assert_eq!(steps(&format!("WRITEDATA h {length}\r\n"))[0], Step::Reply(wrong));
+        }
+        assert_eq!(steps("WRITEUNTIL h END\na\nEN\n"), [Step::Close(message(500, "Not enough data", false))]);
         assert_eq!(steps("READDATA h 9\r\nabc"), [Step::Close(message(500, "Not enough data", false))]);
     }
 
@@ -535,7 +578,20 @@ mod tests {
         let Step::Reply(answer) = &steps(&format!("{}\n", "é".repeat(1 << 20)))[0] else {
             panic!("no answer")
         };
-        assert!(answer.len() < 2 * MAX_NAME && answer.starts_with(b"501 Command"));
+        assert!(answer.len() < 5 * MAX_NAME && answer.starts_with(b"501 Command"));
+    }
+
+    #[test]
+    fn replies_are_printable() {
+        assert_eq!(message(511, "a\rb\x01c\0", true), b"511-a^Mb^Ac^@\r\n");
+        assert_eq!(message(200, "~\x7f\u{e9}", false), b"200 ~\\177\\303\\251\r\n");
+        assert_eq!(steps("FO\x01O\n")[0], Step::Reply(b"501 Command 'FO^AO' unimplemented\r\n".to_vec()));
+    }
+
+    #[test]
+    fn who_says_more_than_goodbye_is_told_so() {
+        let goodbye = b"500 Bad command syntax\r\n200 Goodbye!\r\n";
+        assert_eq!(steps("QUIT now\nREAD x\n"), [Step::Close(goodbye.to_vec())]);
     }
 
     #[test]

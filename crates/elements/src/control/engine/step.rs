@@ -9,7 +9,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
 /// The number of jumps without blocking after which a script is considered an endless loop.
-const MAX_JUMPS: u32 = 1000;
+pub(super) const MAX_JUMPS: u32 = 1000;
 
 /// A run of instructions.
 struct Run<'a> {
@@ -45,7 +45,7 @@ impl Program {
         mut jumps: u32,
         log: &mut Log,
     ) -> u32 {
-        let last = steps + self.state().steps;
+        let last = self.here().steps.saturating_add(steps);
         let mut run = Run { caller, log, by, last };
         let account = accounts::inherit();
         while let Some(at) = self.advance(last, jumps) {
@@ -57,30 +57,30 @@ impl Program {
             if self.instruction(&mut run, at).is_break() {
                 return jumps + 1;
             }
-            if self.state().pos != at + 1 {
+            if self.here().pos != at + 1 {
                 jumps += 1;
             }
         }
         if jumps >= MAX_JUMPS {
             let message = format!("{} :: {}: too many jumps, giving up", self.name, self.class);
             run.log.hub.log(Level::ERROR, &self.name, &message);
-            let mut state = self.state();
-            state.pos = self.insns.len();
-            state.timer = None;
+            let mut here = self.here();
+            here.pos = self.insns.len();
+            here.timer = None;
         }
         jumps + 1
     }
 
     /// The next instruction, if one is to be run.
     fn advance(&self, last: i64, jumps: u32) -> Option<usize> {
-        let mut state = self.state();
-        if last - state.steps < 0 || state.pos >= self.insns.len() || jumps >= MAX_JUMPS {
+        let mut here = self.here();
+        if last - here.steps < 0 || here.pos >= self.insns.len() || jumps >= MAX_JUMPS {
             return None;
         }
         // The counter is increased before the instruction runs, because a handler that the instruction calls
         // may jump.
-        state.pos += 1;
-        Some(state.pos - 1)
+        here.pos += 1;
+        Some(here.pos - 1)
     }
 
     /// Runs an instruction; `Break` if the script cannot continue after it now.
@@ -118,20 +118,20 @@ impl Program {
 
     /// The step that starts the script.
     fn initial(&self) {
-        let mut state = self.state();
-        if std::mem::take(&mut state.initial) {
-            state.steps += 1;
+        let mut here = self.here();
+        if std::mem::take(&mut here.initial) {
+            here.steps += 1;
         }
     }
 
     /// `wait_step`.
     fn wait_step(&self, run: &Run<'_>, at: usize, count: u32) -> ControlFlow<()> {
-        let mut state = self.state();
-        let left = i64::from(count.saturating_sub(state.waited[at])).min(run.last - state.steps);
-        state.waited[at] += u32::try_from(left).unwrap_or(0);
-        state.steps += left;
-        if state.steps == run.last && state.waited[at] < count {
-            state.pos -= 1;
+        let mut here = self.here();
+        let left = i64::from(count.saturating_sub(here.waited[at])).min(run.last - here.steps);
+        here.waited[at] += u32::try_from(left).unwrap_or(0);
+        here.steps += left;
+        if here.steps == run.last && here.waited[at] < count {
+            here.step_back();
             return Break(());
         }
         Continue(())
@@ -139,17 +139,17 @@ impl Program {
 
     /// `wait_time`: the script stays here until a step is taken, at the end of the time or before.
     fn wait_time(&self, run: &mut Run<'_>, at: usize) -> ControlFlow<()> {
-        if self.state().steps == run.last {
+        if self.here().steps == run.last {
             if let Some(end) = self.wait(run.caller, run.log, at) {
-                let mut state = self.state();
-                state.timer = Some(end);
-                state.pos -= 1;
+                let mut here = self.here();
+                here.timer = Some(end);
+                here.step_back();
             }
             return Break(());
         }
-        let mut state = self.state();
-        state.steps += 1;
-        state.timer = None;
+        let mut here = self.here();
+        here.steps += 1;
+        here.timer = None;
         Continue(())
     }
 
@@ -172,10 +172,10 @@ impl Program {
     /// `return`.
     fn give_back(&self, run: &mut Run<'_>, at: usize, text: &str, unquoted: bool) -> ControlFlow<()> {
         let value = self.value(run, text, unquoted);
-        let mut state = self.state();
-        state.set(RETURNED, value);
-        if state.pos == at + 1 {
-            state.pos -= 1;
+        self.state().set(RETURNED, value);
+        let mut here = self.here();
+        if here.pos == at + 1 {
+            here.step_back();
             return Break(());
         }
         Continue(())
@@ -192,15 +192,15 @@ impl Program {
         match target {
             Target::Finish(end) if go => {
                 self.request_stop(run, end);
-                self.state().pos -= 1;
+                self.here().step_back();
                 return Break(());
             }
             Target::At(to) if go => {
-                let mut state = self.state();
+                let mut here = self.here();
                 if to < at {
-                    state.waited[to..at].fill(0);
+                    here.waited[to..at].fill(0);
                 }
-                state.pos = to;
+                here.pos = to;
             }
             _ => {}
         }
@@ -210,11 +210,11 @@ impl Program {
     /// `end`, `exit`, `stop`.
     fn finish(&self, run: &Run<'_>, end: Ending) -> ControlFlow<()> {
         {
-            let mut state = self.state();
+            let mut here = self.here();
             if end == Ending::Stop {
-                state.steps += 1;
+                here.steps += 1;
             }
-            state.pos -= 1;
+            here.step_back();
         }
         self.request_stop(run, end);
         Break(())
@@ -226,7 +226,7 @@ impl Program {
         if !message.is_empty() {
             run.log.error(None, &message);
         }
-        self.state().pos -= 1;
+        self.here().step_back();
         Break(())
     }
 }
@@ -246,10 +246,13 @@ mod tests {
     use super::*;
     use crate::control::engine::program::{Done, ScriptType};
     use crate::testing::Bench;
+    use runtime::HandlerError;
+    use std::sync::Arc;
 
     /// A passive script and a router that it acts on.
     fn passive(instructions: &[&str]) -> (Program, Bench) {
-        let bench = Bench::with_config("c :: Counter; Idle -> c -> Discard;", 0, 0);
+        let bench =
+            Bench::with_config("s :: Script(TYPE PASSIVE); c :: Counter; Idle -> c -> Discard;", 0, 0);
         let args: Vec<String> = instructions.iter().map(|&i| i.to_owned()).collect();
         (Program::new("s", "Script", ScriptType::Passive, &args).expect("a script"), bench)
     }
@@ -259,7 +262,7 @@ mod tests {
         let router = bench.router();
         let mut log = Log::printed(router, program);
         program.step(router, steps, by, 0, &mut log);
-        program.state().pos
+        program.here().pos
     }
 
     fn run(program: &Program, bench: &mut Bench) -> Done {
@@ -311,7 +314,7 @@ mod tests {
         assert_eq!(step(&program, &mut bench, 0, ResumedBy::Handler), 0);
         for _ in 0..3 {
             assert_eq!(step(&program, &mut bench, 1, ResumedBy::Handler), 0);
-            assert_eq!(program.state().waited[0], 0);
+            assert_eq!(program.here().waited[0], 0);
         }
     }
 
@@ -338,7 +341,7 @@ mod tests {
         for _ in 0..2 {
             let done = run(&program, &mut bench);
             assert_eq!((done.value.as_str(), done.finished, done.failed), ("0", true, false));
-            let pos = program.state().pos;
+            let pos = program.here().pos;
             assert_eq!(
                 (program.insns[pos].text.as_str(), program.variable("x")),
                 ("$input", Some(String::new()))
@@ -372,6 +375,56 @@ mod tests {
         let (program, mut bench) = passive(&["exit"]);
         let done = run(&program, &mut bench);
         assert!(done.finished && !done.stopped && bench.router().hub().stop_requests() == 0);
+    }
+
+    #[test]
+    fn runs_on_several_threads_do_not_disturb_each_other() {
+        for instructions in
+            [&["goto x $(eq 1 2)", "set n 1", "label x", "return $args$input"][..], &["goto end true"]]
+        {
+            let (program, mut bench) = passive(instructions);
+            let (program, mut expected) = (Arc::new(program), String::new());
+            if instructions.len() > 1 {
+                expected.push('5');
+            }
+            program.set_variable("input", "");
+            let other = Arc::clone(&program);
+            let running = std::thread::spawn(move || {
+                let mut bench = Bench::with_config("s :: Script(TYPE PASSIVE); Idle -> Discard;", 0, 0);
+                (0..3000).all(|_| other.handle(bench.router(), "run", "5", true) == Ok(expected.clone()))
+            });
+            for _ in 0..3000 {
+                let done = program.whole(bench.router(), 0, ResumedBy::Handler, |run| run.pos = 0);
+                assert!(done.finished && done.value.len() < 2, "{done:?}");
+            }
+            assert!(running.join().unwrap());
+        }
+    }
+
+    #[test]
+    fn steps_that_another_thread_takes_meanwhile_are_not_lost() {
+        let (program, mut bench) =
+            passive(&["wait_step", "set n $(add $n 1)", "goto begin $(lt $n 2000)", "set done 1"]);
+        program.set_variable("n", "0");
+        let program = Arc::new(program);
+        let other = Arc::clone(&program);
+        let stepping = std::thread::spawn(move || {
+            let mut bench = Bench::with_config("s :: Script(TYPE PASSIVE); Idle -> Discard;", 0, 0);
+            (0..1000).for_each(|_| drop(other.handle(bench.router(), "step", "", true)));
+        });
+        (0..1000).for_each(|_| drop(program.handle(bench.router(), "step", "", true)));
+        stepping.join().unwrap();
+        assert_eq!(program.variable("n"), Some("2000".into()));
+    }
+
+    #[test]
+    fn a_number_of_steps_is_one_of_clicks_integers() {
+        let (program, mut bench) = passive(&["wait_step", "set x 1", "write s.step 2147483647", "pause 3"]);
+        let mut step = |n: &str| program.handle(bench.router(), "step", n, true);
+        for n in ["2147483648", "9223372036854775807", "-2147483649", "1.5"] {
+            assert_eq!(step(n), Err(HandlerError::Failed("syntax error".into())), "{n}");
+        }
+        assert!(step("2147483647").is_ok() && step("2147483647").is_ok() && step("-2147483648").is_ok());
     }
 
     #[test]

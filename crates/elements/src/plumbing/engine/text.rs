@@ -89,8 +89,12 @@ pub(crate) fn real2(value: u64, bits: u32) -> String {
     (value as f64 / one as f64).to_string()
 }
 
-/// A floating-point number with up to twelve significant digits, as C's `%.12g`.
+/// A floating-point number with up to twelve significant digits, as C's `%.12g`. A result that is no number
+/// is negative on x86-64.
 pub(crate) fn general(x: f64) -> String {
+    if x.is_nan() {
+        return "-nan".to_owned();
+    }
     if x == 0.0 || !x.is_finite() {
         return x.to_string();
     }
