@@ -455,7 +455,7 @@ impl Hub {
         changed.retain(|(name, _, _), _| name != element);
         changed.insert((element.to_owned(), 0, ""), arguments.to_owned());
     }
-    /// Leaves warnings to whoever has called the handler that is running ([`Hub::take_warnings`]).
+    /// Leaves lines with warnings to whoever has called the handler that is running ([`Hub::take_warnings`]).
     pub(crate) fn warn_caller(&self, warnings: impl Iterator<Item = String>) {
         self.warnings.lock().ignore_poison().extend(warnings);
     }

@@ -209,6 +209,13 @@ impl Router {
         self.hub.set_names(names);
     }
 
+    /// Leaves the warnings about a configuration that has just taken over to whoever has written it.
+    fn warn_caller_of_swap(&self) {
+        let mut said = Diagnostics::new();
+        said.set_sources(self.loaded.config.sources.clone());
+        said.prepend(self.loaded.config.warnings.iter().chain(&self.loaded.warnings).cloned());
+        self.hub.warn_caller(said.render_plain(said.sources()).lines().map(str::to_owned));
+    }
     /// Warnings about the configuration.
     #[must_use]
     pub fn warnings(&self) -> &Diagnostics {

@@ -522,9 +522,8 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
                 match result {
                     Ok(()) if warnings.is_empty() => message(200, &done, false),
                     Ok(()) => {
-                        let lines = warnings.iter().map(|warning| format!("warning: {warning}"));
                         let all: Vec<String> =
-                            [format!("{done} with warnings")].into_iter().chain(lines).collect();
+                            [format!("{done} with warnings")].into_iter().chain(warnings).collect();
                         messages(220, all.iter().map(String::as_str))
                     }
                     Err(e) => failed(e, handler, "Write"),

@@ -102,7 +102,9 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
                     text += "\nRouter could not be initialized!";
                 }
                 HandlerError::Failed(text)
-            })
+            })?;
+            router.warn_caller_of_swap();
+            Ok(())
         }
         _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),
         _ => Err(HandlerError::NoHandler(name.to_owned())),

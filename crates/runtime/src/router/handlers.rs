@@ -109,7 +109,7 @@ impl Router {
     pub fn write(&mut self, spec: &str, value: &str) -> Result<(), HandlerError> {
         let done = self.write_from("", spec, value);
         for warning in self.hub.take_warnings() {
-            self.hub.log(Level::WARN, "", &format!("{spec}: warning: {warning}"));
+            self.hub.log(Level::WARN, "", &format!("{spec}: {warning}"));
         }
         done
     }

@@ -82,7 +82,7 @@ impl Router {
                 }
             }
         }
-        self.hub.warn_caller(new.warnings.into_iter().map(|warning| warning.message));
+        self.hub.warn_caller(new.warnings.into_iter().map(|warning| format!("warning: {}", warning.message)));
         self.hub.ring();
         Ok(())
     }

@@ -89,8 +89,9 @@ impl Program {
         if !within.is_empty() {
             log.error(Some(&shown), &within.join("\n"));
         }
-        for warning in caller.hub().take_warnings() {
-            log.error(Some(&shown), &format!("warning: {warning}"));
+        let warnings = caller.hub().take_warnings().join("\n");
+        if !warnings.is_empty() {
+            log.error(Some(&shown), &warnings);
         }
         if let Some(message) = said(done.err()) {
             log.error(Some(&shown), &message);
