@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from control import ControlSocket
 from harness import (
     ICMP,
     IP,
@@ -31,7 +32,6 @@ from harness import (
     ping,
     wait_for,
 )
-from control import ControlSocket
 from lab import Lab, Namespace, cpu_seconds, the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
@@ -78,14 +78,14 @@ def who_only_listens_leaves_the_host_its_packets(lab: Lab) -> None:
     middle.ip("addr", "add", "10.9.0.3/24", "dev", "eth1")
     click = lab.dir / "click"
     click.symlink_to(the_binary())
-    listeners = {
+    listeners: dict[str, list[object]] = {
         "click": [click, "-e", "FromDevice(eth1) -> c :: Counter -> Discard;"],
         "click-pcap": [click, "-e", "FromDevice(eth1, METHOD PCAP) -> c :: Counter -> Discard;"],
         "sniffer": [the_binary(), "run", "-e", "FromDevice(eth1, SNIFFER true) -> c :: Counter -> Discard;"],
     }
     for name, command in listeners.items():
         socket = lab.dir / f"{name}.sock"
-        process = middle.popen(*command, *(["-u", socket]), log=f"{name}.log")
+        process = middle.popen(*command, "-u", socket, log=f"{name}.log")
         wait_for(f"the control socket of {name}", socket.exists, 20)
         for _ in range(3):
             check(ping(right, "10.9.0.3"), f"{name}: the host does not answer any more")

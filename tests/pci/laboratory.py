@@ -168,7 +168,7 @@ class PciNet(Net):
     def write(self, handler: str, value: str) -> None:
         """Writes a handler, by the control socket."""
         said = self.guest.sh(f"printf 'WRITE {handler} {value}\\r\\nQUIT\\r\\n' | nc 127.0.0.1 {PORT}", check=False)
-        check(re.search(r"^200 Write handler", said, re.M), f"{handler} {value}: {said}")
+        check(re.search(r"^2[02]0[ -]Write handler", said, re.M), f"{handler} {value}: {said}")
 
     def number(self, handler: str) -> int:
         return int(self.read(handler)[0])

@@ -4,7 +4,6 @@
 //! `instructions.rs` reads it, `step.rs` runs its instructions, `calls.rs` calls handlers for it.
 
 use super::instructions::{Ending, Insn, Op, Target, compile, label};
-use super::step::MAX_JUMPS;
 use lang::quote::shift_word;
 use lang::{uncomment, unquote};
 use locks::IgnorePoison;
@@ -16,6 +15,8 @@ use std::thread::ThreadId;
 
 /// The variable that holds what a script returns.
 pub(super) const RETURNED: &str = "_";
+/// The number of jumps without blocking after which a script is considered an endless loop.
+pub(super) const MAX_JUMPS: u32 = 1000;
 /// The status of a call that ended by `error`, and by `stop`.
 const FAILED: i32 = -1;
 const STOPPED: i32 = 1;

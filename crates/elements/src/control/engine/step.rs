@@ -1,15 +1,12 @@
 //! The execution of a script: a step, and a function for each kind of instruction.
 
 use super::instructions::{Ending, Insn, Op, Target};
-use super::program::{Log, Program, RETURNED, ResumedBy};
+use super::program::{Log, MAX_JUMPS, Program, RETURNED, ResumedBy};
 use lang::quote::shift_word;
 use lang::unquote;
 use runtime::{Caller, FromArg, Level, NameDb};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
-
-/// The number of jumps without blocking after which a script is considered an endless loop.
-pub(super) const MAX_JUMPS: u32 = 1000;
 
 /// A run of instructions.
 struct Run<'a> {
