@@ -193,8 +193,9 @@ fn an_agent_says_who_it_is_and_refuses_what_is_no_request() {
         child.wait_with_output().unwrap()
     };
     let done = agent("");
-    let hello: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
     assert!(done.status.success(), "{done:?}");
+    let hello: serde_json::Value =
+        serde_json::from_str(&text(&done.stdout)).unwrap_or_else(|e| panic!("{e}: {done:?}"));
     assert_eq!(hello["hello"]["version"], env!("CARGO_PKG_VERSION"));
     assert!(hello["hello"]["machine"]["host"].is_string(), "{hello}");
     let done = agent("hello\n");
