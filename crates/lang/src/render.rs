@@ -122,6 +122,20 @@ pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> S
     out
 }
 
+impl Landmark {
+    /// Its line of its own, which says what was being done, if it has one.
+    pub fn heading(&self, sources: &SourceMap) -> Option<String> {
+        match self {
+            Self::While(span, doing, what) => Some(heading(sources, *span, doing, what)),
+            _ => None,
+        }
+    }
+}
+
+fn heading(sources: &SourceMap, span: Span, doing: &str, what: &str) -> String {
+    format!("{}: {doing} {what}:", sources.landmark(span))
+}
+
 pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
     let mark = |span: Option<Span>| span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
     let mut out = String::new();
@@ -137,7 +151,7 @@ pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
             }
             Landmark::While(span, doing, what) => {
                 if context != Some(&d.landmark) {
-                    let _ = writeln!(out, "{}{doing} {what}:", mark(Some(*span)));
+                    let _ = writeln!(out, "{}", heading(sources, *span, doing, what));
                 }
                 "  ".to_owned()
             }

@@ -122,6 +122,12 @@ impl ConfigCx<'_> {
     pub fn name(&self) -> &str {
         &self.config.elements[self.index].name
     }
+    /// How Click begins messages about what the element could not begin to work with.
+    #[must_use]
+    pub fn while_initializing(&self) -> String {
+        let landmark = self.config.elements[self.index].while_initializing();
+        landmark.heading(&self.config.sources).unwrap_or_default()
+    }
     /// Which worker's replica is being made.
     #[must_use]
     pub fn worker(&self) -> WorkerId {

@@ -100,7 +100,6 @@
 //! DriverManager, ControlSocket
 
 use super::engine::functions::{FUNCTIONS, PRIVATE, bounded, signal};
-use super::engine::listen::initializing;
 use super::engine::program::{Program, ResumedBy, ScriptType};
 use super::engine::signals::Watch;
 use crate::plumbing::engine::text::timestamp;
@@ -187,7 +186,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
             }
             first.unwrap_or_else(|| ArgError::new("bad script"))
         })?;
-        let program = program.initializing(initializing(cx));
+        let program = program.initializing(cx.while_initializing());
         let program = cx.going_on().unwrap_or_else(|| Arc::new(program));
         cx.publish(Arc::clone(&program));
         let watch = Arc::new(OnceLock::new());

@@ -218,7 +218,7 @@ use super::engine::receives::{self, Receives};
 use super::engine::rx::{self, Receiver};
 use super::engine::screen::{ANOTHER_PROTOCOL, Screen};
 use crate::prelude::*;
-use dpdk::{Method, PortConfig};
+use dpdk::PortConfig;
 
 /// The `FromDevice` element.
 pub struct FromDevice(Receiver);
@@ -248,8 +248,7 @@ impl Element for FromDevice {
         if snaplen.is_some_and(|snaplen| !(14..=8190).contains(&snaplen)) {
             return Err(args.error("SNAPLEN out of range"));
         }
-        let captured = args.k::<String>("METHOD")?.or(args.k("CAPTURE")?);
-        let (mut method, sniffs) = arguments::capture(captured.as_deref().unwrap_or_default(), cx)?;
+        let (method, sniffer) = arguments::capture(args, cx)?;
         let burst = arguments::burst(args, cx)?;
         let interval = arguments::poll_interval(args)?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
@@ -261,10 +260,6 @@ impl Element for FromDevice {
         let rules = arguments::rules(args, cx)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        let sniffer = args.k::<bool>("SNIFFER")?.or(sniffs);
-        if sniffer == Some(true) && method == Method::Auto {
-            method = Method::AfPacket;
-        }
         let force_ip = args.k_or("FORCE_IP", false)?;
         let protocol = args.k_or("PROTOCOL", 0u16)?;
         if args.k_or("HEADROOM", 0u32)? > 8190 {

@@ -519,7 +519,7 @@ impl Retries {
             warnings: args.k("RETRY_WARNINGS")?.unwrap_or(true),
             click: cx.as_click(),
             name: cx.name().to_owned(),
-            heading: initializing(cx),
+            heading: cx.while_initializing(),
             hub: Arc::clone(cx.hub()),
         })
     }
@@ -546,8 +546,8 @@ impl Retries {
     }
 
     /// Has `open` called before the start of the router, and again while the router runs if it fails and
-    /// there are tries left. It is `begin` who uses the server that is opened while the router runs; the one
-    /// that is opened before is for the caller.
+    /// there are tries left. `begin` puts a server into use that is opened while the router runs; for one
+    /// that is opened before the start, the caller does.
     pub(crate) fn before_start(
         self,
         cx: &mut ConfigCx<'_>,
@@ -579,15 +579,6 @@ impl Retries {
             Ok(())
         });
     }
-}
-
-/// The heading of messages about an element that is being initialized.
-pub(crate) fn initializing(cx: &ConfigCx<'_>) -> String {
-    let config = cx.config();
-    let element = config.elements.iter().find(|element| element.name == cx.name());
-    let place = element.map_or_else(String::new, |e| format!("{}: ", config.sources.landmark(e.span)));
-    let declaration = element.map_or_else(String::new, lang::ElementDecl::declaration);
-    format!("{place}While initializing {declaration}:")
 }
 
 fn tries_left(e: &str, left: u32) -> String {

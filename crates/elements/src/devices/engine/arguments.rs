@@ -52,7 +52,11 @@ pub(in crate::devices) fn waiting_limit(
 
 /// Reads the `METHOD` argument; Click's own methods mean `AUTO`.
 pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {
-    match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+    method_of(&args.k::<String>("METHOD")?.unwrap_or_default())
+}
+
+fn method_of(word: &str) -> Result<Method, ArgError> {
+    match word.to_ascii_uppercase().as_str() {
         "AF_XDP" | "XDP" => Ok(Method::AfXdp),
         "AF_PACKET" => Ok(Method::AfPacket),
         "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Ok(Method::Auto),
@@ -60,20 +64,24 @@ pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError
     }
 }
 
-/// By what method an element receives, and whether it is a sniffer unless it says otherwise: Click's elements
-/// are.
+/// Reads the `METHOD` argument, or `CAPTURE`, and `SNIFFER` of an element that receives: how it opens an
+/// interface, and whether the kernel gets the packets too. As in Click it does by default, under Click's name
+/// and with Click's methods.
 pub(in crate::devices) fn capture(
-    method: &str,
+    args: &mut Args<'_>,
     cx: &ConfigCx<'_>,
 ) -> Result<(Method, Option<bool>), ArgError> {
-    match method.to_ascii_uppercase().as_str() {
-        "AF_XDP" | "XDP" => Ok((Method::AfXdp, None)),
-        "AF_PACKET" => Ok((Method::AfPacket, None)),
-        "LINUX" | "PCAP" => Ok((Method::Auto, Some(true))),
-        "" => Ok((Method::Auto, cx.as_click().then_some(true))),
-        "AUTO" | "NETMAP" | "DPDK" => Ok((Method::Auto, None)),
-        other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
-    }
+    let word = args.k::<String>("METHOD")?.or(args.k("CAPTURE")?).unwrap_or_default();
+    let as_click = match word.to_ascii_uppercase().as_str() {
+        "LINUX" | "PCAP" => true,
+        "" => cx.as_click(),
+        _ => false,
+    };
+    let sniffer = args.k::<bool>("SNIFFER")?.or(as_click.then_some(true));
+    Ok(match method_of(&word)? {
+        Method::Auto if sniffer == Some(true) => (Method::AfPacket, sniffer),
+        method => (method, sniffer),
+    })
 }
 
 /// Reads keywords of FastClick that say how its threads find processors and buffers, and what it prints: none

@@ -144,18 +144,14 @@ impl<K: KernelDevice> Element for Kernel<K> {
 impl<K> Kernel<K> {
     /// Gives packets to the kernel: those with a marked IP header, where it takes IP packets, from there on.
     fn send(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
-        let (mode, mtu) = (device.mode, device.mtu());
+        let ip = device.mode == TunMode::Ip;
+        let most = device.mtu() + if ip { 0 } else { MOST_ETHERNET };
         batch.filter_map_in_place(|mut packet| {
-            let header = match mode {
-                TunMode::Ethernet => MOST_ETHERNET,
-                TunMode::Ip => 0,
-            };
-            if mode == TunMode::Ip
-                && let Some(at) = packet.network_header_offset()
-            {
-                packet = strip_to(packet, Some(at), cx)?;
+            let header = packet.network_header_offset().filter(|_| ip);
+            if header.is_some() {
+                packet = strip_to(packet, header, cx)?;
             }
-            if packet.len() > mtu + header {
+            if packet.len() > most {
                 cx.drop(packet, drops::LONGER_THAN_THE_MTU);
                 return None;
             }

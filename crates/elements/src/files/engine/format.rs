@@ -53,7 +53,7 @@ impl Format {
     /// The fields of the lines that follow. Returns warnings about those that are ignored.
     ///
     /// # Errors
-    /// There are none.
+    /// It names no field.
     pub(in crate::files) fn data(&mut self, text: &str) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
         self.fields.clear();

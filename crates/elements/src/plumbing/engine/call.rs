@@ -20,7 +20,7 @@ impl HandlerCall {
         if name.is_empty() {
             return None;
         }
-        let (element, handler) = match name.rsplit_once('.') {
+        let (element, handler) = match name.split_once('.') {
             Some((element, handler)) if !element.is_empty() => (Some(element.to_owned()), handler.to_owned()),
             Some((_, handler)) => (None, handler.to_owned()),
             None => (None, name.to_owned()),
