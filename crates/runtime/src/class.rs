@@ -6,6 +6,7 @@ use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
 use crate::facts::Facts;
 use crate::handler::Llrpc;
+use crate::sides::Sides;
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::any::TypeId;
@@ -74,6 +75,15 @@ impl Class {
             push_item(&mut text, &format!("`{}`: {}.", case.reason, case.when));
         }
         text + if after.is_empty() { "" } else { "\n" } + after
+    }
+
+    /// The handlers of an element of the class that has these ports.
+    pub(crate) fn handlers_of(&self, sides: &Sides) -> Arc<[Handler]> {
+        let has = |handler: &&Handler| handler.only.is_none_or(|with| with(sides));
+        if self.handlers.iter().all(|handler| has(&handler)) {
+            return Arc::clone(&self.handlers);
+        }
+        self.handlers.iter().filter(has).cloned().collect()
     }
 
     /// A description in one line: the first one below the title of the manual.

@@ -3,6 +3,7 @@
 use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
 use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError, Llrpc};
 use crate::sched::MAX_TICKETS;
+use crate::sides::Sides;
 use crate::stats::{Counter, StatsSnapshot};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ impl<T: 'static> Handlers<T> {
                 flags: "",
                 argument: None,
                 dynamic: None,
+                only: None,
             });
             self.list.len() - 1
         });
@@ -104,6 +106,17 @@ impl<T: 'static> Handlers<T> {
             cx.set_tickets(tickets.clamp(1, MAX_TICKETS.into()) as u32);
             Ok(())
         });
+    }
+    /// [`Handlers::task`] for elements with such ports: others have no task.
+    pub fn task_only(&mut self, with: fn(&Sides) -> bool) {
+        self.task();
+        self.only(&["scheduled", HOME_THREAD, "tickets"], with);
+    }
+    /// Declares that only elements with such ports have these handlers.
+    pub fn only(&mut self, names: &[&'static str], with: fn(&Sides) -> bool) {
+        for name in names {
+            self.entry(name).only = Some(with);
+        }
     }
     /// A read handler on a counter: read by any thread without interrupting the worker, summed over workers.
     pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {

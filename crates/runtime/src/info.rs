@@ -7,7 +7,8 @@ use crate::configure::Scheduling;
 use crate::cx::Handler;
 use crate::element::Sharing;
 use crate::placement::{Lanes, PortUse};
-use crate::ports::{Sides, words};
+use crate::ports::words;
+use crate::sides::Sides;
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::SharedStore;
 use lang::{Config, Diagnostics};
@@ -26,7 +27,7 @@ pub struct ElementInfo {
     pub n_inputs: usize,
     /// How many outputs it has.
     pub n_outputs: usize,
-    /// The handlers of its class.
+    /// The handlers of its class, without those that need other ports.
     pub handlers: Arc<[Handler]>,
     /// Its class's sharing.
     pub sharing: Sharing,
@@ -53,7 +54,7 @@ impl ElementInfo {
             n_inputs: sides.inputs.len(),
             n_outputs: sides.outputs.len(),
             kinds: words(class, sides),
-            handlers: Arc::clone(&class.handlers),
+            handlers: class.handlers_of(sides),
             sharing: class.sharing,
             live: class.live,
             stats: Vec::new(),

@@ -14,9 +14,9 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
-//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
-//!    the machine's names of ports and addresses.
+//! 1. `ids`, `clock`, `sched`, `sides`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`,
+//!    `devices`: numbers, time, run queue and timers, the ports of elements, the facts of classes, counters,
+//!    which worker polls which queue, the machine's names of ports and addresses.
 //! 2. `access`, `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`:
 //!    errors of the operating system in words; what workers and the control thread share: calls of handlers
 //!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
@@ -65,6 +65,7 @@ mod router;
 mod sched;
 mod secrets;
 mod services;
+mod sides;
 mod stall;
 mod stats;
 mod step;
@@ -102,6 +103,7 @@ pub use reason::reason;
 pub use replacing::is_replacing;
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
+pub use sides::Sides;
 pub use stall::Stall;
 pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};
 pub use step::Step;

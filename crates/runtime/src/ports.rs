@@ -1,32 +1,8 @@
 //! Port counts, push and pull: Click's rules for connections between elements.
 
 use crate::class::Class;
+use crate::sides::{Processing, Sides};
 use lang::{Config, Connection, Diagnostic, Diagnostics, Landmark, PortRef};
-
-/// Push, pull, or agnostic: as the neighbors require.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Processing {
-    Push,
-    Pull,
-    Agnostic,
-}
-
-impl Processing {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pull => "pull",
-            Self::Agnostic => "agnostic",
-        }
-    }
-}
-
-/// Whether an element's ports are push, pull or agnostic.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sides {
-    pub(crate) inputs: Vec<Processing>,
-    pub(crate) outputs: Vec<Processing>,
-}
 
 /// How many ports a side may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

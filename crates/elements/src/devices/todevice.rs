@@ -43,6 +43,7 @@
 //!   it sends, how often that has changed, and why it did last; empty if each worker has its own.
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `port` (read): as for FromDevice.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which packets are pulled by.
 //!
 //! ## Threads
 //! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If there are fewer
@@ -114,7 +115,8 @@ impl Element for ToDevice {
     fn handlers(h: &mut Handlers<Self>) {
         tx::handlers(h);
         h.counter("drops", |e| &e.0.dropped);
-        h.listed(&["count", "drops", "reset_counts b"]);
+        h.task();
+        h.listed(&["scheduled", "tickets", "home_thread", "count", "drops", "reset_counts b"]);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

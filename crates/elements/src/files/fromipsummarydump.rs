@@ -41,7 +41,7 @@
 //! - `filename` (read): the file.
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
 //! - `filepos` (read): the position in the decompressed file, in bytes.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task, which an element with a push output has.
 //!
 //! ## Threads
 //! One worker reads the file.
@@ -197,7 +197,7 @@ impl Element for FromIpSummaryDump {
     fn handlers(h: &mut Handlers<Self>) {
         reading::handlers(h);
         h.read("encap", |_| "IP".to_owned());
-        h.task();
+        h.task_only(|ports| !ports.output_is_pull(0));
         h.listed(&[
             "sampling_prob",
             "active c",

@@ -35,7 +35,7 @@
 //! - `reset_counts` (write): sets both to zero.
 //! - `filename` (read): the file.
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input and no output has.
 //!
 //! ## Threads
 //! All workers write to the same file, a batch at a time.
@@ -141,7 +141,7 @@ impl Element for ToDump {
         });
         h.shared_read::<Shared>("filename", |s, _| Ok(Output::display(&s.path).to_owned()));
         h.shared_write::<Shared>("flush", |s, _| s.output().map_or(Ok(()), |mut o| o.flush()));
-        h.task();
+        h.task_only(|ports| ports.input_is_pull(0) && ports.n_outputs() == 0);
         h.listed(&["filename", "count", "reset_counts b", "scheduled", "tickets", "home_thread"]);
     }
 

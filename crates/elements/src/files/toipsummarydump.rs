@@ -44,7 +44,7 @@
 //!
 //! ## Handlers
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input has.
 //!
 //! ## Threads
 //! All workers write to the same file; lines never mix.
@@ -161,7 +161,7 @@ impl Element for ToIpSummaryDump {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_write::<Shared>("flush", |s, _| s.output().map_or(Ok(()), |mut o| o.flush()));
-        h.task();
+        h.task_only(|ports| ports.input_is_pull(0));
         h.listed(&["scheduled", "tickets", "home_thread", "flush"]);
     }
 

@@ -17,8 +17,8 @@
 //! ## Handlers
 //! - `count` (read): packets discarded.
 //! - `reset_counts` (write): sets the count to zero.
-//! - `active` (read/write): the `ACTIVE` argument.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
+//! - `active` (read/write): the `ACTIVE` argument, of an element with a pull input.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a pull input has.
 //!
 //! ## Threads
 //! Each worker has its own; counts are summed.
@@ -60,7 +60,7 @@ impl Element for Discard {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
-        h.task();
+        h.task_only(|ports| ports.input_is_pull(0));
         h.write("reset_counts", |e, _, _| {
             e.count.set(0);
             Ok(())
@@ -75,6 +75,7 @@ impl Element for Discard {
             }
             Ok(())
         });
+        h.only(&["active"], |ports| ports.input_is_pull(0));
         h.listed(&["count", "reset_counts b", "active c", "scheduled", "tickets", "home_thread"]);
     }
 

@@ -25,7 +25,7 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are
 //!   old names.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push output has.
 //!
 //! ## Threads
 //! One instance, on one worker: the limit is that of the whole router.
@@ -114,7 +114,7 @@ impl Element for InfiniteSource {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
-        h.task();
+        h.task_only(|ports| !ports.output_is_pull(0));
         h.write("reset", |e, _, cx| {
             e.count.set(0);
             e.wake(cx);

@@ -28,7 +28,7 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of
 //!   `length`.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push output has.
 //!
 //! ## Threads
 //! One instance, on one worker: rate and limit are those of the whole router.
@@ -147,7 +147,7 @@ impl Element for RatedSource {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
-        h.task();
+        h.task_only(|ports| !ports.output_is_pull(0));
         h.write("reset", |e, _, cx| {
             e.count.set(0);
             e.called = false;

@@ -11,7 +11,8 @@
 //! Any number of inputs and as many outputs; each pair is push or pull on its own.
 //!
 //! ## Handlers
-//! - `active0`, `active1`, ... `active31` (read/write): whether the port of that number lets packets through.
+//! - `active0`, `active1`, ... `active31` (read/write): whether the port of that number lets packets through, for each
+//!   of the first 32.
 //! - `reset` (write): lets all ports through.
 //!
 //! ## Threads
@@ -53,6 +54,7 @@ macro_rules! ports {
         $h.read_with(concat!("active", $port), Combine::First, read::<$port>);
         $h.write(concat!("active", $port), write::<$port>);
         $h.listed(&[concat!("active", $port, " c")]);
+        $h.only(&[concat!("active", $port)], |ports| ports.n_inputs() > $port);
     )*};
 }
 

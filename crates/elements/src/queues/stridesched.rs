@@ -14,7 +14,7 @@
 //! are skipped, and their pass grows.
 //!
 //! ## Handlers
-//! - `tickets0` ... `tickets63` (read/write): the tickets of an input.
+//! - `tickets0` ... `tickets63` (read/write): the tickets of an input, for each of the first 64.
 //! - `config` (read): the present tickets of all inputs, separated by commas.
 //!
 //! ## Threads
@@ -105,6 +105,7 @@ macro_rules! tickets_handlers {
             Ok(e.tickets.get($n).map_or_else(|| "-1".into(), u32::to_string))
         });
         $h.write(concat!("tickets", $n), |e, v, _| e.set_tickets($n, v));
+        $h.only(&[concat!("tickets", $n)], |ports| ports.n_inputs() > $n);
     )*};
 }
 

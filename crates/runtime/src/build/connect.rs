@@ -5,7 +5,8 @@ use crate::class::Class;
 use crate::configure::Scheduling;
 use crate::cx::{Input, Listeners, Output};
 use crate::element::{Notify, Sharing};
-use crate::ports::{Processing, Sides, flows};
+use crate::ports::flows;
+use crate::sides::{Processing, Sides};
 use lang::Config;
 use std::collections::{BTreeSet, HashMap};
 

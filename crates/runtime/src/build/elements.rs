@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::options::Options;
 use crate::placement::PortUse;
-use crate::ports::Sides;
+use crate::sides::Sides;
 use crate::store::SharedStore;
 use crate::{Args, NameDb, WorkerId};
 use lang::{Config, Diagnostic, Diagnostics};

@@ -12,7 +12,7 @@ use crate::handoff::Forwarder;
 use crate::hub::Hub;
 use crate::info::ElementInfo;
 use crate::options::Options;
-use crate::ports::Processing;
+use crate::sides::Processing;
 use crate::stats::SlotStats;
 use crate::store::SharedStore;
 use lang::{Config, Diagnostic, Diagnostics, NameDb};
@@ -115,7 +115,7 @@ impl Pattern<'_> {
         let stats = inherit_stats(self.old, name, class, worker);
         info.stats.push(Arc::clone(&stats));
         if let Some(node) = node.as_mut() {
-            for handler in class.handlers.iter() {
+            for handler in info.handlers.iter() {
                 if let Some(Reader::Counter(f)) = &handler.reader
                     && let Some(counter) = f(&*node.element())
                 {
@@ -135,7 +135,7 @@ impl Pattern<'_> {
             listeners: shape.listeners[index].clone(),
             runs_here: !pinned || info.home == worker,
             pull_through: class.pull_through,
-            handlers: Arc::clone(&class.handlers),
+            handlers: Arc::clone(&info.handlers),
             single: class.sharing == Sharing::Single,
             live: class.live,
             kept: false,

@@ -6,6 +6,7 @@ use super::core::Core;
 use crate::ElementId;
 use crate::builtin::{About, element_handler};
 use crate::handler::{CallArgs, Caller, Combine, Dynamic, HandlerError};
+use crate::sides::Sides;
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
 use dpdk::{Batch, Packet};
@@ -233,6 +234,8 @@ pub struct Handler {
     pub argument: Option<(usize, &'static str)>,
     /// For the entry that stands for handlers with other names: returns these.
     pub(crate) dynamic: Option<(TypeId, Arc<DynamicFn>)>,
+    /// Which elements have it, by their ports; all if it is not given.
+    pub(crate) only: Option<fn(&Sides) -> bool>,
 }
 
 impl Handler {
