@@ -155,6 +155,8 @@ mod tests {
 
     #[test]
     fn active_means_nothing_where_packets_are_pushed() {
+        let mut bench = Bench::new("Discard()");
+        assert!(bench.try_write("active", "true").is_err());
         assert!(Bench::error("Discard(ACTIVE false)").contains("ACTIVE is meaningless in push context"));
     }
 }
