@@ -227,6 +227,14 @@ impl Flows {
         })
     }
 
+    /// The same table, empty still, with a hash that does not change from run to run: for simulated time,
+    /// where nobody outside chooses keys that collide.
+    #[must_use]
+    pub fn with_fixed_hash(mut self) -> Self {
+        self.seeds = [1, 2, 3, 4].map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self
+    }
+
     /// How many flows there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -435,7 +443,9 @@ impl Flows {
         let value = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
         let replies =
             if both { self.add_one(&mut locked, reply_hash, &reply, value).map(drop) } else { Ok(()) };
-        let value = (control(forward_output), new.to, state);
+        // A flow to itself is found by its replies' entry, as they come later: only its first packet is no reply.
+        let kept = if both { forward_output } else { reply_output };
+        let value = (control(kept), new.to, state);
         let added = replies.and_then(|()| self.add_one(&mut locked, hash, &new.key, value));
         if added.is_err() {
             // The entry of replies may have been moved by a split.
@@ -444,7 +454,7 @@ impl Flows {
             }
             self.flows.fetch_sub(1, Relaxed);
         }
-        added
+        added.map(|found| found.with_output(forward_output))
     }
 
     /// Adds an entry that is not there, in a part that is locked.

@@ -88,6 +88,7 @@
 
 use super::engine::identity::{Identity, MODES, hex, key_from_hex};
 use super::engine::state::ClusterState;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use crate::secret::Secret;
 use cluster::{Balancer, Config, Key, NodeId, Topology};
@@ -161,7 +162,7 @@ impl ClusterInfo {
         let mut policy = Config::new(NodeId(me), nodes, bits(args.mk("RATE")?));
         policy.mode = args.with("MODE", false, false, |text, _| one_of(text, &MODES))?.unwrap_or_default();
         if let Some(delta) = args.k::<Duration>("DELTA")? {
-            policy.delta_ns = Some(u64::try_from(delta.as_nanos()).unwrap_or(u64::MAX)).filter(|ns| *ns > 0);
+            policy.delta_ns = Some(text::nanos(delta)).filter(|ns| *ns > 0);
         }
         policy.flows = args.k_or::<u32>("FLOWS", 1 << 16)? as usize;
         if policy.flows > MOST_FLOWS {

@@ -81,6 +81,7 @@
 use super::engine::fabric::{End, Fabric, LinkState};
 use super::engine::linkview::{Reported, View};
 use super::engine::state::{ClusterState, LinkReport, state_of};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use cluster::frame::ETHERTYPE;
 use cluster::hello::Settings;
@@ -121,10 +122,6 @@ const QUIET_NS: u64 = 10_000_000_000;
 /// How many packets ahead of the current one are prefetched.
 const AHEAD: usize = 4;
 
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// The first bytes of a digest as a number.
 fn number(digest: &[u8]) -> u64 {
     digest.iter().chain([0; 8].iter()).take(8).fold(0, |n, b| n << 8 | u64::from(*b))
@@ -154,14 +151,14 @@ impl Element for ClusterLink {
         let state = state_of(args, cx)?;
         let peer = NodeId(args.mk::<u16>("PEER")?);
         let usual = Settings::default();
-        let hello_ns = args.k::<Duration>("HELLO")?.map_or(usual.hello_ns, nanos);
+        let hello_ns = args.k::<Duration>("HELLO")?.map_or(usual.hello_ns, text::nanos);
         let settings = Settings {
             hello_ns,
-            dead_ns: args.k::<Duration>("DEAD")?.map_or(Settings::dead_after(hello_ns), nanos),
+            dead_ns: args.k::<Duration>("DEAD")?.map_or(Settings::dead_after(hello_ns), text::nanos),
             good: args.k_or("GOOD", usual.good)?,
             frame_bytes: args.k_or("MTU", usual.frame_bytes)?,
             digest: number(&state.identity().digest),
-            differ_ns: args.k::<Duration>("DIFFER")?.map_or(usual.differ_ns, nanos),
+            differ_ns: args.k::<Duration>("DIFFER")?.map_or(usual.differ_ns, text::nanos),
         };
         if peer == state.me() {
             return Err(args.error("PEER is this node itself: a link leads to another one"));
@@ -246,7 +243,7 @@ impl Element for ClusterLink {
         cx.output_batch(output, frames);
         self.report_changes(now_ns, cx);
         // What is due already and could not be done is tried again at the next regular time.
-        let look_ns = now_ns + nanos(self.look());
+        let look_ns = now_ns + text::nanos(self.look());
         cx.timer_at(0, due_ns.filter(|due| *due > now_ns).map_or(look_ns, |due| due.min(look_ns)));
         self.call(&hurried, cx);
     }

@@ -54,6 +54,7 @@
 //! ClusterInfo, ClusterSwitch, ClusterDecap
 
 use super::engine::state::state_of;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use cluster::mac::SourceCode;
 use cluster::resequence::{Config, Counts};
@@ -116,7 +117,7 @@ impl Element for Resequencer {
         if !state.identity().resequence {
             cx.warn("packets are not numbered: ClusterInfo needs RESEQUENCE true, on all nodes");
         }
-        let config = Config { timeout_ns: timeout.as_nanos() as u64, capacity };
+        let config = Config { timeout_ns: text::nanos(timeout), capacity };
         let nodes = state.nodes();
         Ok(Self { streams: cluster::resequence::Resequencer::new(nodes, config), nodes })
     }

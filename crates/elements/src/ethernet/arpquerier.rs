@@ -112,10 +112,6 @@ pub struct ArpQuerier {
     killed: Counter,
 }
 
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// A time, of which 0 means never.
 fn or_never(ns: u64) -> u64 {
     if ns == 0 { u64::MAX } else { ns }
@@ -138,7 +134,7 @@ impl Settings {
     /// Reads the last arguments.
     fn read(args: &mut Args<'_>) -> Result<Self, ArgError> {
         let table = args.k::<ElementName>("TABLE")?;
-        let poll_ns = args.k::<Duration>("POLL_TIMEOUT")?.map(|poll| or_never(nanos(poll)));
+        let poll_ns = args.k::<Duration>("POLL_TIMEOUT")?.map(|poll| or_never(text::nanos(poll)));
         let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
         let broadcast_poll = args.k("BROADCAST_POLL")?;
         args.consume();
@@ -381,7 +377,7 @@ impl Element for ArpQuerier {
             if e.poll_ns == u64::MAX { 0 } else { e.poll_ns / 1_000_000_000 }.to_string()
         });
         h.write("poll_timeout", |e, v, _| {
-            e.poll_ns = or_never(nanos(text::value(v, "syntax error")?));
+            e.poll_ns = or_never(text::nanos(text::value(v, "syntax error")?));
             Ok(())
         });
         h.write("insert", |e, v, cx| {

@@ -93,7 +93,7 @@ impl Given {
         }
         limits.slim = self.slim.unwrap_or(limits.slim);
         if let Some(timeout) = self.timeout {
-            limits.timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            limits.timeout_ns = text::nanos(timeout);
         }
     }
 }
@@ -190,7 +190,7 @@ impl Element for ArpTable {
         h.shared_read::<Neighbors>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
         h.write("timeout", |e, v, cx| {
             let timeout: Duration = text::value(v, "syntax error")?;
-            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            let timeout_ns = text::nanos(timeout);
             discard(e.0.set_limits(cx.now_ns(), |limits| limits.timeout_ns = timeout_ns), cx);
             watch(&e.0, cx);
             Ok(())

@@ -92,10 +92,6 @@ pub struct IP6NDSolicitor {
     killed: Counter,
 }
 
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl IP6NDSolicitor {
     fn ask(&mut self, target: Ipv6Addr, cx: &mut Cx<'_>) {
         let group = solicited_node(target);
@@ -225,8 +221,8 @@ impl Element for IP6NDSolicitor {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let ip = args.mp("IP")?;
         let lang::args::EtherAddr(mac) = args.mp("ETH")?;
-        let timeout = args.k::<Duration>("TIMEOUT")?.map_or(120_000_000_000, nanos);
-        let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
+        let timeout = args.k::<Duration>("TIMEOUT")?.map_or(120_000_000_000, text::nanos);
+        let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, text::nanos);
         let (one, rate) = if cx.as_click() { (1, 0) } else { (32, RATE) };
         let limits = Limits {
             packets: args.k::<u32>("CAPACITY")?.unwrap_or(2048) as usize,

@@ -51,6 +51,7 @@
 //! IP6NDAdvertiser, IP6NDSolicitor, ICMP6Error
 
 use super::engine::discovery::is_router_solicitation;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr as EtherArg, Ip6Prefix, Raw};
 use std::net::Ipv6Addr;
@@ -234,9 +235,9 @@ impl Element for IP6RAdvertiser {
         let mut wait = random(self.interval / 3, self.interval, cx);
         if self.initial > 0 {
             self.initial -= 1;
-            wait = wait.min(INITIAL_INTERVAL.as_nanos() as u64);
+            wait = wait.min(text::nanos(INITIAL_INTERVAL));
         }
-        self.next_ns = now + wait.max(MIN_DELAY.as_nanos() as u64);
+        self.next_ns = now + wait.max(text::nanos(MIN_DELAY));
         cx.timer_at(id, self.next_ns);
     }
 
@@ -249,14 +250,14 @@ impl Element for IP6RAdvertiser {
 
 /// A random time in nanoseconds between two times.
 fn random(from: Duration, to: Duration, cx: &mut Cx<'_>) -> u64 {
-    let (from, to) = (from.as_nanos() as u64, to.as_nanos() as u64);
+    let (from, to) = (text::nanos(from), text::nanos(to));
     from + cx.random() % (to - from).max(1)
 }
 
 impl IP6RAdvertiser {
     /// When the next one may be sent.
     fn allowed_ns(&self) -> u64 {
-        self.last_ns.map_or(0, |last| last + MIN_DELAY.as_nanos() as u64)
+        self.last_ns.map_or(0, |last| last + text::nanos(MIN_DELAY))
     }
 
     /// Sends the next advertisement in so many nanoseconds, unless it is sent sooner anyway, or that would be

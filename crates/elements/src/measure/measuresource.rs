@@ -96,6 +96,7 @@ use super::engine::frames::{FrameContents, Frames};
 use super::engine::outputs::ByOutput;
 use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
@@ -166,10 +167,6 @@ fn new_run() -> u8 {
     first.wrapping_add(RUNS.fetch_add(1, Ordering::Relaxed) as u8)
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// A worker's part of a number of frames; without a limit it has none either.
 fn part_of(limit: u64, (place, workers): (usize, usize)) -> u64 {
     if limit == u64::MAX { limit } else { Rate::Packets(limit).share(place, workers).per_s().unwrap_or(0) }
@@ -237,7 +234,7 @@ impl Element for MeasureSource {
         let given = args.k::<String>("SIZE")?.map(|text| named("SIZE", Sizes::parse(&text))).transpose()?;
         let sizes = given.clone().map_or_else(|| named("SIZE", shortest(six)), Ok)?;
         let limit = args.k::<i64>("LIMIT")?;
-        let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
+        let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, text::nanos);
         let flows = args.k::<u32>("FLOWS")?;
         let default = measure::flows::default_addresses(six);
         let src = addresses(args, "SRC", six, default.0)?;
@@ -259,7 +256,7 @@ impl Element for MeasureSource {
         pcap.iter().try_for_each(|Filename(path)| cx.permits(Outside::Read(path), args))?;
         let stream = args.k::<u8>("STREAM")?.unwrap_or(0);
         let seed = args.k::<u64>("SEED")?.unwrap_or(1);
-        let catchup_ns = args.k::<Duration>("CATCHUP")?.map_or(10_000_000, nanoseconds);
+        let catchup_ns = args.k::<Duration>("CATCHUP")?.map_or(10_000_000, text::nanos);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let stop = args.k("STOP")?.unwrap_or(false);
         if stream >= tag::MAX_STREAMS {
@@ -344,7 +341,7 @@ impl Element for MeasureSource {
         h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
-            e.active = crate::plumbing::engine::text::value(v, "active parameter must be boolean")?;
+            e.active = text::value(v, "active parameter must be boolean")?;
             cx.set_nonempty(e.active && !e.done);
             Ok(())
         });
@@ -354,7 +351,7 @@ impl Element for MeasureSource {
             Ok(())
         });
         h.write("duration", |e, v, _| {
-            e.duration_ns = nanoseconds(lang::args::parse(v).map_err(|bad| bad.to_string())?);
+            e.duration_ns = text::nanos(lang::args::parse(v).map_err(|bad| bad.to_string())?);
             Ok(())
         });
         h.write("take_flows", |e, text, _| {

@@ -46,6 +46,7 @@
 //! MaglevIPMapper, IPRewriter
 
 use super::engine::pool::{Place, Pool};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use crate::transport::engine::datagram::Datagram;
 use crate::transport::icmppingencap::{HEADERS_LEN, Ping};
@@ -161,7 +162,7 @@ impl Element for HealthCheck {
         // After a hot swap, servers are asked when they would have been.
         if cx.now_ns() >= self.due_ns {
             self.ask(cx);
-            let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+            let interval = text::nanos(self.interval);
             self.due_ns = cx.now_ns().saturating_add(interval);
         }
         cx.timer_at(id, self.due_ns);

@@ -50,8 +50,8 @@
 //! - `LOG` (*filename* or `syslog`, keyword): a line for each flow that begins or ends is added to this file,
 //!   or given to the system's log (`/dev/log`); see below.
 //!
-//! Times are precise to a second or, if they are shorter than four, to a quarter of a second; at most 47
-//! days, and never less than the guarantee. Checksums are adjusted, not computed anew (RFC 1624), so that a
+//! Times are precise to a quarter of a second, and no flow ends early. They are at most 47 days, and never
+//! less than the guarantee. In simulated time the same flows end in each run. Checksums are adjusted, not computed anew (RFC 1624), so that a
 //! wrong one stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and
 //! other protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a
 //! flow; if none is free, packets of new flows to the same address and port are dropped for a quarter of a
@@ -350,7 +350,6 @@ pub struct Rewriter<V> {
     cursor: Cursor,
     share: (usize, usize),
     /// By how much the time of an entry must have changed to be stored.
-    coarse: u32,
     /// Of the current batch.
     keys: Vec<(Key, Wanted)>,
     places: Vec<Places>,
@@ -445,8 +444,10 @@ fn make(
         Some(error) => Err(error),
         None => {
             let names = Names::of(&known, cx);
-            let made = Translator::new(finds, (inputs, names), timeouts, limit as usize);
-            made.map_err(|e| args.error(e))
+            let flows = Flows::new(limit as usize);
+            let flows = flows.ok_or_else(|| args.error("no memory for the table of flows"))?;
+            let flows = if cx.simulated_time() { flows.with_fixed_hash() } else { flows };
+            Ok(Translator::new(finds, (inputs, names), timeouts, flows))
         }
     }
 }
@@ -518,7 +519,6 @@ impl<V: Variant> Element for Rewriter<V> {
             splitter: Splitter::new(cx.n_outputs()),
             cursor: Cursor::default(),
             share: (cx.worker().0, cx.workers().max(1)),
-            coarse: timeouts.coarse(),
             keys: Vec::with_capacity(MAX_BATCH),
             places: Vec::with_capacity(MAX_BATCH),
             new: Vec::with_capacity(MAX_BATCH),
@@ -689,7 +689,7 @@ impl<V: Variant> Rewriter<V> {
             if segment.flags & wire::tcp::RST != 0 {
                 both_done(flows, &key, &found, now);
             }
-            flows.touch(&found, now, flags, self.coarse);
+            flows.touch(&found, now, flags, 1);
             self.outputs.push(found.output().into());
         }
     }

@@ -53,13 +53,13 @@ pub struct TimedSource {
 /// Reads an `INTERVAL` argument in nanoseconds.
 pub(super) fn interval(args: &mut Args<'_>) -> Result<u64, ArgError> {
     let interval = args.p::<Duration>("INTERVAL")?.unwrap_or(Duration::from_millis(500));
-    Ok(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX))
+    Ok(text::nanos(interval))
 }
 
 /// Reads an interval that is written to a handler, in nanoseconds.
 pub(super) fn handler_interval(v: &str) -> Result<u64, String> {
     let interval: Duration = text::value(v, "bad interval")?;
-    let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    let ns = text::nanos(interval);
     if ns > 0 { Ok(ns) } else { Err("bad interval".to_owned()) }
 }
 

@@ -134,10 +134,6 @@ impl CoDel {
     }
 }
 
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Element for CoDel {
     const CLASS: &'static str = "CoDel";
     const LIVE: bool = true;
@@ -169,8 +165,8 @@ impl Element for CoDel {
             return Err(ArgError::new("no nearby Queues"));
         }
         let control = Control {
-            target_ns: nanoseconds(target),
-            interval_ns: nanoseconds(interval),
+            target_ns: text::nanos(target),
+            interval_ns: text::nanos(interval),
             above_since: 0,
             dropping: false,
             next_drop: 0,
@@ -184,14 +180,14 @@ impl Element for CoDel {
         for name in ["target", "codel_target"] {
             h.read(name, |e| text::interval(e.control.target_ns));
             h.write(name, |e, v, _| {
-                e.control.target_ns = nanoseconds(text::value(v, "TARGET: expected a time")?);
+                e.control.target_ns = text::nanos(text::value(v, "TARGET: expected a time")?);
                 Ok(())
             });
         }
         for name in ["interval", "codel_interval"] {
             h.read(name, |e| text::interval(e.control.interval_ns));
             h.write(name, |e, v, _| {
-                e.control.interval_ns = nanoseconds(text::value(v, "INTERVAL: expected a time")?);
+                e.control.interval_ns = text::nanos(text::value(v, "INTERVAL: expected a time")?);
                 Ok(())
             });
         }

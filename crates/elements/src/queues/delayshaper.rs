@@ -51,13 +51,13 @@ impl Element for DelayShaper {
     const MANUAL: &'static str = manual!("queues/delayshaper");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { delay_ns: args.mp::<Duration>("DELAY")?.as_nanos() as u64, held: None })
+        Ok(Self { delay_ns: text::nanos(args.mp::<Duration>("DELAY")?), held: None })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("delay", |e| text::interval(e.delay_ns));
         h.write("delay", |e, v, _| {
-            e.delay_ns = text::value::<Duration>(v, "delay must be a timestamp")?.as_nanos() as u64;
+            e.delay_ns = text::nanos(text::value::<Duration>(v, "delay must be a timestamp")?);
             Ok(())
         });
         h.listed(&["delay ."]);

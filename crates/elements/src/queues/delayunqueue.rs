@@ -58,14 +58,14 @@ impl Element for DelayUnqueue {
     const MANUAL: &'static str = manual!("queues/delayunqueue");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { delay_ns: args.mp::<Duration>("DELAY")?.as_nanos() as u64, held: None })
+        Ok(Self { delay_ns: text::nanos(args.mp::<Duration>("DELAY")?), held: None })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.task();
         h.read("delay", |e| text::interval(e.delay_ns));
         h.write("delay", |e, v, _| {
-            e.delay_ns = text::value::<Duration>(v, "delay must be a timestamp")?.as_nanos() as u64;
+            e.delay_ns = text::nanos(text::value::<Duration>(v, "delay must be a timestamp")?);
             Ok(())
         });
         h.listed(&["delay", "scheduled", "tickets", "home_thread"]);

@@ -91,7 +91,7 @@ impl Element for LinkUnqueue {
     const MANUAL: &'static str = manual!("queues/linkunqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let latency_ns = args.mp::<Duration>("LATENCY")?.as_nanos() as u64;
+        let latency_ns = text::nanos(args.mp::<Duration>("LATENCY")?);
         let bandwidth = hundreds(args.mp("BANDWIDTH")?).map_err(ArgError::new)?;
         let depth = Arc::new(Depth::new(cx.workers(), true));
         cx.publish(Arc::clone(&depth));
@@ -115,7 +115,7 @@ impl Element for LinkUnqueue {
             Ok(())
         });
         h.write("latency", |e, v, cx| {
-            e.latency_ns = text::value::<Duration>(v, "latency must be a timestamp")?.as_nanos() as u64;
+            e.latency_ns = text::nanos(text::value::<Duration>(v, "latency must be a timestamp")?);
             e.reset(cx);
             Ok(())
         });

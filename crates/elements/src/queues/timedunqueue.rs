@@ -71,7 +71,7 @@ fn checked(burst: usize) -> Result<usize, String> {
 
 impl<K: Timed> TimedUnqueue<K> {
     fn interval_ns(&self) -> u64 {
-        u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX)
+        text::nanos(self.interval)
     }
 }
 

@@ -78,6 +78,11 @@ impl Found {
     pub fn output(&self) -> u8 {
         (self.control >> OUTPUT) as u8
     }
+    /// The same, with another output.
+    pub(super) fn with_output(self, output: u8) -> Self {
+        let others = self.control & !(0xff << OUTPUT);
+        Self { control: others | u32::from(output) << OUTPUT, ..self }
+    }
     /// The number of whoever added the flow.
     #[must_use]
     pub fn owner(&self) -> u8 {

@@ -2,6 +2,7 @@
 
 use super::instructions::{Ending, Insn, Op, Target};
 use super::program::{Log, MAX_JUMPS, Program, RETURNED, ResumedBy};
+use crate::plumbing::engine::text;
 use lang::quote::shift_word;
 use lang::unquote;
 use runtime::{Caller, FromArg, Level, NameDb};
@@ -22,9 +23,7 @@ impl Program {
     pub(super) fn wait(&self, caller: &mut dyn Caller, log: &mut Log, at: usize) -> Option<u64> {
         let text = self.expand(caller, log, &self.insns[at].text, false);
         match Duration::from_arg(text.trim(), &NameDb::default()) {
-            Ok(time) => {
-                Some(caller.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
-            }
+            Ok(time) => Some(caller.now_ns().saturating_add(text::nanos(time))),
             Err(_) => {
                 log.error(None, "syntax error at 'wait'");
                 None

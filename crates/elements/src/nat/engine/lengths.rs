@@ -176,9 +176,8 @@ impl Lengths {
         let sent = u32::from_be_bytes(*sequence);
         own.forget(sent);
         *sequence = own.sent(sent).to_be_bytes();
-        if segment.get(13)? & tcp::ACK != 0 {
-            acknowledge(segment, peer);
-        }
+        // Also where the flag ACK is missing, as Click does.
+        acknowledge(segment, peer);
         // The checksum covers itself: it is set to what makes the sum of all what it was before.
         let after = checksum::sum(segment);
         let check = segment.get_mut(16..)?.first_chunk_mut::<2>()?;

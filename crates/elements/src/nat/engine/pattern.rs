@@ -121,7 +121,7 @@ impl Pattern {
 
     /// What is probably offered first.
     pub(crate) fn first(&self, flow: FlowId, random: u64) -> FlowId {
-        let first = self.offer(flow, random, Err::<Option<()>, FlowId>);
+        let first = self.each((flow, random), false, Err::<Option<()>, FlowId>);
         first.err().unwrap_or(flow)
     }
 
@@ -134,6 +134,16 @@ impl Pattern {
         &self,
         flow: FlowId,
         random: u64,
+        take: impl FnMut(FlowId) -> Result<Option<T>, E>,
+    ) -> Result<Option<T>, E> {
+        self.each((flow, random), true, take)
+    }
+
+    /// [`Pattern::offer`]; a sequential pattern goes on behind what was accepted only if it `advances`.
+    fn each<T, E>(
+        &self,
+        (flow, random): (FlowId, u64),
+        advances: bool,
         mut take: impl FnMut(FlowId) -> Result<Option<T>, E>,
     ) -> Result<Option<T>, E> {
         let FlowId { src, sport, dst, dport } = flow;
@@ -149,11 +159,12 @@ impl Pattern {
             None => FlowId { src: u32::from(fixed.src).wrapping_add(value).into(), ..fixed },
         };
         let mut offer = |value: u32| {
-            let taken = take(with(value))?;
-            if taken.is_some() && *sequential {
+            let taken = take(with(value));
+            // Also if it was free and there is no room for another flow, as in Click.
+            if advances && *sequential && !matches!(taken, Ok(None)) {
                 next.store(value.wrapping_add(1), Relaxed);
             }
-            Ok(taken)
+            taken
         };
         let own = match self.sport {
             Some(base) => sport.checked_sub(base).map(u32::from),

@@ -554,6 +554,8 @@ impl State {
                 } else {
                     lifetimes.of(both.key.kind, both.forward.flags(), reply)
                 };
+                // Its time is stored when it has changed by that much.
+                let after = after + COARSE;
                 if both.idle(now) >= after && self.flows.remove_seen(both, |both| both.idle(now) >= after) {
                     self.forget(&both.key, &both.forward.to);
                 }

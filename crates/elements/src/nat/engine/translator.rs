@@ -49,6 +49,11 @@ pub(crate) struct Timeouts {
     pub(crate) reap: u32,
 }
 
+/// How old an entry's time must be for its last packet to be that long ago: the time is cut to units.
+fn stale(idle: u32) -> u32 {
+    if idle == 0 { 0 } else { idle + 1 }
+}
+
 /// A duration in units of the flows' time.
 pub(crate) fn units(duration: Duration) -> u32 {
     (duration.as_secs().min(LONGEST_SECONDS - 1) * PER_SECOND) as u32
@@ -79,12 +84,6 @@ impl Timeouts {
     pub(crate) fn least(&self) -> u32 {
         let tcp = self.tcp.min(self.tcp_done).min(self.tcp_no_data).max(self.tcp_guarantee);
         tcp.min(self.udp.min(self.udp_streaming).max(self.udp_guarantee))
-    }
-    /// By how much the time of an entry must have changed to be stored: so little that no flow ends early.
-    pub(crate) fn coarse(&self) -> u32 {
-        let guarantees = [self.tcp_guarantee, self.udp_guarantee].into_iter().filter(|units| *units > 0);
-        let least = guarantees.chain([self.least()]).min().unwrap_or(0);
-        (least / 4).clamp(1, PER_SECOND as u32)
     }
     /// In which time all flows are looked over: so that none stays for much longer than it should.
     fn round(&self) -> Duration {
@@ -231,10 +230,9 @@ impl Translator {
         finds: Finds,
         (inputs, names): (Vec<Input>, Names),
         timeouts: Timeouts,
-        limit: usize,
-    ) -> Result<Self, String> {
-        let flows = Flows::new(limit).ok_or("no memory for the table of flows")?;
-        Ok(Self {
+        flows: Flows,
+    ) -> Self {
+        Self {
             flows: Mutex::new(Arc::new(flows)),
             counts: inputs.iter().map(|_| Default::default()).collect(),
             inputs: Mutex::new(inputs.into()),
@@ -250,7 +248,7 @@ impl Translator {
             refused: AtomicU64::new(u64::MAX),
             exhausted: Exhausted::new(),
             log: None,
-        })
+        }
     }
 
     /// Logs flows that begin or end.
@@ -500,10 +498,11 @@ impl Translator {
             flows.look_over(
                 &mut cursor,
                 LINES_SEARCHED,
-                (now, guarantee),
+                (now, stale(guarantee)),
                 |_| true,
                 |both| {
-                    let (idle, guarantee) = (both.idle(now), self.timeouts.guarantee(both.key.kind));
+                    let guarantee = stale(self.timeouts.guarantee(both.key.kind));
+                    let idle = both.idle(now);
                     if idle >= guarantee {
                         candidates.push((self.timeout(both).saturating_sub(idle), *both, guarantee));
                     }
@@ -544,8 +543,8 @@ impl Translator {
         let total = flows.lines() / workers + 1;
         let slices = total.min(round.as_millis() as usize).max(1);
         let mine = |part| part % workers == worker % workers;
-        flows.look_over(cursor, total.div_ceil(slices), (now, self.timeouts.least()), mine, |both| {
-            let timeout = self.timeout(both);
+        flows.look_over(cursor, total.div_ceil(slices), (now, stale(self.timeouts.least())), mine, |both| {
+            let timeout = stale(self.timeout(both));
             if both.idle(now) >= timeout {
                 self.remove_idle(flows, both, now, timeout);
             }
@@ -553,9 +552,12 @@ impl Translator {
         round / slices as u32
     }
 
-    /// Removes all flows.
+    /// Removes all flows, also those of the others that share its limit.
     pub(crate) fn clear(&self) {
-        self.remove_all(|_| true);
+        match self.group.get() {
+            Some(group) => group.members().iter().for_each(|member| member.remove_all(|_| true)),
+            None => self.remove_all(|_| true),
+        }
     }
 
     fn remove_all(&self, which: impl Fn(&Found) -> bool) {

@@ -1,6 +1,7 @@
 //! The text form of numbers and times in Click's handlers and in `Print`, and the reading of handler values.
 
 use runtime::FromArg;
+use std::time::Duration;
 
 /// Reads a handler's value; `wrong` is the error message if it cannot be read.
 pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
@@ -58,6 +59,11 @@ pub(crate) fn date(ns: u64) -> String {
     let (weekday, month) = (name(WEEKDAYS, days % 7), name(MONTHS, month - 1));
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
+/// The nanoseconds of a duration; those of longer ones than 584 years are as many as there is room for.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A duration with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
