@@ -153,6 +153,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     let options = launch.options(&cpus);
+    let alone = !options.threads;
     let asked = PrivilegeArgs {
         user: args.user.as_deref(),
         keep: &args.keep_capability,
@@ -185,6 +186,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     stop.steer(router.hub());
+    if alone {
+        launch::bind_here();
+    }
     for told in [&router.config().warnings, router.warnings()] {
         let mut told = told.clone();
         if args.no_warnings {

@@ -21,9 +21,33 @@ const MISSING: &[(&str, &str)] = &[
         "this class of Click is for its kernel module only; LinuxRoutes keeps a table in step with the kernel's",
         "LookupIPRouteLinux",
     ),
+    ("this class of Click is for its kernel module only", "FromUserDevice ToUserDevice KernelHandlerProxy"),
+    ("this class of Click is for its kernel module only; FromDevice takes its place", "PollDevice"),
     (
-        "this class of Click is for its kernel module only",
-        "FromLinux ToHostSniffers ToLinux FromUserDevice ToUserDevice KernelHandlerProxy",
+        "this class of Click is for its kernel module only; under the name click, FromDevice leaves packets to the kernel by itself",
+        "ToHostSniffers",
+    ),
+    ("the present name of this class is FromHost", "FromLinux"),
+    ("the present name of this class is ToHost", "ToLinux"),
+    ("the present name of this class is IP6NDSolicitor", "ARPQuerier6 NDSol"),
+    ("the present name of this class is IP6NDAdvertiser", "ARPResponder6 NDAdv"),
+    (
+        "the present classes are ProtocolTranslator46, ProtocolTranslator64 and AddressTranslator",
+        "ProtocolTranslator Nat624",
+    ),
+    ("the present classes are IPRewriter, TCPRewriter and UDPRewriter", "Rewriter"),
+    ("the present name of this class is KernelTun", "Tun"),
+    ("the present class is FromDevice, with METHOD PCAP", "FromBPF"),
+    (
+        "this class of FastClick is not in Valiant yet: every element runs on the worker that its packet is on, and queues \
+         that several workers use synchronize themselves",
+        "Pipeliner PathSpinlock",
+    ),
+    (
+        "this class of FastClick is not in Valiant yet",
+        "MultiReplayUnqueue AggregateCounterVector DeviceBalancer CTXManager CTXDispatcher FlowManager FlowDispatcher \
+         FlowIPManager FlowIPManagerIMP IPIn IPOut TCPIn TCPOut HTTPIn HTTPOut WordMatcher TCPReorder TCPRetransmitter \
+         InsultRemover Metron HTTPServer TSCClock JiffieClock GTPEncap GTPDecap Duplicate Replay EnsureHeadroom FlowCounter",
     ),
     (
         "netmap is not supported: FromDevice and ToDevice open Linux interfaces by AF_XDP, FromDPDKDevice and ToDPDKDevice NICs by DPDK",
@@ -124,6 +148,7 @@ mod tests {
         assert!(say("Idle -> PI -> Discard").contains("not in Valiant yet"));
         assert!(say("w :: WifiEncap(1); Idle -> w -> Discard").contains("out of Valiant's scope"));
         assert!(say("Idle -> GREEncap(10.0.0.1, 10.0.0.2) -> Discard").contains("IPEncap with protocol 47"));
+        assert!(say("PollDevice(eth0) -> Discard").contains("FromDevice takes its place"));
         assert!(say("Idle -> Discrad").contains("class 'Discard' has a similar name"));
     }
 }

@@ -46,7 +46,7 @@ pub use failure::{Failure, shortest};
 pub use library::library;
 pub use machine::Machine;
 pub use options::{Launch, WATCHDOG_SECONDS};
-pub use processors::{cpu_list, enter_measured, warn_of_crowding};
+pub use processors::{bind_here, cpu_list, enter_measured, warn_of_crowding};
 pub use report::{describe_ports, report, report_as_click};
 pub use runtime::reason;
 pub use signals::StopSignals;

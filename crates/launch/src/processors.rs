@@ -97,6 +97,16 @@ pub fn enter_measured(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     guard
 }
 
+/// Binds the calling thread, which runs the only worker itself, to the worker's CPU.
+pub fn bind_here() {
+    let cpus = CPUS.get().map(Vec::as_slice).unwrap_or_default();
+    if let Some(&cpu) = cpus.first()
+        && let Err(e) = dpdk::set_affinity(&[cpu])
+    {
+        tracing::warn!(target: "router", "worker 0 cannot run on CPU {cpu}: {}", reason(&e));
+    }
+}
+
 /// The NUMA nodes of processors.
 fn nodes_of(cpus: &[usize]) -> Vec<Option<usize>> {
     if cpus.is_empty() {

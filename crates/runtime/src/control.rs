@@ -22,6 +22,10 @@ pub trait ControlTask: Send {
     /// Does pending work. Returns the time of the next call at the latest, in nanoseconds of the router's
     /// clock; `None`: when [`crate::Hub::ring`] is called.
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64>;
+    /// Whether a signal has come that this task handles: it is polled before whatever waits for a time.
+    fn signaled(&self) -> bool {
+        false
+    }
     /// Takes over from the task of the same name and type in the configuration that is being replaced.
     fn take_over(&mut self, _old: &mut dyn Any) {}
     /// The task itself, for [`ControlTask::take_over`].

@@ -462,6 +462,10 @@ impl Router {
     /// Moves simulated time to the timer or control task that is due next, at most to `limit`, and runs it.
     /// One at a time, as tasks that it wakes run before the next. Returns whether there is anything to come.
     fn next_timer(&mut self, limit: Option<u64>) -> bool {
+        if self.control.iter().any(|(_, task)| task.signaled()) {
+            self.poll_signaled();
+            return true;
+        }
         let Team::Inline(workers) = &mut self.team else { return false };
         let timers = workers.iter().enumerate().filter_map(|(n, w)| Some((w.next_timer()?, n)));
         let timer = timers.min();
@@ -520,9 +524,21 @@ impl Router {
         true
     }
 
+    /// Calls the control tasks that handle a signal that has come. Returns false if one has replaced the
+    /// configuration.
+    fn poll_signaled(&mut self) -> bool {
+        (0..self.control.len()).all(|index| {
+            let signaled = !self.exit && self.control.get(index).is_some_and(|(_, task)| task.signaled());
+            !signaled || self.poll_one(index)
+        })
+    }
+
     /// Calls the control tasks that are due. Returns when the next one is.
     fn poll_control(&mut self) -> Option<u64> {
         let rung = self.hub.rang();
+        if !self.poll_signaled() {
+            return Some(0);
+        }
         let now = self.clock.now_ns();
         let mut index = 0;
         while index < self.control.len() && !self.exit {

@@ -443,7 +443,8 @@ impl Flows {
         let value = (control(reply_output) | REPLY, new.key.tuple.reversed(), state);
         let replies =
             if both { self.add_one(&mut locked, reply_hash, &reply, value).map(drop) } else { Ok(()) };
-        // A flow to itself is found by its replies' entry, as they come later: only its first packet is no reply.
+        // A flow to itself is found by its replies' entry, as they come later: only its first packet is no
+        // reply.
         let kept = if both { forward_output } else { reply_output };
         let value = (control(kept), new.to, state);
         let added = replies.and_then(|()| self.add_one(&mut locked, hash, &new.key, value));

@@ -380,6 +380,9 @@ impl ControlTask for Task {
         }
         program.due()
     }
+    fn signaled(&self) -> bool {
+        self.watch().is_some_and(|watch| watch.has_come())
+    }
     fn as_any(&mut self) -> &mut dyn Any {
         self
     }

@@ -15,7 +15,8 @@
 //! - `PARK` (*bool*, default false), `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default
 //!   500ms), `WAKE_ABOVE` (*int*, percent, default 70), `WAKE_AFTER` (*time*, default 200us): whether workers
 //!   are parked at low load, as for FromDevice.
-//! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
+//! - `PROMISC` (*bool*, default true, as in Click's and FastClick's code): promiscuous mode: also receive
+//!   frames to other addresses.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
 //! - `POLL_INTERVAL` (*time*, default 0): the least time from one poll of a worker to the next; without a
@@ -36,8 +37,10 @@
 //! - `PAUSE`: the device's pause frames stay as they are; there is a warning, unless it is `unset`.
 //! - `MAC`, and `VLAN_FILTER`, `VLAN_STRIP`, `VLAN_EXTEND`, `LRO`, `JUMBO`, `FLOW_ISOLATE` if they are true:
 //!   an error, because the device is not asked for that.
-//! - `SCALE`, `THREADOFFSET`, `NUMA`, `NUMA_NODE`, `MAXQUEUES`, `MINQUEUES`, `RX_INTR`, `CLEAR`, `VERBOSE`:
-//!   without effect.
+//! - `FLOW_RULES_FILE`: an error; FromDevice's `RULES` reads such files.
+//! - `SCALE`, `THREADOFFSET`, `NUMA`, `NUMA_NODE`, `MAXQUEUES`, `MINQUEUES`, `MAX_RSS`, `RETA_SIZE`,
+//!   `VF_POOLS`, `VF_VLAN`, `RX_INTR`, `SLEEP_MODE`, `CLEAR`, `IPCO`, `TCO`, `UCO`, `VERBOSE`: without
+//!   effect.
 //! - `ALLOW_NONEXISTENT`: without effect; a port that does not exist is an error.
 //!
 //! ## Ports
@@ -80,7 +83,7 @@ use dpdk::PortConfig;
 use lang::args::EtherAddr;
 
 /// Keywords of FastClick about threads, buffers and messages.
-const WITHOUT_EFFECT: [&str; 9] = [
+const WITHOUT_EFFECT: [&str; 17] = [
     "VERBOSE",
     "THREADOFFSET",
     "NUMA",
@@ -90,6 +93,14 @@ const WITHOUT_EFFECT: [&str; 9] = [
     "RX_INTR",
     "CLEAR",
     "ALLOW_NONEXISTENT",
+    "IPCO",
+    "TCO",
+    "UCO",
+    "MAX_RSS",
+    "RETA_SIZE",
+    "VF_POOLS",
+    "VF_VLAN",
+    "SLEEP_MODE",
 ];
 
 /// Keywords of FastClick for what the device does not do here.
@@ -123,7 +134,7 @@ impl Element for FromDpdkDevice {
         let rebalance = arguments::rebalance(args, cx)?;
         let steer = arguments::steer(args, rss, cx)?;
         let park = arguments::parking(args)?;
-        let promisc = args.k("PROMISC")?.unwrap_or(false);
+        let promisc = args.k("PROMISC")?.unwrap_or(true);
         let burst = arguments::burst(args, cx)?;
         let interval = arguments::poll_interval(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
@@ -139,6 +150,9 @@ impl Element for FromDpdkDevice {
         arguments::without_effect(args, &WITHOUT_EFFECT)?;
         if args.k::<EtherAddr>("MAC")?.is_some() {
             return Err(args.error("MAC: the address of the device stays as it is"));
+        }
+        if args.k::<String>("FLOW_RULES_FILE")?.is_some() {
+            return Err(args.error("FLOW_RULES_FILE: FromDevice(..., RULES FILE) reads rules of flows"));
         }
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };

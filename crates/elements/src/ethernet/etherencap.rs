@@ -12,7 +12,7 @@
 //! One input, one output; agnostic.
 //!
 //! ## Handlers
-//! - `ethertype`, `src`, `dst` (read/write): the arguments.
+//! - `ethertype`, `src`, `dst` (read/write): the arguments. `etht` is an old name of `ethertype`.
 //!
 //! ## Threads
 //! Each worker has its own instance.
@@ -54,20 +54,26 @@ impl Element for EtherEncap {
     fn handlers(h: &mut Handlers<Self>) {
         h.read("src", |e| e.0.src().to_string());
         h.read("dst", |e| e.0.dst().to_string());
-        h.read("ethertype", |e| format!("{:04x}", e.0.ethertype()));
+        for name in ["ethertype", "etht"] {
+            h.read(name, |e| e.0.ethertype().to_string());
+        }
         h.write("src", |e, v, _| {
             text::value::<EtherArg>(v, "expected Ethernet address").map(|a| e.0.set_src(EtherAddr(a.0)))
         });
         h.write("dst", |e, v, _| {
             text::value::<EtherArg>(v, "expected Ethernet address").map(|a| e.0.set_dst(EtherAddr(a.0)))
         });
-        h.write("ethertype", |e, v, _| {
-            e.0.set_ethertype(lang::args::parse(v.trim())?);
-            Ok(())
-        });
+        for name in ["ethertype", "etht"] {
+            h.write(name, |e, v, _| {
+                e.0.set_ethertype(lang::args::parse(v.trim())?);
+                Ok(())
+            });
+        }
         h.argument("src", 1, "SRC");
         h.argument("dst", 2, "DST");
         h.argument("ethertype", 0, "ETHERTYPE");
+        h.argument("etht", 0, "ETHERTYPE");
+        h.listed(&["src", "dst", "ethertype", "etht D"]);
     }
 }
 

@@ -58,7 +58,8 @@
 //! - `extend_interval` (write): moves the end time by so many seconds, also when it has been reached, and
 //!   becomes active.
 //! - `reset_timing` (write): `TIMING` treats the next packet as the first; start and end stay.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task, which an element with a push output has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task, which an element with
+//!   a push output has.
 //!
 //! ## Threads
 //! One worker reads the file.

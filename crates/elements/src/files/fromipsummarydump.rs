@@ -41,7 +41,8 @@
 //! - `filename` (read): the file.
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
 //! - `filepos` (read): the position in the decompressed file, in bytes.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task, which an element with a push output has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the element's task, which an element with
+//!   a push output has.
 //!
 //! ## Threads
 //! One worker reads the file.

@@ -35,7 +35,8 @@
 //! - `reset_counts` (write): sets both to zero.
 //! - `filename` (read): the file.
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input and no output has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input
+//!   and no output has.
 //!
 //! ## Threads
 //! All workers write to the same file, a batch at a time.

@@ -44,7 +44,8 @@
 //!
 //! ## Handlers
 //! - `flush` (write): writes out what is buffered.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): the task, which an element with a pull input
+//!   has.
 //!
 //! ## Threads
 //! All workers write to the same file; lines never mix.

@@ -18,7 +18,8 @@
 //! - `count` (read): packets discarded.
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument, of an element with a pull input.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a pull input has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a pull
+//!   input has.
 //!
 //! ## Threads
 //! Each worker has its own; counts are summed.

@@ -25,7 +25,8 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are
 //!   old names.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push output has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push
+//!   output has.
 //!
 //! ## Threads
 //! One instance, on one worker: the limit is that of the whole router.

@@ -28,7 +28,8 @@
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of
 //!   `length`.
-//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push output has.
+//! - `scheduled` (read), `home_thread`, `tickets` (read/write): of the task, which an element with a push
+//!   output has.
 //!
 //! ## Threads
 //! One instance, on one worker: rate and limit are those of the whole router.

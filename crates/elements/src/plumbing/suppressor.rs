@@ -11,8 +11,8 @@
 //! Any number of inputs and as many outputs; each pair is push or pull on its own.
 //!
 //! ## Handlers
-//! - `active0`, `active1`, ... `active31` (read/write): whether the port of that number lets packets through, for each
-//!   of the first 32.
+//! - `active0`, `active1`, ... `active31` (read/write): whether the port of that number lets packets through,
+//!   for each of the first 32.
 //! - `reset` (write): lets all ports through.
 //!
 //! ## Threads

@@ -200,6 +200,8 @@ pub(crate) struct Log {
     name: String,
     /// Printed before the first error.
     context: Option<String>,
+    /// What errors that are printed begin with.
+    indent: &'static str,
     /// Errors that the caller of a handler will get instead.
     kept: Option<Vec<String>>,
     pub(super) errors: usize,
@@ -209,16 +211,20 @@ impl Log {
     /// Errors are printed, under a heading.
     pub(crate) fn printed(caller: &dyn Caller, program: &Program) -> Self {
         let context = Some(program.executing());
-        Self { context, kept: None, ..Self::kept(caller, program) }
+        Self { context, kept: None, indent: "  ", ..Self::kept(caller, program) }
+    }
+    /// Errors are printed without one.
+    fn bare(caller: &dyn Caller, program: &Program) -> Self {
+        Self { kept: None, ..Self::kept(caller, program) }
     }
     fn kept(caller: &dyn Caller, program: &Program) -> Self {
         let (hub, name) = (Arc::clone(caller.hub()), program.name.clone());
-        Self { hub, name, context: None, kept: Some(Vec::new()), errors: 0 }
+        Self { hub, name, context: None, indent: "", kept: Some(Vec::new()), errors: 0 }
     }
     fn line(&mut self, line: String) {
         match &mut self.kept {
             Some(kept) => kept.push(line),
-            None => self.hub.log(Level::ERROR, &self.name, &format!("  {line}")),
+            None => self.hub.log(Level::ERROR, &self.name, &format!("{}{line}", self.indent)),
         }
     }
     /// Adds an error, below a line with the call that failed.
@@ -465,7 +471,11 @@ impl Program {
         change: impl FnOnce(&mut Progress),
     ) -> Done {
         let begun = self.begin(change);
-        let mut log = Log::printed(caller, self);
+        // Click's driver calls its script without a heading; timers and packets have one.
+        let mut log = match by {
+            ResumedBy::Driver => Log::bare(caller, self),
+            _ => Log::printed(caller, self),
+        };
         self.step(caller, steps, by, 0, &mut log);
         if begun { self.end(caller, &mut log) } else { self.done() }
     }

@@ -69,6 +69,10 @@ impl Watch {
         Ok(watch)
     }
 
+    /// Whether a signal has arrived that has not been taken yet.
+    pub(crate) fn has_come(&self) -> bool {
+        self.came.load(Ordering::Acquire)
+    }
     /// Whether a signal has arrived since the last call.
     pub(crate) fn take(&self) -> bool {
         self.came.swap(false, Ordering::AcqRel)

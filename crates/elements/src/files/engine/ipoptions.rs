@@ -83,17 +83,12 @@ fn route(kind: u8, rest: &mut Rest<'_>, to: &mut Vec<u8>) -> Option<()> {
 fn timestamps(rest: &mut Rest<'_>, to: &mut Vec<u8>) -> Option<()> {
     // Without a word, addresses in the records say which kind it is.
     let mut flag = match () {
-        () if rest.take(".ip{") => Some(1),
-        () if rest.take(".preip{") => Some(3),
-        () if rest.take("{") => None,
+        () if rest.take(".ip") => Some(1),
+        () if rest.take(".preip") => Some(3),
         () if rest.take(".") => Some(rest.number::<u8>().filter(|flag| *flag <= 15)?),
-        () => return None,
+        () => None,
     };
-    if let Some(number) = flag
-        && !matches!(number, 1 | 3)
-    {
-        rest.take("{").then_some(())?;
-    }
+    rest.take("{").then_some(())?;
     let (mut data, mut pointer) = (Vec::new(), None);
     loop {
         if pointer.is_none() && rest.take("^") {
