@@ -7,9 +7,9 @@ const MISSING: &[(&str, &str)] = &[
     (
         "this class of Click is not in Valiant yet",
         "AdaptiveRED AnonymizeIPAddr BalancedThreadSched CPUQueue ChangeUID CompareBlock DevirtualizeInfo \
-         DiscardNoFree EtherPauseSource FastTCPFlows FastUDPFlows FastUDPSourceIP6 FromCapDump FromDAGDump \
+         DiscardNoFree EtherPauseSource FastTCPFlows FastUDPSourceIP6 FromCapDump FromDAGDump \
          FromNLANRDump FromNetFlowSummaryDump FromRawSocket FromTcpdump HandlerProxy IP6Classifier IPFlowRawSockets \
-         KernelFilter LookupIPRouteMP MSQueue MergeByTimestamp PI PokeHandlers PrintOld ProgressBar RIPSend \
+         KernelFilter MSQueue MergeByTimestamp PI PokeHandlers PrintOld ProgressBar RIPSend \
          RandomSource SnoopTCP SpinlockAcquire SpinlockInfo SpinlockRelease StatelessTCPResponder \
          StoreUDPTimeSeqRecord TCPIPSend ThreadMonitor ToIPFlowDumps ToRawSocket",
     ),

@@ -167,7 +167,7 @@ fn every_example_starts() {
 
 /// The elements that a configuration written for Click's main path expects.
 const EXPECTED: &str = "FromDevice ToDevice FromDPDKDevice ToDPDKDevice FromHost ToHost KernelTap KernelTun Socket FromSocket ToSocket RawSocket McastSocket EtherSpanTree FromDump ToDump \
-FromIPSummaryDump ToIPSummaryDump InfiniteSource RatedSource TimedSource TimedSink FastUDPSource Discard Idle \
+FromIPSummaryDump ToIPSummaryDump InfiniteSource RatedSource TimedSource TimedSink FastUDPFlows FastUDPSource Discard Idle \
 Tee PullTee Switch PullSwitch StaticSwitch StaticPullSwitch RoundRobinSwitch RandomSwitch HashSwitch InputSwitch Paint \
 PaintTee PaintSwitch CheckPaint Null Bypass Hub Suppressor Block RandomSample Counter AverageCounter Print Strip Unstrip Align \
 AlignmentInfo Truncate Pad Resize Clipboard SetTimestamp SetTimestampDelta Message RandomSeed BlockThread LinuxIPLookup \

@@ -28,7 +28,8 @@
 //! - `ALLOW_NONEXISTENT` (*bool*, keyword, default false): whether a file that does not exist is treated as a
 //!   file without packets.
 //! - `DATA` (*string*, keyword): the text itself, instead of `FILENAME`.
-//! - `ZERO`, `MMAP` (*bool*, keyword): accepted for compatibility with Click; make no difference.
+//! - `ZERO`, `MMAP` (*bool*, keyword), FastClick's `BURST` (*int*, packets): accepted for compatibility; make
+//!   no difference.
 //!
 //! ## Ports
 //! No input, one output; agnostic.
@@ -138,6 +139,7 @@ impl Element for FromIpSummaryDump {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         // As in Click, it may stand in front of the name.
         args.k::<bool>("MMAP")?;
+        args.k::<u32>("BURST")?;
         args.consume();
         let path = args.p::<Filename>("FILENAME")?.map(|f| f.0);
         path.iter().try_for_each(|path| cx.permits(Outside::Read(path), args))?;

@@ -13,6 +13,7 @@
 //!   when the packet count is 10. By keyword. A handler without an element is the counter's own
 //!   (`COUNT_CALL 10 reset`), or a global one (`COUNT_CALL 10 stop`).
 //! - `BYTE_COUNT_CALL` (*int, handler, value*): the same when the byte count reaches that number.
+//! - `NO_RATE`, `BATCH_PRECISE` (*bool*): FastClick's keywords; without effect.
 //!
 //! ## Ports
 //! One input, one output; agnostic.
@@ -193,6 +194,9 @@ impl Element for CounterElement {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let names = ["COUNT_CALL", "BYTE_COUNT_CALL"];
         let (packet_call, byte_call) = (args.k::<Raw>(names[0])?, args.k::<Raw>(names[1])?);
+        for name in ["NO_RATE", "BATCH_PRECISE"] {
+            args.k::<bool>(name)?;
+        }
         // As in Click, unknown arguments come before what is wrong with these.
         args.finish()?;
         Ok(Self {

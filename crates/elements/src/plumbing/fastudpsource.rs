@@ -39,14 +39,11 @@
 //! RatedSource, InfiniteSource, UDPIPEncap
 
 use super::engine::text;
+use super::engine::udpframe::{SHORTEST, UdpFrame};
 use crate::prelude::*;
 use lang::args::{EtherAddr, UdpPort};
 use measure::pace::Pace;
 use std::net::Ipv4Addr;
-use wire::{Ethernet, Ipv4, Udp, checksum, ethernet, ipv4, protocol, udp};
-
-const SHORTEST: usize = ethernet::MIN_FRAME_LEN;
-const TTL: u8 = 250;
 
 /// The `FastUDPSource` element.
 pub struct FastUdpSource {
@@ -54,11 +51,10 @@ pub struct FastUdpSource {
     limit: Option<u64>,
     interval: u64,
     active: bool,
-    checksum: bool,
     ports: (u16, u16),
     /// How often the ports have grown since the last reset.
     steps: u16,
-    packet: Vec<u8>,
+    frame: UdpFrame,
     count: Counter,
     first_ns: u64,
     last_ns: u64,
@@ -68,37 +64,14 @@ fn pace(rate: u32) -> Option<Pace> {
     (rate > 0).then(|| Pace::new(rate.into(), (u64::from(rate) / 100).max(2), 1))
 }
 
-const IP: usize = ethernet::HEADER_LEN;
-const UDP: usize = IP + ipv4::HEADER_LEN;
-
 impl FastUdpSource {
-    /// Writes the ports and the checksum into the packet.
-    fn fill_udp(&mut self) {
-        let Some(ip) = self.packet.get(IP..).and_then(Ipv4::new) else { return };
-        let Some(datagram) = self.packet.get(UDP..) else { return };
-        let length = datagram.len() as u16;
-        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, length);
-        let Some(datagram) = self.packet.get_mut(UDP..) else { return };
-        if let Some(mut header) = Udp::new_mut(datagram) {
-            header.set_src_port(self.ports.0.wrapping_add(self.steps));
-            header.set_dst_port(self.ports.1.wrapping_add(self.steps));
-            header.set_length(length);
-            header.set_checksum(0);
-        }
-        if self.checksum {
-            udp::fill(pseudo, datagram);
-        }
-    }
     fn reset(&mut self) {
         self.count.set(0);
         (self.first_ns, self.last_ns, self.steps) = (0, 0, 0);
     }
     fn make(&mut self, now_ns: u64) -> Option<Packet> {
-        let mut packet = Packet::from_bytes(&self.packet)?;
-        if let Some(ip) = self.packet.get(IP..).and_then(Ipv4::new) {
-            packet.set_network_header(IP, ipv4::HEADER_LEN);
-            packet.set_dst_ip(ip.dst().octets());
-        }
+        let ports = (self.ports.0.wrapping_add(self.steps), self.ports.1.wrapping_add(self.steps));
+        let packet = self.frame.packet(ports)?;
         self.count.add(1);
         if self.count.get() == 1 {
             self.first_ns = now_ns;
@@ -108,7 +81,6 @@ impl FastUdpSource {
         }
         if self.interval > 0 && self.count.get().is_multiple_of(self.interval) {
             self.steps = self.steps.wrapping_add(1);
-            self.fill_udp();
         }
         Some(packet)
     }
@@ -125,7 +97,7 @@ impl Element for FastUdpSource {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let rate: u32 = args.mp("RATE")?;
         let limit: i32 = args.mp("LIMIT")?;
-        let mut length = args.mp::<u16>("LENGTH")? as usize;
+        let length = usize::from(args.mp::<u16>("LENGTH")?);
         let (src_eth, src_ip): (EtherAddr, Ipv4Addr) = (args.mp("SRCETH")?, args.mp("SRCIP")?);
         let src_port: UdpPort = args.mp("SPORT")?;
         let (dst_eth, dst_ip): (EtherAddr, Ipv4Addr) = (args.mp("DSTETH")?, args.mp("DSTIP")?);
@@ -135,34 +107,19 @@ impl Element for FastUdpSource {
         let active = args.p("ACTIVE")?.unwrap_or(true);
         if length < SHORTEST {
             cx.warn("packet length < 60, defaulting to 60");
-            length = SHORTEST;
         }
-        let (src_eth, dst_eth) = (wire::EtherAddr(src_eth.0), wire::EtherAddr(dst_eth.0));
-        let mut ip = Ipv4::build(src_ip, dst_ip, protocol::UDP, length - UDP);
-        ip.set_ttl(TTL);
-        ip.fill_checksum();
-        let mut packet = vec![0; length];
-        let headers =
-            [&Ethernet::build(dst_eth, src_eth, ethernet::ETHERTYPE_IPV4).bytes()[..], &ip.bytes()[..]]
-                .concat();
-        if let Some(front) = packet.get_mut(..headers.len()) {
-            front.copy_from_slice(&headers);
-        }
-        let mut source = Self {
+        Ok(Self {
             pace: pace(rate),
             limit: u64::try_from(limit).ok(),
             interval,
             active,
-            checksum,
             ports: (src_port.0, dst_port.0),
             steps: 0,
-            packet,
+            frame: UdpFrame::new((src_eth, dst_eth), (src_ip, dst_ip), length, checksum),
             count: Counter::new(),
             first_ns: 0,
             last_ns: 0,
-        };
-        source.fill_udp();
-        Ok(source)
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -216,8 +173,8 @@ impl Vector for FastUdpSource {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::testing::Bench;
+    use wire::Ethernet;
 
     const ADDRESSES: &str = "0:0:0:0:0:1, 10.0.0.1, 1000, 0:0:0:0:0:2, 10.0.0.2, 2000";
 

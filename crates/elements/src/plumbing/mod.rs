@@ -15,6 +15,7 @@ mod cpuswitch;
 mod discard;
 pub(crate) mod engine;
 mod error;
+mod fastudpflows;
 mod fastudpsource;
 mod hashswitch;
 mod hub;
@@ -82,6 +83,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<discard::Discard>());
     r.add(inert::<error::Error>());
     r.old_name("ErrorElement", "Error");
+    r.add(vector::<fastudpflows::FastUdpFlows>());
     r.add(vector::<fastudpsource::FastUdpSource>());
     r.add(vector::<hashswitch::HashSwitch>());
     r.add(vector::<hub::Hub>());

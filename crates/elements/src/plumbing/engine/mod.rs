@@ -11,3 +11,4 @@ pub(crate) mod gates;
 pub(super) mod payload;
 pub(super) mod rate;
 pub(crate) mod text;
+pub(in crate::plumbing) mod udpframe;

@@ -1,0 +1,370 @@
+//! # FastUDPFlows
+//! Makes UDP packets of many flows with Ethernet and IP headers, at a rate or as fast as they are taken.
+//!
+//! ## Synopsis
+//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE [, CHECKSUM, ACTIVE, ...])`
+//!
+//! ## Arguments
+//! - `RATE` (*int*, packets per second): the rate; 0 means as fast as they are taken.
+//! - `LIMIT` (*int*): how many packets in all; negative means no limit.
+//! - `LENGTH` (*int*, bytes): the packets' length with all headers, at least 60.
+//! - `SRCETH`, `DSTETH` (*Ethernet address*): the link addresses.
+//! - `SRCIP`, `DSTIP` (*IP address*): the network addresses.
+//! - `FLOWS` (*int*, 1 to 16,777,216): how many flows there are at a time. Their ports are random.
+//! - `FLOWSIZE` (*int*): after so many packets, a flow ends and another one with other ports takes its place.
+//! - `CHECKSUM` (*bool*, default true): whether to fill the UDP checksum in.
+//! - `ACTIVE` (*bool*, default true): whether to make packets.
+//!
+//! FastClick's keywords:
+//! - `FLOWBURST` (*int*, default 1): so many packets of a flow follow each other.
+//! - `SEQUENTIAL` (*bool*, default false): flows take turns, and a new flow's ports are those of the one before
+//!   it plus one; otherwise both are random.
+//! - `STOP` (*bool*, default false): whether to stop the driver at the limit.
+//! - `DUPLICATE`: without effect; each packet has its own buffer.
+//!
+//! ## Ports
+//! No input, one output; agnostic.
+//!
+//! ## Handlers
+//! - `count` (read): packets made.
+//! - `rate` (read/write): reads as the average rate of all packets once the limit is reached, 0 before;
+//!   writing sets the `RATE` argument.
+//! - `limit`, `length`, `stop` (read/write): the arguments; a written length begins new flows.
+//! - `srceth`, `dsteth` (write): the link addresses.
+//! - `active` (write): the `ACTIVE` argument; writing true also resets.
+//! - `reset` (write): starts again from zero.
+//!
+//! ## Threads
+//! One instance, on one worker: rate and limit are those of the whole router.
+//!
+//! ## Example
+//! ```click
+//! FastUDPFlows(0, 5, 60, 0:0:0:0:0:1, 10.0.0.1, 0:0:0:0:0:2, 10.0.0.2, 100, 10, STOP true)
+//!     -> Print(udp, 60) -> Discard;
+//! ```
+//!
+//! ## See also
+//! FastUDPSource, MeasureSource, RatedSource
+
+use super::engine::text;
+use super::engine::udpframe::{SHORTEST, UdpFrame};
+use crate::prelude::*;
+use lang::args::EtherAddr;
+use measure::pace::Pace;
+use std::net::Ipv4Addr;
+
+const MOST_FLOWS: u32 = 1 << 24;
+
+/// A flow: its ports, and how many packets it has had.
+#[derive(Clone, Copy, Default)]
+struct Flow {
+    ports: (u16, u16),
+    sent: u32,
+}
+
+/// The `FastUDPFlows` element.
+pub struct FastUdpFlows {
+    pace: Option<Pace>,
+    limit: Option<u64>,
+    length: usize,
+    ethernet: (EtherAddr, EtherAddr),
+    addresses: (Ipv4Addr, Ipv4Addr),
+    flow_size: u32,
+    flow_burst: u32,
+    checksum: bool,
+    sequential: bool,
+    active: bool,
+    stop: bool,
+    frame: UdpFrame,
+    flows: Vec<Flow>,
+    /// The present flow, and how many of its packets have followed each other.
+    flow: usize,
+    following: u32,
+    count: Counter,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+fn pace(rate: u32) -> Option<Pace> {
+    (rate > 0).then(|| Pace::new(rate.into(), (u64::from(rate) / 100).max(2), 1))
+}
+
+fn ports(cx: &mut Cx<'_>) -> (u16, u16) {
+    let [a, b, c, d, ..] = cx.random().to_ne_bytes();
+    (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]))
+}
+
+impl FastUdpFlows {
+    fn left(&self) -> u64 {
+        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.count.get()))
+    }
+    fn begin_flows(&mut self, cx: &mut Cx<'_>) {
+        for flow in &mut self.flows {
+            *flow = Flow { ports: ports(cx), sent: 0 };
+        }
+        (self.flow, self.following) = (0, 0);
+    }
+    /// The ports of the next packet.
+    fn next(&mut self, cx: &mut Cx<'_>) -> (u16, u16) {
+        if self.following >= self.flow_burst {
+            self.flow = match self.sequential {
+                true => self.flow + 1,
+                false => (cx.random() >> 16) as usize,
+            } % self.flows.len().max(1);
+            self.following = 0;
+        }
+        self.following += 1;
+        let sequential = self.sequential;
+        let Some(flow) = self.flows.get_mut(self.flow) else { return (0, 0) };
+        if flow.sent >= self.flow_size {
+            flow.ports = match sequential {
+                true => (flow.ports.0.wrapping_add(1), flow.ports.1.wrapping_add(1)),
+                false => ports(cx),
+            };
+            flow.sent = 0;
+        }
+        flow.sent += 1;
+        flow.ports
+    }
+    /// Appends up to `max` packets that are due.
+    fn make(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let left = self.left();
+        if !self.active || left == 0 {
+            return;
+        }
+        let now = cx.now_ns();
+        let most = max.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let n = self.pace.as_mut().map_or(most, |pace| pace.take(most, now));
+        for _ in 0..n {
+            let ports = self.next(cx);
+            let Some(packet) = self.frame.packet(ports) else { break };
+            out.push(packet);
+            if self.count.get() == 0 {
+                self.first_ns = now;
+            }
+            self.count.add(1);
+        }
+        if self.left() == 0 {
+            self.last_ns = now;
+            if self.stop {
+                cx.hub().request_stop();
+            }
+        }
+    }
+    fn reset(&mut self, cx: &mut Cx<'_>) {
+        self.count.set(0);
+        (self.first_ns, self.last_ns) = (0, 0);
+        self.wake(cx);
+    }
+    fn wake(&self, cx: &mut Cx<'_>) {
+        if self.active && self.left() > 0 && !cx.output_is_pull(0) {
+            cx.reschedule();
+        }
+    }
+    fn set_length(&mut self, length: u32, cx: &mut Cx<'_>) -> Result<(), String> {
+        let length = usize::from(u16::try_from(length).map_err(|_| "length parameter must be below 65536")?);
+        self.length = length.max(SHORTEST);
+        self.frame = UdpFrame::new(self.ethernet, self.addresses, self.length, self.checksum);
+        self.begin_flows(cx);
+        Ok(())
+    }
+}
+
+impl Element for FastUdpFlows {
+    const CLASS: &'static str = "FastUDPFlows";
+    const PORTS: &'static str = "0/1";
+    const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::NONE;
+    const MANUAL: &'static str = manual!("plumbing/fastudpflows");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let rate: u32 = args.mp("RATE")?;
+        let limit: i32 = args.mp("LIMIT")?;
+        let length = usize::from(args.mp::<u16>("LENGTH")?);
+        let (src_eth, src): (EtherAddr, Ipv4Addr) = (args.mp("SRCETH")?, args.mp("SRCIP")?);
+        let (dst_eth, dst): (EtherAddr, Ipv4Addr) = (args.mp("DSTETH")?, args.mp("DSTIP")?);
+        let flows: u32 = args.mp("FLOWS")?;
+        let flow_size: u32 = args.mp("FLOWSIZE")?;
+        let checksum = args.p("CHECKSUM")?.unwrap_or(true);
+        let active = args.p("ACTIVE")?.unwrap_or(true);
+        let flow_burst = args.k_or("FLOWBURST", 1_u32)?;
+        let sequential = args.k_or("SEQUENTIAL", false)?;
+        let stop = args.k_or("STOP", false)?;
+        args.k_or("DUPLICATE", false)?;
+        if !(1..=MOST_FLOWS).contains(&flows) {
+            return Err(args.error(format!("FLOWS must be between 1 and {MOST_FLOWS}")));
+        }
+        if length < SHORTEST {
+            cx.warn("packet length < 60, defaulting to 60");
+        }
+        let (ethernet, addresses) = ((src_eth, dst_eth), (src, dst));
+        Ok(Self {
+            pace: pace(rate),
+            limit: u64::try_from(limit).ok(),
+            length: length.max(SHORTEST),
+            ethernet,
+            addresses,
+            flow_size: flow_size.max(1),
+            flow_burst: flow_burst.max(1),
+            checksum,
+            sequential,
+            active,
+            stop,
+            frame: UdpFrame::new(ethernet, addresses, length, checksum),
+            flows: vec![Flow::default(); flows as usize],
+            flow: 0,
+            following: 0,
+            count: Counter::new(),
+            first_ns: 0,
+            last_ns: 0,
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.read("rate", |e| {
+            let duration_ms = (e.last_ns.saturating_sub(e.first_ns) / 1_000_000).max(1);
+            if e.last_ns == 0 { "0".to_owned() } else { (e.count.get() * 1000 / duration_ms).to_string() }
+        });
+        h.write("rate", |e, v, cx| {
+            e.pace = pace(text::value(v, "rate parameter must be integer >= 0")?);
+            e.wake(cx);
+            Ok(())
+        });
+        h.write("reset", |e, _, cx| {
+            e.reset(cx);
+            Ok(())
+        });
+        h.write("active", |e, v, cx| {
+            e.active = text::value(v, "active parameter must be boolean")?;
+            if e.active {
+                e.reset(cx);
+            }
+            Ok(())
+        });
+        h.read("limit", |e| e.limit.map_or_else(|| "-1".to_owned(), |limit| limit.to_string()));
+        h.write("limit", |e, v, cx| {
+            e.limit = u64::try_from(text::value::<i32>(v, "limit parameter must be integer >= 0")?).ok();
+            e.wake(cx);
+            Ok(())
+        });
+        h.read("length", |e| e.length.to_string());
+        h.write("length", |e, v, cx| e.set_length(text::value(v, "length parameter must be integer")?, cx));
+        h.read("stop", |e| e.stop.to_string());
+        h.write("stop", |e, v, _| text::value(v, "syntax error").map(|stop| e.stop = stop));
+        h.write("srceth", |e, v, _| {
+            e.ethernet.0 = text::value(v, "Invalid argument")?;
+            e.frame.set_ethernet(e.ethernet.0, e.ethernet.1);
+            Ok(())
+        });
+        h.write("dsteth", |e, v, _| {
+            e.ethernet.1 = text::value(v, "Invalid argument")?;
+            e.frame.set_ethernet(e.ethernet.0, e.ethernet.1);
+            Ok(())
+        });
+        h.listed(&["count", "rate", "reset b", "active c", "limit", "srceth", "dsteth", "length", "stop"]);
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.begin_flows(cx);
+        self.wake(cx);
+        Ok(())
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut batch = cx.spare_batch();
+        self.make(cx.batch_size(), &mut batch, cx);
+        if batch.is_empty() {
+            cx.recycle(batch);
+            if self.active
+                && self.left() > 0
+                && let Some(wait) = self.pace.as_ref().and_then(Pace::wait_ns)
+            {
+                cx.timer_at(0, cx.now_ns() + wait);
+            }
+            return false;
+        }
+        cx.output_batch(0, batch);
+        self.wake(cx);
+        true
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        cx.reschedule();
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        (self.first_ns, self.last_ns) = (old.first_ns, old.last_ns);
+    }
+}
+
+impl Vector for FastUdpFlows {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        self.make(max, out, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use std::collections::HashSet;
+
+    const ADDRESSES: &str = "0:0:0:0:0:1, 10.0.0.1, 0:0:0:0:0:2, 10.0.0.2";
+
+    /// The ports of packets, whose checksums are right.
+    fn ports(packets: &[(usize, dpdk::Packet)]) -> Vec<(u16, u16)> {
+        let ports = |packet: &dpdk::Packet| {
+            let ip = wire::Ipv4Packet::parse(packet.network_header().unwrap()).unwrap();
+            let datagram = wire::UdpDatagram::parse(ip.payload()).unwrap();
+            assert!(ip.verify_checksum() && datagram.verify_checksum(ip.pseudo_sum()));
+            assert!(datagram.header().checksum() != 0);
+            (datagram.header().src_port(), datagram.header().dst_port())
+        };
+        packets.iter().map(|(_, packet)| ports(packet)).collect()
+    }
+
+    #[test]
+    fn flows_take_turns_and_end() {
+        let mut bench = Bench::with_config(
+            &format!("e :: FastUDPFlows(0, 24, 70, {ADDRESSES}, 3, 4, SEQUENTIAL true, FLOWBURST 2);"),
+            0,
+            1,
+        );
+        let packets = bench.pull(0, 100);
+        assert_eq!((packets.len(), packets[0].1.len()), (24, 70));
+        let all = ports(&packets);
+        // Two of each flow, then the next; after four of each, the ports grow.
+        for turn in all.chunks(6).take(2) {
+            assert!(turn.chunks(2).all(|pair| pair[0] == pair[1]), "{turn:?}");
+        }
+        assert_eq!(all[..6], all[6..12]);
+        let grown: Vec<_> = all[..6].iter().map(|(s, d)| (s.wrapping_add(1), d.wrapping_add(1))).collect();
+        assert_eq!(all[12..18], grown);
+        assert!(bench.pull(0, 1).is_empty());
+        assert_eq!((bench.read("count"), bench.read("limit")), ("24".into(), "24".into()));
+        bench.write("length", "100");
+        bench.write("dsteth", "0:0:0:0:0:9");
+        bench.write("reset", "");
+        let again = bench.pull(0, 1);
+        assert_eq!((again[0].1.len(), again[0].1.data()[5]), (100, 9));
+        assert!(bench.try_write("length", "70000").is_err() && bench.try_write("dsteth", "x").is_err());
+    }
+
+    #[test]
+    fn there_are_so_many_flows_and_a_rate() {
+        let config = format!("FastUDPFlows(1000, -1, 60, {ADDRESSES}, 8, 1000000) -> e :: Null;");
+        let mut bench = Bench::simulated(&format!("{config} TimedSource(0.1) -> Discard;"), 0, 1);
+        let mut packets = Vec::new();
+        while packets.len() < 200 {
+            bench.turn();
+            packets.extend(bench.take());
+        }
+        assert_eq!(ports(&packets).into_iter().collect::<HashSet<_>>().len(), 8);
+        assert!(
+            Bench::error(&format!("FastUDPFlows(0, 1, 60, {ADDRESSES}, 0, 1)")).contains("FLOWS must be")
+        );
+        let mut short = Bench::new(&format!("FastUDPFlows(0, 1, 20, {ADDRESSES}, 1, 1, false)"));
+        assert_eq!(short.pull(0, 1)[0].1.len(), 60);
+    }
+}
