@@ -19,6 +19,5 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Range>>());
     r.add(vector::<iplookup::IPLookup<linuxiplookup::Linux>>());
     r.alias("LookupIPRoute", "StaticIPLookup");
-    r.alias("LookupIPRouteMP", "StaticIPLookup");
     r.add(inert::<linuxroutes::LinuxRoutes>());
 }
