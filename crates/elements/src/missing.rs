@@ -23,7 +23,10 @@ const MISSING: &[(&str, &str)] = &[
     ),
     ("this class of Click is for its kernel module only", "FromUserDevice ToUserDevice KernelHandlerProxy"),
     ("this class of Click is for its kernel module only; FromDevice takes its place", "PollDevice"),
-    ("this class of Click is for its kernel module only; StaticIPLookup takes the same routes", "LookupIPRouteMP"),
+    (
+        "this class of Click is for its kernel module only; StaticIPLookup takes the same routes",
+        "LookupIPRouteMP",
+    ),
     (
         "this class of Click is for its kernel module only; under the name click, FromDevice leaves packets to the kernel by itself",
         "ToHostSniffers",

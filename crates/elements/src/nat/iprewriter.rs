@@ -50,15 +50,15 @@
 //! - `LOG` (*filename* or `syslog`, keyword): a line for each flow that begins or ends is added to this file,
 //!   or given to the system's log (`/dev/log`); see below.
 //!
-//! Times are precise to a quarter of a second, and no flow ends early. They are at most 47 days, and never
-//! less than the guarantee. In simulated time the same flows end in each run. Checksums are adjusted, not
-//! computed anew (RFC 1624), so that a wrong one stays wrong. Fragments but the first, packets with less than
-//! 8 bytes after the IP header and other protocols are dropped, unless the input has `pass`. Of a large range
-//! of ports, 512 are tried for a flow; if none is free, packets of new flows to the same address and port are
-//! dropped for a quarter of a second. A pattern without a range gives the replies of an older flow to a newer
-//! one that would have the same; the older one ends. TCPRewriter and IPRewriter adjust sequence numbers,
-//! acknowledgments and selective acknowledgments of connections whose data an element upstream has made
-//! longer or shorter (FTPPortMapper).
+//! Times are precise to a second or, if they are shorter than four and in simulated time, to a quarter of a
+//! second: no flow ends early. They are at most 47 days, and never less than the guarantee. In simulated time
+//! the same flows end in each run. Checksums are adjusted, not computed anew (RFC 1624), so that a wrong one
+//! stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and other
+//! protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a flow;
+//! if none is free, packets of new flows to the same address and port are dropped for a quarter of a second.
+//! A pattern without a range gives the replies of an older flow to a newer one that would have the same; the
+//! older one ends. TCPRewriter and IPRewriter adjust sequence numbers, acknowledgments and selective
+//! acknowledgments of connections whose data an element upstream has made longer or shorter (FTPPortMapper).
 //!
 //! ## The log of mappings
 //! It tells who had an address and port outside at some time (RFC 6888 REQ-12, RFC 7422). A line is
@@ -350,6 +350,7 @@ pub struct Rewriter<V> {
     cursor: Cursor,
     share: (usize, usize),
     /// By how much the time of an entry must have changed to be stored.
+    coarse: u32,
     /// Of the current batch.
     keys: Vec<(Key, Wanted)>,
     places: Vec<Places>,
@@ -401,7 +402,17 @@ fn timeouts(args: &mut Args<'_>, finds: Finds) -> Result<Timeouts, ArgError> {
     let [tcp, tcp_done, tcp_no_data, tcp_guarantee] = tcp.map(units);
     let [udp, udp_streaming, udp_guarantee] = udp.map(units);
     let reap = units(reap);
-    Ok(Timeouts { tcp, tcp_done, tcp_no_data, tcp_guarantee, udp, udp_streaming, udp_guarantee, reap })
+    Ok(Timeouts {
+        tcp,
+        tcp_done,
+        tcp_no_data,
+        tcp_guarantee,
+        udp,
+        udp_streaming,
+        udp_guarantee,
+        reap,
+        precise: false,
+    })
 }
 
 /// The limit to the number of flows that a text asks for.
@@ -482,7 +493,7 @@ impl<V: Variant> Element for Rewriter<V> {
                 (limit, shares) = read;
             }
         }
-        let timeouts = timeouts(args, V::FINDS)?;
+        let timeouts = Timeouts { precise: cx.simulated_time(), ..timeouts(args, V::FINDS)? };
         let annotate = args.k_or("DST_ANNO", true)?;
         let reply_anno = args.k::<Anno<1>>("REPLY_ANNO")?.map(|anno| usize::from(anno.0));
         let log = MappingLog::from_args(args, cx)?;
@@ -523,6 +534,7 @@ impl<V: Variant> Element for Rewriter<V> {
             places: Vec::with_capacity(MAX_BATCH),
             new: Vec::with_capacity(MAX_BATCH),
             outputs: Vec::with_capacity(MAX_BATCH),
+            coarse: timeouts.coarse(),
             variant: PhantomData,
         })
     }
@@ -689,7 +701,7 @@ impl<V: Variant> Rewriter<V> {
             if segment.flags & wire::tcp::RST != 0 {
                 both_done(flows, &key, &found, now);
             }
-            flows.touch(&found, now, flags, 1);
+            flows.touch(&found, now, flags, self.coarse);
             self.outputs.push(found.output().into());
         }
     }

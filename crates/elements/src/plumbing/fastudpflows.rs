@@ -17,8 +17,8 @@
 //!
 //! FastClick's keywords:
 //! - `FLOWBURST` (*int*, default 1): so many packets of a flow follow each other.
-//! - `SEQUENTIAL` (*bool*, default false): flows take turns, and a new flow's ports are those of the one before
-//!   it plus one; otherwise both are random.
+//! - `SEQUENTIAL` (*bool*, default false): flows take turns, and a new flow's ports are those of the one
+//!   before it plus one; otherwise both are random.
 //! - `STOP` (*bool*, default false): whether to stop the driver at the limit.
 //! - `DUPLICATE`: without effect; each packet has its own buffer.
 //!

@@ -47,11 +47,8 @@ pub(crate) struct Timeouts {
     pub(crate) udp_guarantee: u32,
     /// How often all flows are looked over, at least.
     pub(crate) reap: u32,
-}
-
-/// How old an entry's time must be for its last packet to be that long ago: the time is cut to units.
-fn stale(idle: u32) -> u32 {
-    if idle == 0 { 0 } else { idle + 1 }
+    /// Whether times are as precise as can be; else they are stored less often.
+    pub(crate) precise: bool,
 }
 
 /// A duration in units of the flows' time.
@@ -84,6 +81,17 @@ impl Timeouts {
     pub(crate) fn least(&self) -> u32 {
         let tcp = self.tcp.min(self.tcp_done).min(self.tcp_no_data).max(self.tcp_guarantee);
         tcp.min(self.udp.min(self.udp_streaming).max(self.udp_guarantee))
+    }
+    /// By how much the time of an entry must have changed to be stored.
+    pub(crate) fn coarse(&self) -> u32 {
+        let guarantees = [self.tcp_guarantee, self.udp_guarantee].into_iter().filter(|units| *units > 0);
+        let least = guarantees.chain([self.least()]).min().unwrap_or(0);
+        if self.precise { 1 } else { (least / 4).clamp(1, PER_SECOND as u32) }
+    }
+    /// How old an entry's time must be for its last packet to be that long ago: it may have come when the
+    /// stored time was nearly `coarse` old.
+    fn stale(&self, idle: u32) -> u32 {
+        if idle == 0 { 0 } else { idle + self.coarse() }
     }
     /// In which time all flows are looked over: so that none stays for much longer than it should.
     fn round(&self) -> Duration {
@@ -498,10 +506,10 @@ impl Translator {
             flows.look_over(
                 &mut cursor,
                 LINES_SEARCHED,
-                (now, stale(guarantee)),
+                (now, self.timeouts.stale(guarantee)),
                 |_| true,
                 |both| {
-                    let guarantee = stale(self.timeouts.guarantee(both.key.kind));
+                    let guarantee = self.timeouts.stale(self.timeouts.guarantee(both.key.kind));
                     let idle = both.idle(now);
                     if idle >= guarantee {
                         candidates.push((self.timeout(both).saturating_sub(idle), *both, guarantee));
@@ -543,12 +551,18 @@ impl Translator {
         let total = flows.lines() / workers + 1;
         let slices = total.min(round.as_millis() as usize).max(1);
         let mine = |part| part % workers == worker % workers;
-        flows.look_over(cursor, total.div_ceil(slices), (now, stale(self.timeouts.least())), mine, |both| {
-            let timeout = stale(self.timeout(both));
-            if both.idle(now) >= timeout {
-                self.remove_idle(flows, both, now, timeout);
-            }
-        });
+        flows.look_over(
+            cursor,
+            total.div_ceil(slices),
+            (now, self.timeouts.stale(self.timeouts.least())),
+            mine,
+            |both| {
+                let timeout = self.timeouts.stale(self.timeout(both));
+                if both.idle(now) >= timeout {
+                    self.remove_idle(flows, both, now, timeout);
+                }
+            },
+        );
         round / slices as u32
     }
 
