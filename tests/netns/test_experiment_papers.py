@@ -65,7 +65,7 @@ def sharing_of_cores_and_queues_is_seen(lab: Lab) -> None:
     switched_off(lab, "routebricks-figure6", {}, programs, [0, 1, 2, 3])
 
 
-@case(Plain, seconds=270, long=True)
+@case(Plain, seconds=750, long=True)
 def the_sum_of_queues_and_batches_is_seen(lab: Lab) -> None:
     batches = {"burst = [1, 32]": "burst = [32, 33]", "burst = 1 ": "burst = 33 "}
     queues = {"figure6e.click": program("figure6f.click")}
@@ -85,7 +85,7 @@ def queues_in_place_of_software_are_seen(lab: Lab) -> None:
     switched_off(lab, "presto10-figures2-3", {}, {"figure4-one-port.click": ALIKE}, [0, 1])
 
 
-@case(Plain, seconds=270, long=True)
+@case(Plain, seconds=750, long=True)
 def queues_of_one_port_are_seen(lab: Lab) -> None:
     switched_off(lab, "presto10-figures4-5", {}, {"figure4-one-port.click": program("figure6b.click")}, [0], rounds=3)
 
@@ -105,7 +105,7 @@ def kinds_of_processing_are_seen(lab: Lab) -> None:
     switched_off(lab, "routebricks-processing", {}, programs, [0, 1, 2])
 
 
-@case(Plain, seconds=270, long=True)
+@case(Plain, seconds=750, long=True)
 def the_look_up_and_its_limit_are_seen(lab: Lab) -> None:
     # Nobody looks a route up, and all packets are large.
     large = program("conext08-forward.click").replace("SIZE $SIZE,", "SIZE 1020,")
@@ -126,7 +126,7 @@ def ports_that_cost_something_are_seen(lab: Lab) -> None:
     switched_off(lab, "conext08-placement", {}, {"conext08-ports4.click": dear}, [0])
 
 
-@case(Plain, seconds=270, long=True)
+@case(Plain, seconds=750, long=True)
 def the_placement_of_paths_is_seen(lab: Lab) -> None:
     # All tasks are on one core, wherever they should be.
     one = program("conext08-figure8a.click")
@@ -134,7 +134,7 @@ def the_placement_of_paths_is_seen(lab: Lab) -> None:
     switched_off(lab, "conext08-figure8", {}, programs, [0, 1, 2], rounds=3)
 
 
-@case(Plain, seconds=270, long=True)
+@case(Plain, seconds=750, long=True)
 def packets_that_change_cores_at_a_queue_are_seen(lab: Lab) -> None:
     own = program("conext08-figure10.click").replace("Switch($CROSS)", "Switch(0)")
     switched_off(lab, "conext08-figure10", {}, {"conext08-figure10.click": own}, [0], rounds=3)

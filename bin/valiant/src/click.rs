@@ -85,6 +85,14 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
                 () if arg.starts_with("-c") => (with("-c"), cpus_of_mask),
                 () => (None, |_| None),
             };
+            // Valiant's own thread is DPDK's main lcore.
+            if let Some(main) = ["--main-lcore", "--master-lcore"].iter().find(|name| arg.starts_with(**name))
+            {
+                if arg == **main {
+                    given.next();
+                }
+                continue;
+            }
             let Some(value) = value else {
                 eal.push(arg);
                 continue;
@@ -92,7 +100,7 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
             let (value, own) = if value.is_empty() { (given.next(), true) } else { (Some(value), false) };
             match value.as_deref().and_then(of) {
                 Some(all) => cpus = Some(all),
-                // DPDK says what is wrong with it.
+                // DPDK refuses it.
                 None => eal.extend([arg].into_iter().chain(value.filter(|_| own))),
             }
         }
@@ -239,7 +247,15 @@ mod tests {
         let args = |a: &str| a.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(without_dpdk(args("click --dpdk -m 64 -- a.click")), ["click", "--eal=-m 64", "a.click"]);
         assert_eq!(without_dpdk(args("click a.click")), ["click", "a.click"]);
-        for cores in ["-l 0-2,5", "-l0-2,5", "-c 0x27", "-c27", "--lcores=0-2,5", "--lcores 0-2,5"] {
+        for cores in [
+            "-l 0-2,5",
+            "-l0-2,5",
+            "-c 0x27",
+            "-c27",
+            "--lcores=0-2,5",
+            "--lcores 0-2,5",
+            "-l 0-2,5 --main-lcore 2",
+        ] {
             assert_eq!(
                 without_dpdk(args(&format!("click --dpdk {cores} -n 4 -- a.click x=1"))),
                 ["click", "--threads=4", "--cpus=0,1,2,5", "--eal=-n 4", "a.click", "x=1"],

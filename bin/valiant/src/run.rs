@@ -153,7 +153,8 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     let options = launch.options(&cpus);
-    let alone = !options.threads;
+    // Without a word about processors, the kernel chooses among all.
+    let bound = !options.threads && launch.cpus.is_some();
     let asked = PrivilegeArgs {
         user: args.user.as_deref(),
         keep: &args.keep_capability,
@@ -186,9 +187,6 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     stop.steer(router.hub());
-    if alone {
-        launch::bind_here();
-    }
     for told in [&router.config().warnings, router.warnings()] {
         let mut told = told.clone();
         if args.no_warnings {
@@ -250,6 +248,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             let service = program != "click";
             if service {
                 launch::service::ready();
+            }
+            if bound {
+                launch::bind_here();
             }
             router.drive(|| stop.wanted());
             if service {

@@ -192,8 +192,14 @@ pub(crate) fn hugepage_fix(megabytes: usize) -> String {
     format!("sysctl -w vm.nr_hugepages={}", total + megabytes.div_ceil(2))
 }
 
-/// The processors that this process may run on.
+/// The processors that this process may run on, wherever its threads are bound later.
 pub(crate) fn allowed_cpus() -> Vec<usize> {
+    static ALLOWED: OnceLock<Vec<usize>> = OnceLock::new();
+    ALLOWED.get_or_init(usable_cpus).clone()
+}
+
+/// The processors that the calling thread may run on.
+fn usable_cpus() -> Vec<usize> {
     // SAFETY: `cpu_set_t` is plain data and the kernel fills it.
     let set = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
@@ -237,6 +243,8 @@ pub(crate) fn other_cpus() -> Vec<usize> {
 
 /// Binds the calling thread to these processors.
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    // Those of the process are noted first.
+    allowed_cpus();
     // SAFETY: `cpu_set_t` is plain data; indices beyond its size are left out; the kernel only reads it.
     let status = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();

@@ -21,11 +21,12 @@ const MISSING: &[(&str, &str)] = &[
         "this class of Click is for its kernel module only; LinuxRoutes keeps a table in step with the kernel's",
         "LookupIPRouteLinux",
     ),
-    ("this class of Click is for its kernel module only", "FromUserDevice ToUserDevice KernelHandlerProxy"),
+    ("this class of Click is for its kernel module only", "FromUserDevice ToUserDevice"),
     ("this class of Click is for its kernel module only; FromDevice takes its place", "PollDevice"),
+    ("this class of Click is not in Valiant yet; StaticIPLookup takes the same routes", "LookupIPRouteMP"),
     (
-        "this class of Click is for its kernel module only; StaticIPLookup takes the same routes",
-        "LookupIPRouteMP",
+        "this class of Click reaches handlers of its kernel module, which Valiant does not have",
+        "KernelHandlerProxy",
     ),
     (
         "this class of Click is for its kernel module only; under the name click, FromDevice leaves packets to the kernel by itself",

@@ -152,7 +152,9 @@ impl Element for FromDpdkDevice {
             return Err(args.error("MAC: the address of the device stays as it is"));
         }
         if args.k::<String>("FLOW_RULES_FILE")?.is_some() {
-            return Err(args.error("FLOW_RULES_FILE: FromDevice(..., RULES FILE) reads rules of flows"));
+            return Err(args.error(
+                "FLOW_RULES_FILE: FromDevice with the same port and RULES FILE reads rules of flows",
+            ));
         }
         let spec = arguments::port(&device)?;
         let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };

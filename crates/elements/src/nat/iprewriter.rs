@@ -50,15 +50,17 @@
 //! - `LOG` (*filename* or `syslog`, keyword): a line for each flow that begins or ends is added to this file,
 //!   or given to the system's log (`/dev/log`); see below.
 //!
-//! Times are precise to a second or, if they are shorter than four and in simulated time, to a quarter of a
-//! second: no flow ends early. They are at most 47 days, and never less than the guarantee. In simulated time
-//! the same flows end in each run. Checksums are adjusted, not computed anew (RFC 1624), so that a wrong one
-//! stays wrong. Fragments but the first, packets with less than 8 bytes after the IP header and other
-//! protocols are dropped, unless the input has `pass`. Of a large range of ports, 512 are tried for a flow;
-//! if none is free, packets of new flows to the same address and port are dropped for a quarter of a second.
-//! A pattern without a range gives the replies of an older flow to a newer one that would have the same; the
-//! older one ends. TCPRewriter and IPRewriter adjust sequence numbers, acknowledgments and selective
-//! acknowledgments of connections whose data an element upstream has made longer or shorter (FTPPortMapper).
+//! No flow ends early. The time of its last packet is known to a quarter of the shortest of these times, at
+//! most a second; in simulated time to a quarter of a second, and the same flows end in each run. Times are
+//! at most 47 days, and never less than the guarantee. A flow that would get its own addresses and ports has
+//! one entry, by which packets but its first take the output of replies. Checksums are adjusted, not computed
+//! anew (RFC 1624), so that a wrong one stays wrong. Fragments but the first, packets with less than 8 bytes
+//! after the IP header and other protocols are dropped, unless the input has `pass`. Of a large range of
+//! ports, 512 are tried for a flow; if none is free, packets of new flows to the same address and port are
+//! dropped for a quarter of a second. A pattern without a range gives the replies of an older flow to a newer
+//! one that would have the same; the older one ends. TCPRewriter and IPRewriter adjust sequence numbers,
+//! acknowledgments and selective acknowledgments of connections whose data an element upstream has made
+//! longer or shorter (FTPPortMapper).
 //!
 //! ## The log of mappings
 //! It tells who had an address and port outside at some time (RFC 6888 REQ-12, RFC 7422). A line is

@@ -137,7 +137,10 @@ impl FastUdpFlows {
         let n = self.pace.as_mut().map_or(most, |pace| pace.take(most, now));
         for _ in 0..n {
             let ports = self.next(cx);
-            let Some(packet) = self.frame.packet(ports) else { break };
+            let Some(packet) = self.frame.packet(ports) else {
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
+                break;
+            };
             out.push(packet);
             if self.count.get() == 0 {
                 self.first_ns = now;
@@ -163,6 +166,9 @@ impl FastUdpFlows {
     }
     fn set_length(&mut self, length: u32, cx: &mut Cx<'_>) -> Result<(), String> {
         let length = usize::from(u16::try_from(length).map_err(|_| "length parameter must be below 65536")?);
+        if length == self.length {
+            return Ok(());
+        }
         self.length = length.max(SHORTEST);
         self.frame = UdpFrame::new(self.ethernet, self.addresses, self.length, self.checksum);
         self.begin_flows(cx);
@@ -175,6 +181,7 @@ impl Element for FastUdpFlows {
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("there is no buffer for a packet")];
     const MANUAL: &'static str = manual!("plumbing/fastudpflows");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -276,11 +283,10 @@ impl Element for FastUdpFlows {
         self.make(cx.batch_size(), &mut batch, cx);
         if batch.is_empty() {
             cx.recycle(batch);
-            if self.active
-                && self.left() > 0
-                && let Some(wait) = self.pace.as_ref().and_then(Pace::wait_ns)
-            {
-                cx.timer_at(0, cx.now_ns() + wait);
+            match self.pace.as_ref().and_then(Pace::wait_ns) {
+                Some(wait) if self.active && self.left() > 0 => cx.timer_at(0, cx.now_ns() + wait),
+                // There may be a buffer next time.
+                _ => self.wake(cx),
             }
             return false;
         }
@@ -296,6 +302,10 @@ impl Element for FastUdpFlows {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         (self.first_ns, self.last_ns) = (old.first_ns, old.last_ns);
+        if self.flows.len() == old.flows.len() {
+            (self.flow, self.following) = (old.flow, old.following);
+            self.flows = std::mem::take(&mut old.flows);
+        }
     }
 }
 

@@ -18,8 +18,8 @@ use wire::tcp;
 
 /// Units of the flows' time in a second.
 const PER_SECOND: u64 = 4;
-/// The longest time in seconds: 47 days.
-const LONGEST_SECONDS: u64 = LONGEST as u64 / PER_SECOND;
+/// The longest time in seconds: 47 days, and still less than an entry's age can be when it is looked at.
+const LONGEST_SECONDS: u64 = LONGEST as u64 / PER_SECOND - 120;
 
 /// There has been data.
 const DATA: u8 = 1;
