@@ -76,10 +76,11 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
         let end = args[start..].iter().position(|a| a == "--").map_or(args.len(), |n| start + n + 1);
         let mut given = args.drain(start..end).filter(|a| a != "--dpdk" && a != "--");
         let (mut eal, mut cpus) = (Vec::new(), None);
+        type Cpus = fn(&str) -> Option<Vec<usize>>;
         while let Some(arg) = given.next() {
             let with =
                 |name: &str| arg.strip_prefix(name).map(|rest| rest.trim_start_matches('=').to_owned());
-            let (value, of): (_, fn(&str) -> Option<Vec<usize>>) = match () {
+            let (value, of): (_, Cpus) = match () {
                 () if arg.starts_with("--lcores") => (with("--lcores"), |list| launch::cpu_list(list).ok()),
                 () if arg.starts_with("-l") => (with("-l"), |list| launch::cpu_list(list).ok()),
                 () if arg.starts_with("-c") => (with("-c"), cpus_of_mask),

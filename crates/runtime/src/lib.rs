@@ -14,15 +14,15 @@
 //!
 //! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `ids`, `clock`, `sched`, `sides`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`,
-//!    `devices`: numbers, time, run queue and timers, the ports of elements, the facts of classes, counters,
-//!    which worker polls which queue, the machine's names of ports and addresses.
+//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
+//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
+//!    the machine's names of ports and addresses.
 //! 2. `access`, `allow`, `reason`, `handler`, `builtin`, `hub`, `store`, `control`, `inherited`, `limits`:
 //!    errors of the operating system in words; what workers and the control thread share: calls of handlers
 //!    and their errors, requests, samples, state under an element's name; a router as control tasks see it;
 //!    sockets that were opened for this process, tokens for access to it; what a program may name.
-//! 3. `configure`, `names`, `options`: what an element may ask while it is configured; the names that values
-//!    of handlers use; how a router runs.
+//! 3. `configure`, `names`, `options`, `sides`: what an element may ask while it is configured; the names
+//!    that values of handlers use; how a router runs; the ports of an element.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `step`, `handoff`: what an element file implements.
 //! 6. `class`, `ports`, `live`, `info`: classes, push and pull, which annotations are
