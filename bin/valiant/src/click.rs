@@ -69,6 +69,9 @@ fn refuse(log: &LogArgs, complaint: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Reads which processors a text names.
+type Cpus = fn(&str) -> Option<Vec<usize>>;
+
 /// FastClick's `--dpdk EAL-ARGUMENT... --` becomes `--eal`, but for the processors in it, which are those of
 /// the threads.
 fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
@@ -76,7 +79,6 @@ fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
         let end = args[start..].iter().position(|a| a == "--").map_or(args.len(), |n| start + n + 1);
         let mut given = args.drain(start..end).filter(|a| a != "--dpdk" && a != "--");
         let (mut eal, mut cpus) = (Vec::new(), None);
-        type Cpus = fn(&str) -> Option<Vec<usize>>;
         while let Some(arg) = given.next() {
             let with =
                 |name: &str| arg.strip_prefix(name).map(|rest| rest.trim_start_matches('=').to_owned());
