@@ -131,6 +131,17 @@ fn what_a_worker_waits_for_comes_before_how_busy_it_looks() {
 }
 
 #[test]
+fn others_on_a_processor_limit_only_a_worker_that_is_short_of_time() {
+    let mut reading = chain(&[[0.1, 0.2, 0.1], [0.1, 0.8, 0.08]]);
+    (reading["workers"][0]["ran_ns"], reading["workers"][0]["waited_ns"]) =
+        ((SECOND / 2).into(), (SECOND * 3 / 10).into());
+    reading["ports"][0]["rx_missed"] = 5_000.into();
+    let found = diagnosis(&reading);
+    assert_eq!(found.verdict.at.as_deref(), Some("worker 1"), "{:?}", found.verdict);
+    assert!(found.others.iter().any(|other| other.kind == Kind::Processor), "{:?}", found.others);
+}
+
+#[test]
 fn a_full_queue_is_explained_by_who_empties_it() {
     let mut reading = chain(&[[0.1, 0.1, 0.1]]);
     let elements = reading["elements"].as_array_mut().unwrap();

@@ -128,7 +128,9 @@ fn processor_if(interval: &Interval, least: f64) -> Option<Finding> {
     };
     let starves = worker.waited >= 0.5 && some();
     let has_work = starves || (worker.load >= MUCH && has_more(interval, worker.number));
-    if lost(worker) < least || !has_work {
+    // Where another worker is busy all the time, one with time left is not what limits the router.
+    let spared = !starves && worker.load < ALL_THE_TIME && !saturated(interval).is_empty();
+    if lost(worker) < least || !has_work || (spared && least >= MUCH) {
         return None;
     }
     let beside: Vec<usize> = (interval.workers.iter())
