@@ -306,7 +306,7 @@ def a_router_sleeps_between_packets_that_come_singly(net: RouterNet) -> None:
     inlet = next(name for name in net.router.read("list").split() if name.startswith("FromDevice"))
     used: list[float] = []
     # What others take of the processors is counted too, and comes and goes.
-    while len(used) < 3 and min(used, default=1) >= 0.4:
+    while len(used) < 3 and min(used, default=1) >= 0.6:
         sender = a.popen(LOADER, "send", "10.0.2.2", pps, 1, 3)
         time.sleep(0.5)
         received, before, began = int(net.router.read(f"{inlet}.count")), cpu_seconds(net.router.pid), time.monotonic()
@@ -315,8 +315,8 @@ def a_router_sleeps_between_packets_that_come_singly(net: RouterNet) -> None:
         received = int(net.router.read(f"{inlet}.count")) - received
         sender.wait(20)
         check(received > pps / 2, f"{received} packets came in 2 s")
-    # Polling for 50 us after each packet would be half a core.
-    check(min(used) < 0.4, f"used {used} of a core")
+    # Polling for 50 us after each packet would be half a core more than the packets cost, which is a third to a half.
+    check(min(used) < 0.6, f"used {used} of a core")
 
 
 @case(Plain)
