@@ -361,8 +361,8 @@ pub struct Rewriter<V> {
     variant: PhantomData<fn(V)>,
 }
 
-/// The durations of a class's keywords.
-fn timeouts(args: &mut Args<'_>, finds: Finds) -> Result<Timeouts, ArgError> {
+/// The durations of a class's keywords, which are kept as precisely as can be or stored less often.
+fn timeouts(args: &mut Args<'_>, finds: Finds, precise: bool) -> Result<Timeouts, ArgError> {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     let guarantee = Duration::from_secs(5);
     let mut tcp = [minutes(24 * 60), minutes(4), minutes(5), guarantee];
@@ -413,7 +413,7 @@ fn timeouts(args: &mut Args<'_>, finds: Finds) -> Result<Timeouts, ArgError> {
         udp_streaming,
         udp_guarantee,
         reap,
-        precise: false,
+        precise,
     })
 }
 
@@ -495,7 +495,7 @@ impl<V: Variant> Element for Rewriter<V> {
                 (limit, shares) = read;
             }
         }
-        let timeouts = Timeouts { precise: cx.simulated_time(), ..timeouts(args, V::FINDS)? };
+        let timeouts = timeouts(args, V::FINDS, cx.simulated_time())?;
         let annotate = args.k_or("DST_ANNO", true)?;
         let reply_anno = args.k::<Anno<1>>("REPLY_ANNO")?.map(|anno| usize::from(anno.0));
         let log = MappingLog::from_args(args, cx)?;

@@ -46,11 +46,11 @@
 //! ## See also
 //! FastUDPSource, MeasureSource, RatedSource
 
+use super::engine::quota::Quota;
 use super::engine::text;
 use super::engine::udpframe::{SHORTEST, UdpFrame};
 use crate::prelude::*;
 use lang::args::EtherAddr;
-use measure::pace::Pace;
 use std::net::Ipv4Addr;
 
 const MOST_FLOWS: u32 = 1 << 24;
@@ -64,8 +64,7 @@ struct Flow {
 
 /// The `FastUDPFlows` element.
 pub struct FastUdpFlows {
-    pace: Option<Pace>,
-    limit: Option<u64>,
+    quota: Quota,
     length: usize,
     ethernet: (EtherAddr, EtherAddr),
     addresses: (Ipv4Addr, Ipv4Addr),
@@ -80,13 +79,6 @@ pub struct FastUdpFlows {
     /// The present flow, and how many of its packets have followed each other.
     flow: usize,
     following: u32,
-    count: Counter,
-    first_ns: u64,
-    last_ns: u64,
-}
-
-fn pace(rate: u32) -> Option<Pace> {
-    (rate > 0).then(|| Pace::new(rate.into(), (u64::from(rate) / 100).max(2), 1))
 }
 
 fn ports(cx: &mut Cx<'_>) -> (u16, u16) {
@@ -95,9 +87,6 @@ fn ports(cx: &mut Cx<'_>) -> (u16, u16) {
 }
 
 impl FastUdpFlows {
-    fn left(&self) -> u64 {
-        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.count.get()))
-    }
     fn begin_flows(&mut self, cx: &mut Cx<'_>) {
         for flow in &mut self.flows {
             *flow = Flow { ports: ports(cx), sent: 0 };
@@ -128,39 +117,29 @@ impl FastUdpFlows {
     }
     /// Appends up to `max` packets that are due.
     fn make(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let left = self.left();
-        if !self.active || left == 0 {
+        if !self.active || self.quota.left() == 0 {
             return;
         }
         let now = cx.now_ns();
-        let most = max.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let n = self.pace.as_mut().map_or(most, |pace| pace.take(most, now));
-        for _ in 0..n {
+        for _ in 0..self.quota.due(max, now) {
             let ports = self.next(cx);
             let Some(packet) = self.frame.packet(ports) else {
                 cx.count_drops(1, drops::OUT_OF_MEMORY);
                 break;
             };
             out.push(packet);
-            if self.count.get() == 0 {
-                self.first_ns = now;
-            }
-            self.count.add(1);
+            self.quota.made(now);
         }
-        if self.left() == 0 {
-            self.last_ns = now;
-            if self.stop {
-                cx.hub().request_stop();
-            }
+        if self.stop && self.quota.left() == 0 {
+            cx.hub().request_stop();
         }
     }
     fn reset(&mut self, cx: &mut Cx<'_>) {
-        self.count.set(0);
-        (self.first_ns, self.last_ns) = (0, 0);
+        self.quota.reset();
         self.wake(cx);
     }
     fn wake(&self, cx: &mut Cx<'_>) {
-        if self.active && self.left() > 0 && !cx.output_is_pull(0) {
+        if self.active && self.quota.left() > 0 && !cx.output_is_pull(0) {
             cx.reschedule();
         }
     }
@@ -206,8 +185,7 @@ impl Element for FastUdpFlows {
         }
         let (ethernet, addresses) = ((src_eth, dst_eth), (src, dst));
         Ok(Self {
-            pace: pace(rate),
-            limit: u64::try_from(limit).ok(),
+            quota: Quota::new(rate, limit),
             length: length.max(SHORTEST),
             ethernet,
             addresses,
@@ -221,20 +199,14 @@ impl Element for FastUdpFlows {
             flows: vec![Flow::default(); flows as usize],
             flow: 0,
             following: 0,
-            count: Counter::new(),
-            first_ns: 0,
-            last_ns: 0,
         })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.count);
-        h.read("rate", |e| {
-            let duration_ms = (e.last_ns.saturating_sub(e.first_ns) / 1_000_000).max(1);
-            if e.last_ns == 0 { "0".to_owned() } else { (e.count.get() * 1000 / duration_ms).to_string() }
-        });
+        h.counter("count", |e| e.quota.count());
+        h.read("rate", |e| e.quota.rate());
         h.write("rate", |e, v, cx| {
-            e.pace = pace(text::value(v, "rate parameter must be integer >= 0")?);
+            e.quota.set_rate(v)?;
             e.wake(cx);
             Ok(())
         });
@@ -249,9 +221,9 @@ impl Element for FastUdpFlows {
             }
             Ok(())
         });
-        h.read("limit", |e| e.limit.map_or_else(|| "-1".to_owned(), |limit| limit.to_string()));
+        h.read("limit", |e| e.quota.limit());
         h.write("limit", |e, v, cx| {
-            e.limit = u64::try_from(text::value::<i32>(v, "limit parameter must be integer >= 0")?).ok();
+            e.quota.set_limit(v)?;
             e.wake(cx);
             Ok(())
         });
@@ -283,8 +255,8 @@ impl Element for FastUdpFlows {
         self.make(cx.batch_size(), &mut batch, cx);
         if batch.is_empty() {
             cx.recycle(batch);
-            match self.pace.as_ref().and_then(Pace::wait_ns) {
-                Some(wait) if self.active && self.left() > 0 => cx.timer_at(0, cx.now_ns() + wait),
+            match self.quota.wait_ns() {
+                Some(wait) if self.active && self.quota.left() > 0 => cx.timer_at(0, cx.now_ns() + wait),
                 // There may be a buffer next time.
                 _ => self.wake(cx),
             }
@@ -300,8 +272,7 @@ impl Element for FastUdpFlows {
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.count.set(old.count.get());
-        (self.first_ns, self.last_ns) = (old.first_ns, old.last_ns);
+        self.quota.take_over(&old.quota);
         if self.flows.len() == old.flows.len() {
             (self.flow, self.following) = (old.flow, old.following);
             self.flows = std::mem::take(&mut old.flows);

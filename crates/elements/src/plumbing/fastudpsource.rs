@@ -38,48 +38,34 @@
 //! ## See also
 //! RatedSource, InfiniteSource, UDPIPEncap
 
+use super::engine::quota::Quota;
 use super::engine::text;
 use super::engine::udpframe::{SHORTEST, UdpFrame};
 use crate::prelude::*;
 use lang::args::{EtherAddr, UdpPort};
-use measure::pace::Pace;
 use std::net::Ipv4Addr;
 
 /// The `FastUDPSource` element.
 pub struct FastUdpSource {
-    pace: Option<Pace>,
-    limit: Option<u64>,
+    quota: Quota,
     interval: u64,
     active: bool,
     ports: (u16, u16),
     /// How often the ports have grown since the last reset.
     steps: u16,
     frame: UdpFrame,
-    count: Counter,
-    first_ns: u64,
-    last_ns: u64,
-}
-
-fn pace(rate: u32) -> Option<Pace> {
-    (rate > 0).then(|| Pace::new(rate.into(), (u64::from(rate) / 100).max(2), 1))
 }
 
 impl FastUdpSource {
     fn reset(&mut self) {
-        self.count.set(0);
-        (self.first_ns, self.last_ns, self.steps) = (0, 0, 0);
+        self.quota.reset();
+        self.steps = 0;
     }
     fn make(&mut self, now_ns: u64) -> Option<Packet> {
         let ports = (self.ports.0.wrapping_add(self.steps), self.ports.1.wrapping_add(self.steps));
         let packet = self.frame.packet(ports)?;
-        self.count.add(1);
-        if self.count.get() == 1 {
-            self.first_ns = now_ns;
-        }
-        if self.limit.is_some_and(|limit| self.count.get() >= limit) {
-            self.last_ns = now_ns;
-        }
-        if self.interval > 0 && self.count.get().is_multiple_of(self.interval) {
+        self.quota.made(now_ns);
+        if self.interval > 0 && self.quota.count().get().is_multiple_of(self.interval) {
             self.steps = self.steps.wrapping_add(1);
         }
         Some(packet)
@@ -109,32 +95,20 @@ impl Element for FastUdpSource {
             cx.warn("packet length < 60, defaulting to 60");
         }
         Ok(Self {
-            pace: pace(rate),
-            limit: u64::try_from(limit).ok(),
+            quota: Quota::new(rate, limit),
             interval,
             active,
             ports: (src_port.0, dst_port.0),
             steps: 0,
             frame: UdpFrame::new((src_eth, dst_eth), (src_ip, dst_ip), length, checksum),
-            count: Counter::new(),
-            first_ns: 0,
-            last_ns: 0,
         })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.count);
-        h.read("rate", |e| {
-            let duration_ms = (e.last_ns.saturating_sub(e.first_ns) / 1_000_000).max(1);
-            if e.last_ns == 0 { "0".to_owned() } else { (e.count.get() * 1000 / duration_ms).to_string() }
-        });
-        h.write("rate", |e, v, _| {
-            text::value(v, "rate parameter must be integer >= 0").map(|rate| e.pace = pace(rate))
-        });
-        h.write("limit", |e, v, _| {
-            text::value::<i32>(v, "limit parameter must be integer >= 0")
-                .map(|n| e.limit = u64::try_from(n).ok())
-        });
+        h.counter("count", |e| e.quota.count());
+        h.read("rate", |e| e.quota.rate());
+        h.write("rate", |e, v, _| e.quota.set_rate(v));
+        h.write("limit", |e, v, _| e.quota.set_limit(v));
         h.write("active", |e, v, _| {
             e.active = text::value(v, "active parameter must be boolean")?;
             if e.active {
@@ -150,21 +124,17 @@ impl Element for FastUdpSource {
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.count.set(old.count.get());
-        (self.first_ns, self.last_ns) = (old.first_ns, old.last_ns);
+        self.quota.take_over(&old.quota);
     }
 }
 
 impl Vector for FastUdpSource {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.count.get()));
-        if !self.active || left == 0 {
+        if !self.active || self.quota.left() == 0 {
             return;
         }
         let now = cx.now_ns();
-        let most = max.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let n = self.pace.as_mut().map_or(most, |pace| pace.take(most, now));
-        for _ in 0..n {
+        for _ in 0..self.quota.due(max, now) {
             let Some(packet) = self.make(now) else { break };
             out.push(packet);
         }

@@ -95,8 +95,10 @@ fn two_flows_never_have_the_same_replies() {
 fn a_flow_to_itself_has_one_entry() {
     let table = flows(10);
     let tuple = Tuple { src: 1, dst: 1, ports: 0x0007_0007 };
-    let itself = New { key: Key { tuple, kind: 1 }, to: tuple, ..new(0) };
-    table.add(&itself, 0).unwrap();
+    let itself = New { key: Key { tuple, kind: 1 }, to: tuple, outputs: [3, 5], ..new(0) };
+    // The first packet goes forward, those that come later are replies.
+    assert_eq!(table.add(&itself, 0).unwrap().output(), 3);
+    assert_eq!(table.get(&itself.key).unwrap().output(), 5);
     assert_eq!(table.add(&itself, 0).unwrap_err(), Refused::Exists);
     assert!(table.remove(&itself.key).is_some() && table.is_empty());
 }

@@ -9,6 +9,7 @@ pub(super) mod crc;
 pub(crate) mod expression;
 pub(crate) mod gates;
 pub(super) mod payload;
+pub(in crate::plumbing) mod quota;
 pub(super) mod rate;
 pub(crate) mod text;
 pub(in crate::plumbing) mod udpframe;
