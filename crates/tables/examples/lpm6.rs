@@ -44,12 +44,14 @@ impl Random {
 const LENGTHS: [(u8, usize); 8] = [(48, 62), (44, 12), (40, 9), (36, 6), (46, 4), (42, 3), (47, 2), (64, 2)];
 
 fn routes(count: usize, random: &mut Random) -> Vec<(Prefix6, u32)> {
-    // Blocks of the registries.
-    const BLOCKS: [u128; 7] = [0x2001, 0x2400, 0x2600, 0x2800, 0x2a00, 0x2a10, 0x2c0f];
+    // What the five registries have.
+    const REGISTRIES: [(u128, u8); 5] =
+        [(0x2001, 16), (0x2400, 12), (0x2600, 12), (0x2a00, 12), (0x2800, 12)];
     let mut all = std::collections::BTreeMap::new();
     let mut large = Vec::new();
     while all.len() < count / 5 {
-        let base = BLOCKS[random.below(BLOCKS.len())] << 112 | (random.bits() >> 16);
+        let (top, len) = REGISTRIES[random.below(REGISTRIES.len())];
+        let base = top << 112 | random.bits() >> len;
         let len = [32, 32, 32, 32, 32, 32, 29, 29, 28, 24][random.below(10)];
         if let Some(prefix) = Prefix6::new(base, len) {
             all.insert(prefix, random.below(64) as u32);

@@ -28,6 +28,8 @@
 
 mod control;
 mod memory;
+#[allow(unsafe_code, reason = "wide instructions, and loads of what is there")]
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +42,7 @@ use crate::epoch::EpochReader;
 use crate::lpm::{LpmError, MAX_HOP};
 use crate::prefix6::Prefix6;
 use control::Control;
-use memory::{NODE, PAIR, Shared};
+use memory::{FAR, NODE, Shared};
 
 /// Lookups that go on together.
 const TOGETHER: usize = 64;
@@ -222,53 +224,54 @@ struct Some64 {
 impl Some64 {
     const NONE: Self = Self { numbers: [0; TOGETHER], len: 0 };
 
+    /// Adds a number if its entry is a node.
     #[inline(always)]
-    fn push(&mut self, number: u8) {
+    fn push(&mut self, number: u8, entry: u32) {
         self.numbers[self.len % TOGETHER] = number;
-        self.len += 1;
+        self.len += (entry >> NODE.trailing_zeros()) as usize;
     }
+}
+
+/// The bits of an address from one on, of which only those of its half are wanted: a shift of two words takes
+/// twice as long.
+#[inline(always)]
+fn bits(addr: u128, shift: u32) -> u64 {
+    let half = if shift >= 64 { (addr >> 64) as u64 } else { addr as u64 };
+    half >> (shift % 64)
 }
 
 /// Looks up at most [`TOGETHER`] addresses.
 #[inline]
 fn look_up(shared: &Shared, addrs: &[u128], hops: &mut [u32]) {
-    let byte = |addr: u128, shift: u32| (addr >> shift) as u8;
+    let nodes = shared.nodes();
+    let byte = |addr: u128, shift: u32| bits(addr, shift) as u8;
     // Those that are at a node behind a multiple of 16 bits, and those that are 8 bits further.
     let (mut even, mut odd) = (Some64::NONE, Some64::NONE);
     let mut shift = FIRST_SHIFT;
-    for (i, (addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
-        let node = shared.root((addr >> 112) as u16);
+    for (i, (&addr, hop)) in addrs.iter().zip(hops.iter_mut()).enumerate() {
+        let node = nodes.root((addr >> 112) as u16);
         // The nodes at the root are few, and in a cache: the processor goes on with other addresses
         // meanwhile.
-        *hop = if node & NODE == 0 {
-            node
-        } else if node & PAIR != 0 {
-            shared.far(node, (addr >> shift) as u16)
+        if node & NODE == 0 {
+            *hop = node;
+        } else if node & FAR != 0 {
+            *hop = nodes.far(node, bits(addr, shift) as u16);
+            nodes.prefetch(*hop, || byte(addr, shift - STEP));
+            even.push(i as u8, *hop);
         } else {
-            shared.step(node, byte(*addr, shift + STEP))
-        };
-        if *hop & NODE != 0 {
-            if node & PAIR != 0 {
-                shared.prefetch(*hop, byte(*addr, shift - STEP));
-                even.push(i as u8);
-            } else {
-                shared.prefetch(*hop, byte(*addr, shift));
-                odd.push(i as u8);
-            }
+            *hop = nodes.step(node, byte(addr, shift + STEP));
+            nodes.prefetch_step(*hop, byte(addr, shift));
+            odd.push(i as u8, *hop);
         }
     }
     loop {
         let next = shift.saturating_sub(2 * STEP);
         for at in 0..odd.len.min(TOGETHER) {
-            let i = odd.numbers[at];
-            let (Some(addr), Some(hop)) = (addrs.get(usize::from(i)), hops.get_mut(usize::from(i))) else {
-                continue;
-            };
-            *hop = shared.step(*hop, byte(*addr, shift));
-            if *hop & NODE != 0 {
-                shared.prefetch(*hop, byte(*addr, next + STEP));
-                even.push(i);
-            }
+            let i = usize::from(odd.numbers[at]);
+            let (Some(&addr), Some(hop)) = (addrs.get(i), hops.get_mut(i)) else { continue };
+            *hop = nodes.step_either(*hop, byte(addr, shift));
+            nodes.prefetch(*hop, || byte(addr, next + STEP));
+            even.push(i as u8, *hop);
         }
         // The last nodes have no children.
         if even.len == 0 || shift == 0 {
@@ -279,22 +282,20 @@ fn look_up(shared: &Shared, addrs: &[u128], hops: &mut [u32]) {
         let n = even.len.min(TOGETHER);
         (even.len, odd.len) = (0, 0);
         for at in 0..n {
-            let i = even.numbers[at];
-            let (Some(addr), Some(hop)) = (addrs.get(usize::from(i)), hops.get_mut(usize::from(i))) else {
-                continue;
-            };
+            let i = usize::from(even.numbers[at]);
+            let (Some(&addr), Some(hop)) = (addrs.get(i), hops.get_mut(i)) else { continue };
             let node = *hop;
-            if node & PAIR != 0 {
-                *hop = shared.far(node, (addr >> shift) as u16);
+            if node & FAR != 0 {
+                *hop = nodes.far(node, bits(addr, shift) as u16);
                 if *hop & NODE != 0 {
-                    shared.prefetch(*hop, byte(*addr, next + STEP));
-                    even.push(i);
+                    nodes.prefetch(*hop, || byte(addr, next + STEP));
+                    even.push(i as u8, *hop);
                 }
             } else {
-                *hop = shared.step(node, byte(*addr, shift + STEP));
+                *hop = nodes.step(node, byte(addr, shift + STEP));
                 if *hop & NODE != 0 {
-                    shared.prefetch(*hop, byte(*addr, shift));
-                    odd.push(i);
+                    nodes.prefetch_step(*hop, byte(addr, shift));
+                    odd.push(i as u8, *hop);
                 }
             }
         }

@@ -13,6 +13,7 @@
 //! mapped until it is dropped; `mask + 1` is a power of two from `LEAST` to `MOST` and never changes; the
 //! first `writable` of them can also be written, and that number never falls.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -37,6 +38,42 @@ unsafe impl<const LEAST: usize, const MOST: usize> Send for Zeroed<LEAST, MOST> 
 // SAFETY: as above; shared access gives out references to atomics only.
 unsafe impl<const LEAST: usize, const MOST: usize> Sync for Zeroed<LEAST, MOST> {}
 
+/// The most atomics of a [`Reading::chunk`]. All memory has at least so many.
+const LARGEST_CHUNK: usize = 64;
+
+/// Memory that is being read: its address, one less than how many atomics there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    ptr: NonNull<AtomicU32>,
+    mask: usize,
+    memory: PhantomData<&'a AtomicU32>,
+}
+
+impl<'a> Reading<'a> {
+    /// `N` atomics, a power of two, that begin at a multiple of `N`, to be read: they may lie where nothing
+    /// can be written. Bits of the index beyond the table, and those within the piece, are ignored.
+    #[inline(always)]
+    pub(crate) fn chunk<const N: usize>(self, index: usize) -> &'a [AtomicU32; N] {
+        const { assert!(N.is_power_of_two() && N <= LARGEST_CHUNK) };
+        // SAFETY: module invariant: up to `mask` all can be read, and `N` divides how many there are, a
+        // power of two that is not smaller.
+        unsafe { self.ptr.add(index & self.mask & !(N - 1)).cast().as_ref() }
+    }
+
+    /// Begins to load what is at an index into the cache, if it is there.
+    #[inline(always)]
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(unused, reason = "nothing is done there"))]
+    pub(crate) fn prefetch(self, index: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: every x86-64 processor has the instruction, which is a hint, reads nothing and may have any
+        // address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.ptr.as_ptr().wrapping_add(index).cast());
+        }
+    }
+}
+
 impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     /// What the atomic at `index` holds (relaxed); panics from `LEAST` on, which the compiler sees cannot be
     /// where the index has few enough bits.
@@ -54,26 +91,23 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         unsafe { self.ptr.add(index & self.mask).as_ref() }.load(Relaxed)
     }
 
-    /// `N` atomics, a power of two, that begin at a multiple of `N`, to be read: they may lie where nothing
-    /// can be written. Bits of the index beyond the table, and those within the piece, are ignored.
+    /// The same memory to be read, for a loop: where it is then stays in registers.
     #[inline(always)]
-    pub(crate) fn chunk_masked<const N: usize>(&self, index: usize) -> &[AtomicU32; N] {
-        const { assert!(N.is_power_of_two() && N <= LEAST) };
-        // SAFETY: module invariant: up to `mask` all can be read, and `N` divides how many there are.
-        unsafe { self.ptr.add(index & self.mask & !(N - 1)).cast().as_ref() }
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        const { assert!(LARGEST_CHUNK <= LEAST) };
+        Reading { ptr: self.ptr, mask: self.mask, memory: PhantomData }
     }
 
-    /// Begins to load what is at an index, of which bits beyond the table are ignored, into the cache.
+    /// [`Reading::chunk`].
     #[inline(always)]
-    #[cfg_attr(not(all(target_arch = "x86_64", not(miri))), allow(unused, reason = "nothing is done there"))]
+    pub(crate) fn chunk_masked<const N: usize>(&self, index: usize) -> &[AtomicU32; N] {
+        self.reading().chunk(index)
+    }
+
+    /// [`Reading::prefetch`].
+    #[inline(always)]
     pub(crate) fn prefetch(&self, index: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: every x86-64 processor has the instruction, which is a hint and reads nothing, and the
-        // address is in the mapping (module invariant).
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.ptr.add(index & self.mask).as_ptr().cast());
-        }
+        self.reading().prefetch(index & self.mask);
     }
 
     /// One less than how many atomics can be read, a power of two.

@@ -9,30 +9,29 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::{
-    BLOCK, Entries, Form, NODE, PAIR, PAIR_RUNS, PLACES, ROOT, RUNS, Run, Shared, Space, runs,
-};
+use super::memory::{BLOCK, Entries, FAR, Form, NODE, PLACES, ROOT, Run, Shared, Space, runs};
+use super::runs::{FAR_RUNS, RUNS};
 use crate::lpm::LpmError;
 use crate::prefix6::Prefix6;
 
 /// Bits of the root, and of each further step.
 const ROOT_BITS: u8 = 16;
 const STEP: u8 = 8;
-/// A block with at most so many runs becomes a line again: a few less than have room, as one that has changed
-/// once soon changes again.
+/// A block with at most so many runs becomes a line again, and two lines one: a few less than have room, as
+/// one that has changed once soon changes again.
 const FEW_RUNS: usize = 8;
 /// In an array of lengths: no route.
 const NONE: u8 = u8::MAX;
-/// A node with more children is no pair: each makes two runs at least.
-const PAIR_CHILDREN: usize = PAIR_RUNS / 2;
+/// A node with more children is none: each makes two runs at least.
+const FAR_CHILDREN: usize = FAR_RUNS / 2;
 /// No route may need more lines, without those that are kept to remove routes: a node for each step, two
-/// blocks, and the children of what was a pair, in pieces of each form.
+/// blocks, and the children of what was a far node, in pieces of each form.
 const MOST_LINES: usize = 96;
 /// What one node may need at most.
 const NODE_LINES: usize = 17;
-/// What the children of a pair may need that becomes a node for each step, beside those that have changed
+/// What the children of a far node may need that becomes a node for each step, beside those that have changed
 /// themselves: of them, at most one is a block ([`Control::join`]).
-const PAIR_LINES: usize = PAIR_CHILDREN + NODE_LINES;
+const FAR_LINES: usize = FAR_CHILDREN + NODE_LINES;
 /// The mark of entries that come from a node's own routes.
 const OWN: u64 = 1 << 32;
 
@@ -57,7 +56,7 @@ impl Own {
 
 #[derive(Default)]
 struct Node {
-    /// Where readers find it; 0: nowhere so far, or within the pair that the node around it is.
+    /// Where readers find it; 0: nowhere so far, or within the far node that the node around it is.
     word: u32,
     /// The entry of the longest route around it.
     around: u32,
@@ -87,7 +86,7 @@ pub(super) struct Control {
     /// The nodes that have changed.
     changes: usize,
     /// Pairs that may have to become nodes for each step.
-    pairs: usize,
+    fars: usize,
     pub(super) space: Space,
 }
 
@@ -116,7 +115,7 @@ impl Control {
             len: 0,
             touched: Vec::new(),
             changes: 0,
-            pairs: 0,
+            fars: 0,
             space: Space::new(),
         }
     }
@@ -182,7 +181,7 @@ impl Control {
         loop {
             // Once for each: its marks are set later.
             let node = self.node(id);
-            self.pairs += usize::from(node.word & PAIR != 0 && !node.below && !node.changed);
+            self.fars += usize::from(node.word & FAR != 0 && !node.below && !node.changed);
             if prefix.len() <= depth + STEP {
                 return (id, depth);
             }
@@ -315,7 +314,7 @@ impl Control {
 
     /// Makes sure that all changes so far can be published.
     pub(super) fn ensure_changes(&mut self, shared: &Shared) -> Result<(), LpmError> {
-        self.space.ensure(shared, self.changes * NODE_LINES + self.pairs * PAIR_LINES)
+        self.space.ensure(shared, self.changes * NODE_LINES + self.fars * FAR_LINES)
     }
 
     /// Lets readers see all changes: each address flips by one store.
@@ -345,7 +344,7 @@ impl Control {
         // One that was large for many routes at once is not kept.
         touched.shrink_to(ROOT);
         self.touched = touched;
-        (self.changes, self.pairs) = (0, 0);
+        (self.changes, self.fars) = (0, 0);
         self.space.unlinked(shared);
     }
 
@@ -359,7 +358,7 @@ impl Control {
         let (entries, changed, runs) = self.fill(shared, id, depth, around)?;
         let old = self.node(id).word;
         let new = match runs {
-            Some(runs) => self.write_pair(shared, old, &runs),
+            Some(runs) => self.write_far(shared, old, &runs),
             None => self.write(shared, old, &entries, changed),
         };
         self.node_mut(id).word = new;
@@ -367,8 +366,8 @@ impl Control {
     }
 
     /// The entries of a node, whether its own routes or its children have changed, and its runs if it becomes
-    /// a pair; its children are written, as far as they are not within the pair. `None` if it has neither
-    /// routes nor children and is gone.
+    /// a far node; its children are written, as far as they are not within the far node. `None` if it has
+    /// neither routes nor children and is gone.
     fn fill(
         &mut self,
         shared: &Shared,
@@ -389,7 +388,7 @@ impl Control {
         let old = node.word;
         let mut children = std::mem::take(&mut node.children);
         let stay = children.iter().filter(|(_, child)| self.stays(*child)).count();
-        let runs = if depth.is_multiple_of(2 * STEP) && (1..=PAIR_CHILDREN).contains(&stay) {
+        let runs = if depth.is_multiple_of(2 * STEP) && (1..=FAR_CHILDREN).contains(&stay) {
             self.join(shared, old, &mut children, depth, &mut entries)
         } else {
             children.retain(|(place, child)| {
@@ -420,11 +419,11 @@ impl Control {
         !node.own.is_empty() || node.children.iter().any(|(_, child)| self.stays(*child))
     }
 
-    /// The runs of a node and its children, if these are few enough for a pair; else the children are
+    /// The runs of a node and its children, if these are few enough for a far node; else the children are
     /// written, and their entries stored in those of the node.
     ///
-    /// Not of two children that would be blocks without the pair, although their runs may join those around
-    /// them: then the end of a pair would need much memory at once.
+    /// Not of two children that would be blocks without the far node, although their runs may join those
+    /// around them: then the end of a far node would need much memory at once.
     fn join(
         &mut self,
         shared: &Shared,
@@ -444,7 +443,7 @@ impl Control {
         let runs = joined(entries, within.iter().map(|(place, _, entries, _)| (*place, &**entries)))
             .filter(|_| within.iter().filter(|(_, _, entries, _)| runs(entries) > RUNS).count() <= 1)
             // One that is there may stay where it is also if there is no room for another one.
-            .filter(|runs| (old & PAIR != 0 && shared.overwrite_pair(old, runs)) || self.space.has_pair());
+            .filter(|runs| (old & FAR != 0 && shared.overwrite_far(old, runs)) || self.space.has_far());
         for (place, child, own, changed) in within {
             let old = self.node(child).word;
             let new = if runs.is_some() { 0 } else { self.write(shared, old, &own, changed) };
@@ -462,7 +461,7 @@ impl Control {
     /// Stores the entries of a node where it is, or in another place; returns its word.
     fn write(&mut self, shared: &Shared, old: u32, entries: &Entries, changed: bool) -> u32 {
         // As a line or a block it is new.
-        let is_new = old & NODE == 0 || old & PAIR != 0;
+        let is_new = old & NODE == 0 || old & FAR != 0;
         let runs = if changed || is_new { runs(entries) } else { 0 };
         if !is_new {
             let shrinks = old & BLOCK != 0 && changed && runs <= FEW_RUNS;
@@ -474,12 +473,13 @@ impl Control {
         self.replace(shared, old, form, |new| shared.fill(new, entries))
     }
 
-    /// The same for a node that is a pair.
-    fn write_pair(&mut self, shared: &Shared, old: u32, runs: &[Run]) -> u32 {
-        if old & PAIR != 0 && shared.overwrite_pair(old, runs) {
+    /// The same for a far node.
+    fn write_far(&mut self, shared: &Shared, old: u32, runs: &[Run]) -> u32 {
+        let shrinks = Form::of(old) == Form::FarTwo && runs.len() <= FEW_RUNS && self.space.has_far();
+        if old & FAR != 0 && !shrinks && shared.overwrite_far(old, runs) {
             return old;
         }
-        self.replace(shared, old, Form::Pair, |new| shared.fill_pair(new, runs))
+        self.replace(shared, old, Form::of_far(runs.len()), |new| shared.fill_far(new, runs))
     }
 
     /// Makes another node for one; returns its word.
@@ -512,9 +512,9 @@ impl Control {
 }
 
 /// The runs of a node's entries with those of its children in their places; `None` if they are too many for a
-/// pair, or if there are no children.
+/// far node, or if there are no children.
 fn joined<'a>(entries: &Entries, children: impl Iterator<Item = (u8, &'a Entries)>) -> Option<Vec<Run>> {
-    let mut runs: Vec<Run> = Vec::with_capacity(PAIR_RUNS + 1);
+    let mut runs: Vec<Run> = Vec::with_capacity(FAR_RUNS + 1);
     // Adds entries for so many places each, from a place on; whether there are still few enough.
     let mut add = |from: usize, places: usize, entries: &[u64], mark: &dyn Fn(u64) -> u64| {
         let mut next = from;
@@ -525,7 +525,7 @@ fn joined<'a>(entries: &Entries, children: impl Iterator<Item = (u8, &'a Entries
                 Some(run) => run.last = last,
                 None => runs.push(Run { last, entry }),
             }
-            runs.len() <= PAIR_RUNS
+            runs.len() <= FAR_RUNS
         })
     };
     let mut done = 0;

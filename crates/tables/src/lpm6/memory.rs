@@ -2,45 +2,34 @@
 //!
 //! An entry is a word. 0 is no route, [`NODE`] says that the rest is where a node is, and any other value is
 //! a next hop and one. The first 65,536 entries are those of the root, one for each value of an address's
-//! first 16 bits. Behind them are nodes, in one of three forms:
+//! first 16 bits. Behind them are nodes, in one of four forms:
 //!
 //! - A *line*, 64 bytes, for the next 8 bits of an address: its 256 entries are at most 13 runs of equal
 //!   ones. The first 12 bytes are the last places of the first 12 runs (255 where there are fewer), the other
 //!   13 words the entries of the runs. So the run of a place is the number of bytes below it.
 //! - A *block* ([`BLOCK`]), 1 KB: all 256 entries.
-//! - A *pair* ([`PAIR`]) of lines, for the next 16 bits: at most 21 runs. The first 20 half-words are the
-//!   last places of the first 20 runs (65,535 where there are fewer), the next 21 words the entries.
+//! - A *far* node ([`FAR`]), for the next 16 bits, of one line: at most 11 runs. The first 10 half-words are
+//!   the last places of the first 10 runs (65,535 where there are fewer), the next 11 words the entries.
+//! - A far node of two lines ([`TWO`]): at most 21 runs, 20 half-words and 21 words.
 //!
-//! Where runs end never changes in a line or a pair that readers know; the entries of runs, and those of a
-//! block, may be overwritten, each by one store.
+//! Where runs end never changes in a node that readers know; the entries of runs, and those of a block, may
+//! be overwritten, each by one store.
 
 use std::collections::VecDeque;
+use std::hint::select_unpredictable;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use accounts::Mapped;
 
 use crate::epoch::Epochs;
-use crate::gather;
 use crate::lpm::LpmError;
-use crate::mem::{self, Zeroed};
+use crate::mem::{self, Reading, Zeroed};
+
+use super::runs::{END_WORDS, ENDS, FAR_END_WORDS, FAR_ENDS, FAR_RUNS, LINE, RUNS, far_run, run};
 
 /// Places of a node.
 pub(super) const PLACES: usize = 256;
-/// Words of a line.
-pub(super) const LINE: usize = 16;
-/// The words of a line that hold the ends of runs, and the ends that there are.
-const END_WORDS: usize = 3;
-const ENDS: usize = END_WORDS * 4;
-/// The most runs of a line.
-pub(super) const RUNS: usize = ENDS + 1;
-/// Lines of a pair, its words, those that hold the ends of runs, and the ends that there are.
-const PAIR_LINES: usize = 2;
-const PAIR_WORDS: usize = PAIR_LINES * LINE;
-const PAIR_END_WORDS: usize = 10;
-const PAIR_ENDS: usize = PAIR_END_WORDS * 2;
-/// The most runs of a pair.
-pub(super) const PAIR_RUNS: usize = PAIR_ENDS + 1;
 /// Lines of a block.
 const BLOCK_LINES: usize = PLACES / LINE;
 /// Entries of the root.
@@ -50,8 +39,9 @@ pub(super) const ROOT: usize = 1 << 16;
 pub(super) const NODE: u32 = 1 << 31;
 /// The node is a block.
 pub(super) const BLOCK: u32 = 1 << 30;
-/// The node is a pair.
-pub(super) const PAIR: u32 = 1 << 29;
+/// The node is a far one, and it has two lines.
+pub(super) const FAR: u32 = 1 << 29;
+const TWO: u32 = 1 << 28;
 /// The bits that are the number of its first line.
 const WHERE: u32 = (1 << 24) - 1;
 
@@ -78,40 +68,10 @@ impl Shared {
         Ok(Self { words: Zeroed::new(ROOT).ok_or(LpmError::OutOfMemory)?, epochs: Epochs::new() })
     }
 
-    /// The root's entry for the first 16 bits of an address.
+    /// The entries, to be read.
     #[inline(always)]
-    pub(super) fn root(&self, at: u16) -> u32 {
-        let [entry] = self.words.chunk_masked::<1>(usize::from(at));
-        entry.load(Acquire)
-    }
-
-    /// The entry of a pair for the next 16 bits.
-    #[inline(always)]
-    pub(super) fn far(&self, node: u32, place: u16) -> u32 {
-        let pair = self.words.chunk_masked::<PAIR_WORDS>((node & WHERE) as usize * LINE);
-        pair[PAIR_END_WORDS + far_run(pair, place)].load(Acquire)
-    }
-
-    /// The entry of a line or a block for the next 8 bits.
-    #[inline(always)]
-    pub(super) fn step(&self, node: u32, place: u8) -> u32 {
-        let first = (node & WHERE) as usize * LINE;
-        if node & BLOCK != 0 {
-            let [entry] = self.words.chunk_masked::<1>(first + usize::from(place));
-            return entry.load(Acquire);
-        }
-        let line = self.words.chunk_masked::<LINE>(first);
-        line[END_WORDS + run(line, place)].load(Acquire)
-    }
-
-    /// Begins to load what [`Shared::step`] or [`Shared::far`] will read.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, node: u32, place: u8) {
-        let first = (node & WHERE) as usize * LINE;
-        self.words.prefetch(first + if node & BLOCK != 0 { usize::from(place) } else { 0 });
-        if node & PAIR != 0 {
-            self.words.prefetch(first + LINE);
-        }
+    pub(super) fn nodes(&self) -> Nodes<'_> {
+        Nodes(self.words.reading())
     }
 
     /// Begins to load the root's entry.
@@ -130,38 +90,41 @@ impl Shared {
     }
 
     fn node(&self, word: u32) -> &[AtomicU32] {
-        self.words.slice((word & WHERE) as usize * LINE, Form::of(word).lines() * LINE)
+        self.words.slice(first(word), Form::of(word).lines() * LINE)
     }
 
-    /// Fills a pair that no reader knows.
-    pub(super) fn fill_pair(&self, word: u32, runs: &[Run]) {
-        let mut pair = [u32::MAX; PAIR_WORDS];
-        for (n, run) in runs.iter().enumerate().take(PAIR_RUNS) {
-            pair[PAIR_END_WORDS + n] = run.entry as u32;
-            if let Some(ends) = pair.get_mut(n / 2).filter(|_| n < PAIR_ENDS) {
+    /// Fills a far node that no reader knows.
+    pub(super) fn fill_far(&self, word: u32, runs: &[Run]) {
+        let mut node = [u32::MAX; Form::FarTwo.lines() * LINE];
+        let (ends, entries) = node.split_at_mut(far_end_words(word));
+        for (n, (run, to)) in runs.iter().zip(entries).enumerate() {
+            *to = run.entry as u32;
+            if let Some(ends) = ends.get_mut(n / 2) {
                 let shift = 16 * (n as u32 % 2);
                 *ends = *ends & !(0xffff << shift) | u32::from(run.last) << shift;
             }
         }
-        self.node(word).iter().zip(pair).for_each(|(to, word)| to.store(word, Relaxed));
+        self.node(word).iter().zip(node).for_each(|(to, word)| to.store(word, Relaxed));
     }
 
-    /// Overwrites the entries of a pair where it is; `false`, and nothing has changed, if a run would have to
-    /// be two.
-    pub(super) fn overwrite_pair(&self, word: u32, wanted: &[Run]) -> bool {
-        let Ok(pair) = <&[AtomicU32; PAIR_WORDS]>::try_from(self.node(word)) else { return false };
-        let mut runs: [Option<u32>; PAIR_RUNS] = [None; PAIR_RUNS];
+    /// Overwrites the entries of a far node where it is; `false`, and nothing has changed, if a run would
+    /// have to be two.
+    pub(super) fn overwrite_far(&self, word: u32, wanted: &[Run]) -> bool {
+        let node = self.node(word);
+        let Some(line) = node.first_chunk().filter(|_| word & FAR != 0) else { return false };
+        let has_two = word & TWO != 0;
+        let mut runs: [Option<u32>; FAR_RUNS] = [None; FAR_RUNS];
         let mut first = 0;
         for wanted in wanted {
             let entry = wanted.entry as u32;
-            for run in far_run(pair, first)..=far_run(pair, wanted.last) {
+            for run in far_run(line, has_two, first)..=far_run(line, has_two, wanted.last) {
                 if runs.get_mut(run).is_some_and(|run| *run.get_or_insert(entry) != entry) {
                     return false;
                 }
             }
             first = wanted.last.wrapping_add(1);
         }
-        for (to, entry) in pair.iter().skip(PAIR_END_WORDS).zip(runs) {
+        for (to, entry) in node.iter().skip(far_end_words(word)).zip(runs) {
             entry.into_iter().for_each(|entry| differ(to, entry));
         }
         true
@@ -215,6 +178,65 @@ impl Shared {
     }
 }
 
+/// The entries as readers see them.
+#[derive(Clone, Copy)]
+pub(super) struct Nodes<'a>(Reading<'a>);
+
+impl Nodes<'_> {
+    /// The root's entry for the first 16 bits of an address.
+    #[inline(always)]
+    pub(super) fn root(self, at: u16) -> u32 {
+        let [entry] = self.0.chunk::<1>(usize::from(at));
+        entry.load(Acquire)
+    }
+
+    /// The entry of a far node for the next 16 bits.
+    #[inline(always)]
+    pub(super) fn far(self, node: u32, place: u16) -> u32 {
+        let run = far_run(self.0.chunk::<LINE>(first(node)), node & TWO != 0, place);
+        let [entry] = self.0.chunk::<1>(first(node) + far_end_words(node) + run);
+        entry.load(Acquire)
+    }
+
+    /// The entry of a line or a block for the next 8 bits.
+    #[inline(always)]
+    pub(super) fn step(self, node: u32, place: u8) -> u32 {
+        if node & BLOCK != 0 {
+            let [entry] = self.0.chunk::<1>(first(node) + usize::from(place));
+            return entry.load(Acquire);
+        }
+        let line = self.0.chunk::<LINE>(first(node));
+        line[END_WORDS + run(line, place)].load(Acquire)
+    }
+
+    /// The same without a branch, where it would often be foreseen wrongly.
+    #[inline(always)]
+    pub(super) fn step_either(self, node: u32, place: u8) -> u32 {
+        // Of a block, the line with the place.
+        let (is_block, place_in_block) = (node & BLOCK != 0, usize::from(place));
+        let line = self.0.chunk::<LINE>(first(node) + select_unpredictable(is_block, place_in_block, 0));
+        let at = select_unpredictable(is_block, place_in_block, END_WORDS + run(line, place));
+        line[at % LINE].load(Acquire)
+    }
+
+    /// Begins to load what [`Nodes::step`] will read.
+    #[inline(always)]
+    pub(super) fn prefetch_step(self, node: u32, place: u8) {
+        self.0.prefetch(first(node) + select_unpredictable(node & BLOCK != 0, usize::from(place), 0));
+    }
+
+    /// Begins to load what [`Nodes::far`] will read, or [`Nodes::step`].
+    #[inline(always)]
+    pub(super) fn prefetch(self, node: u32, place: impl FnOnce() -> u8) {
+        if node & BLOCK != 0 {
+            return self.0.prefetch(first(node) + usize::from(place()));
+        }
+        // Of one line, the same twice.
+        self.0.prefetch(first(node));
+        self.0.prefetch(first(node) + (node >> TWO.trailing_zeros() & 1) as usize * LINE);
+    }
+}
+
 /// Stores an entry where another one is.
 fn differ(to: &AtomicU32, entry: u32) {
     if to.load(Relaxed) != entry {
@@ -222,18 +244,16 @@ fn differ(to: &AtomicU32, entry: u32) {
     }
 }
 
-/// The run of a pair in which a place is: at most [`PAIR_ENDS`].
+/// Where a node is.
 #[inline(always)]
-fn far_run(pair: &[AtomicU32; PAIR_WORDS], place: u16) -> usize {
-    let ends: [u32; PAIR_END_WORDS] = std::array::from_fn(|n| pair[n].load(Relaxed));
-    gather::below16(ends, place).min(PAIR_ENDS)
+fn first(node: u32) -> usize {
+    (node & WHERE) as usize * LINE
 }
 
-/// The run of a line in which a place is: at most [`ENDS`].
+/// The words of a far node that hold the ends of runs; the entries follow them.
 #[inline(always)]
-fn run(line: &[AtomicU32; LINE], place: u8) -> usize {
-    let [a, b, c, ..] = line;
-    gather::below([a, b, c].map(|word| word.load(Relaxed)), place).min(ENDS)
+fn far_end_words(node: u32) -> usize {
+    FAR_END_WORDS << u32::from(node & TWO != 0)
 }
 
 /// The entries of a node; the higher half of each says which must not be in one run, although they are equal.
@@ -244,7 +264,7 @@ pub(super) fn runs(entries: &Entries) -> usize {
     1 + entries.windows(2).filter(|pair| pair.first() != pair.last()).count()
 }
 
-/// A run of a pair: its last place, and the entry, marked as in [`Entries`].
+/// A run of a far node: its last place, and the entry, marked as in [`Entries`].
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) last: u16,
@@ -255,31 +275,46 @@ pub(super) struct Run {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Line,
-    Pair,
+    Far,
+    FarTwo,
     Block,
 }
 
 impl Form {
     /// That of a node.
-    fn of(word: u32) -> Self {
-        match word & (PAIR | BLOCK) {
-            PAIR => Form::Pair,
+    pub(super) fn of(word: u32) -> Self {
+        match word & (FAR | TWO | BLOCK) {
+            FAR => Form::Far,
             BLOCK => Form::Block,
-            _ => Form::Line,
+            0 => Form::Line,
+            _ => Form::FarTwo,
         }
+    }
+    /// Of a far node with so many runs.
+    pub(super) fn of_far(runs: usize) -> Self {
+        if runs > FAR_ENDS + 1 { Form::FarTwo } else { Form::Far }
     }
     fn bits(self) -> u32 {
         match self {
             Form::Line => 0,
-            Form::Pair => PAIR,
+            Form::Far => FAR,
+            Form::FarTwo => FAR | TWO,
             Form::Block => BLOCK,
         }
     }
     const fn lines(self) -> usize {
         match self {
-            Form::Line => 1,
-            Form::Pair => PAIR_LINES,
+            Form::Line | Form::Far => 1,
+            Form::FarTwo => 2,
             Form::Block => BLOCK_LINES,
+        }
+    }
+    /// Where its pieces lie among those that are free: with others of the same length.
+    const fn kind(self) -> usize {
+        match self {
+            Form::Line | Form::Far => 0,
+            Form::FarTwo => 1,
+            Form::Block => 2,
         }
     }
 }
@@ -289,7 +324,7 @@ pub(super) struct Space {
     /// The first line that was never used, and the first that cannot be written.
     next: usize,
     end: usize,
-    /// The first lines of pieces that are free, by form.
+    /// The first lines of pieces that are free, by their length.
     free: [Vec<u32>; 3],
     /// Nodes that readers can still find, until [`Space::unlinked`].
     leaving: Vec<u32>,
@@ -348,13 +383,13 @@ impl Space {
             self.reclaim(shared);
         }
         let line = loop {
-            let free = self.free[form as usize].pop();
+            let free = self.free[form.kind()].pop();
             if free.is_some() {
                 break free;
             }
             if let Some((first, lines)) = self.larger(form) {
                 let others = (first..first + lines as u32).step_by(form.lines()).skip(1);
-                self.free[form as usize].extend(others.rev());
+                self.free[form.kind()].extend(others.rev());
                 break Some(first);
             }
             if self.retired.is_empty() {
@@ -371,11 +406,11 @@ impl Space {
     /// A piece that is to be divided into some of a form, with its lines: one that is free, or new memory.
     fn larger(&mut self, form: Form) -> Option<(u32, usize)> {
         let forms = match form {
-            Form::Line => &[Form::Pair, Form::Block][..],
-            Form::Pair => &[Form::Block],
+            Form::Line | Form::Far => &[Form::FarTwo, Form::Block][..],
+            Form::FarTwo => &[Form::Block],
             Form::Block => &[],
         };
-        let free = forms.iter().find_map(|form| Some((self.free[*form as usize].pop()?, form.lines())));
+        let free = forms.iter().find_map(|form| Some((self.free[form.kind()].pop()?, form.lines())));
         if free.is_some() || self.next + BLOCK_LINES > self.end {
             return free;
         }
@@ -386,10 +421,10 @@ impl Space {
         Some((first, BLOCK_LINES))
     }
 
-    /// Whether a pair can be had.
-    pub(super) fn has_pair(&self) -> bool {
-        let is_free = |form: Form| !self.free[form as usize].is_empty();
-        is_free(Form::Pair) || is_free(Form::Block) || self.next + BLOCK_LINES <= self.end
+    /// Whether a far node can be had, of any length.
+    pub(super) fn has_far(&self) -> bool {
+        let is_free = |form: Form| !self.free[form.kind()].is_empty();
+        is_free(Form::FarTwo) || is_free(Form::Block) || self.next + BLOCK_LINES <= self.end
     }
 
     /// The entry of a node has been replaced, or will be before [`Space::unlinked`].
@@ -409,7 +444,7 @@ impl Space {
     fn reclaim(&mut self, shared: &Shared) {
         let oldest = shared.epochs.oldest();
         while let Some((_, word)) = self.retired.pop_front_if(|(stamp, _)| *stamp < oldest) {
-            self.free[Form::of(word) as usize].push(word & WHERE);
+            self.free[Form::of(word).kind()].push(word & WHERE);
         }
     }
 

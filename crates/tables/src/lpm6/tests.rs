@@ -121,11 +121,8 @@ fn nodes_grow_and_shrink() {
             t.insert(route(n), n).unwrap();
         }
     }
-    // A pair above it.
-    assert_eq!(
-        (sizes[0], sizes[12], sizes[13], sizes[most as usize]),
-        (0, 3 * 64, 2 * 64 + 1024, 2 * 64 + 1024)
-    );
+    // A far node above it.
+    assert_eq!((sizes[0], sizes[12], sizes[13], sizes[most as usize]), (0, 2 * 64, 64 + 1024, 64 + 1024));
     for n in (0..most).rev() {
         t.remove(route(n)).unwrap();
         check(n);
@@ -136,7 +133,7 @@ fn nodes_grow_and_shrink() {
 /// A node with few routes in its children is one with these, for 16 bits; also while what is around it, above
 /// it and below it changes.
 #[test]
-fn pairs_come_and_go() {
+fn far_nodes_come_and_go() {
     let most = if cfg!(miri) { 3 } else { 40 };
     let t = Lpm6::new().unwrap();
     let r = t.reader();
@@ -175,7 +172,7 @@ fn pairs_come_and_go() {
         step(&mut naive, route(n / 2), Some(n as u32 % 2));
     }
     // One route: the root's node and that at 32 bits, each with its child.
-    assert_eq!(sizes[0], 4 * 64);
+    assert_eq!(sizes[0], 2 * 64);
     for n in (0..most).map(|n| (n * 7 + 3) % most) {
         step(&mut naive, route(n), None);
         let prefix = around[n as usize % around.len()];
@@ -187,10 +184,42 @@ fn pairs_come_and_go() {
     assert_eq!((naive.0.len(), t.len(), t.working_set()), (0, 0, 0));
 }
 
+/// A far node has one line or two, as its routes need.
+#[test]
+fn far_nodes_grow_and_shrink() {
+    let most = if cfg!(miri) { 6 } else { 10 };
+    let t = Lpm6::new().unwrap();
+    let r = t.reader();
+    // Each has routes to neither side.
+    let route = |n: u32| Prefix6::new(a("2001:db8::") | u128::from(2 * n + 1) << 80, 48).unwrap();
+    let check = |n: u32| {
+        for i in 0..most {
+            let want = if i < n { i } else { NO_ROUTE };
+            assert_eq!(r.lookup(route(i).last()), want, "{i} of {n}");
+            assert_eq!(r.lookup(route(i).last() + 1), NO_ROUTE, "behind {i} of {n}");
+        }
+        t.working_set()
+    };
+    let mut sizes = vec![check(0)];
+    for n in 0..most {
+        t.insert(route(n), n).unwrap();
+        sizes.push(check(n + 1));
+    }
+    // Two runs for each, and one: at most 11 are in one line. That of the root's node is another one.
+    let want = (0..=most).map(|n| if n == 0 { 0 } else { 64 * if n <= 5 { 2 } else { 3 } });
+    assert_eq!(sizes, want.collect::<Vec<_>>());
+    for n in (0..most).rev() {
+        t.remove(route(n)).unwrap();
+        sizes[n as usize] = check(n);
+    }
+    let want = (0..=most).map(|n| if n == 0 { 0 } else { 64 * if n <= 3 { 2 } else { 3 } });
+    assert_eq!(sizes[..most as usize], want.take(most as usize).collect::<Vec<_>>());
+}
+
 /// Children whose runs join those around them, and do no more when these change: at once, in many places.
 #[test]
 #[cfg_attr(miri, ignore = "takes minutes: each route writes nodes of 256 entries")]
-fn pairs_that_end_at_once_have_room() {
+fn far_nodes_that_end_at_once_have_room() {
     let t = Lpm6::new().unwrap();
     let r = t.reader();
     let around = |n: u128| Prefix6::new(a("2001:d00::") | n << 96, 36).unwrap();
@@ -241,12 +270,12 @@ fn a_reader_inside_holds_nodes_back() {
     t.insert(p("2001:db8::/64"), 1).unwrap();
     let r = t.reader();
     let entered = r.epoch.enter(&t.shared.epochs);
-    let old = t.shared.root(0x2001);
+    let old = t.shared.nodes().root(0x2001);
     let read = || {
         let mut entry = old;
         for place in [0x0db8, 0, 0] {
-            assert_ne!(entry & PAIR, 0);
-            entry = t.shared.far(entry, place);
+            assert_ne!(entry & FAR, 0);
+            entry = t.shared.nodes().far(entry, place);
         }
         entry
     };
@@ -256,7 +285,7 @@ fn a_reader_inside_holds_nodes_back() {
         t.insert(Prefix6::new(i << 100, 64).unwrap(), 9).unwrap();
     }
     // The nodes that it knows are as they were.
-    assert_eq!((read(), r.shared.root(0x2001)), (2, 0));
+    assert_eq!((read(), r.shared.nodes().root(0x2001)), (2, 0));
     drop(entered);
 }
 
