@@ -58,24 +58,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         find.push((cycles() - start) as f64 / keys.len() as f64);
         black_box(sum);
-        // Flows that have ended, a fifth of all, are removed, and as many new ones come in bursts.
-        let some = flows.min(100_000);
+        // Of the flows that have ended, a fifth of all, some are removed, and as many new ones come in
+        // bursts.
+        let some = (flows / 25).min(100_000);
         let start = cycles();
-        let mut left = some;
+        let mut removed = 0;
         let mut cursor = Cursor::default();
-        while left > 0 {
-            table.look_over(
+        while removed < some {
+            let ends = table.look_over(
                 &mut cursor,
                 16,
                 // A fifth of them.
                 (4, 4),
                 |_| true,
-                |both| {
-                    left = left.saturating_sub(u64::from(table.remove_seen(both, |_| true)));
-                },
+                |both| removed += u64::from(table.remove_seen(both, |_| true)),
             );
+            if ends {
+                break;
+            }
         }
-        remove.push((cycles() - start) as f64 / some as f64);
+        remove.push((cycles() - start) as f64 / removed.max(1) as f64);
         let start = cycles();
         let mut added = 0;
         while added < some {

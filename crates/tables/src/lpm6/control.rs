@@ -70,6 +70,15 @@ struct Node {
     below: bool,
 }
 
+impl Node {
+    /// What it may need at most, by its routes and children.
+    fn most_lines(&self) -> usize {
+        // Each makes two runs at most.
+        let runs = 1 + 2 * (self.own.len() + self.children.len());
+        if runs > RUNS { NODE_LINES } else { Form::FarTwo.lines() }
+    }
+}
+
 /// The writer's record.
 pub(super) struct Control {
     /// The routes of at most 16 bits.
@@ -314,7 +323,12 @@ impl Control {
 
     /// Makes sure that all changes so far can be published.
     pub(super) fn ensure_changes(&mut self, shared: &Shared) -> Result<(), LpmError> {
-        self.space.ensure(shared, self.changes * NODE_LINES + self.fars * FAR_LINES)
+        let ended = self.fars * FAR_LINES;
+        // Most tables have room for the most that so many nodes can need. If not, the nodes are looked at.
+        self.space.ensure(shared, self.changes * NODE_LINES + ended).or_else(|_| {
+            let changed = self.nodes.iter().filter(|node| node.changed || node.below);
+            self.space.ensure(shared, changed.map(Node::most_lines).sum::<usize>() + ended)
+        })
     }
 
     /// Lets readers see all changes: each address flips by one store.

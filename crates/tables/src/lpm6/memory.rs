@@ -302,7 +302,7 @@ impl Form {
             Form::Block => BLOCK,
         }
     }
-    const fn lines(self) -> usize {
+    pub(super) const fn lines(self) -> usize {
         match self {
             Form::Line | Form::Far => 1,
             Form::FarTwo => 2,

@@ -1,10 +1,10 @@
 //! In which run of a node a place is: the first that ends there or behind.
 //!
-//! Where runs end never changes in what readers know (`memory`), but the words beside the ends do, and a load of 16
-//! bytes reads both. So these loads are written in assembly: what an `asm!` block does is what the processor
-//! does, which may read words while others store to them, and of what it reads only the ends are used. Miri,
-//! and other processors, read word by word. Nothing here needs more than every x86-64 processor has: with
-//! AVX2 and with AVX-512 lookups take as long.
+//! Where runs end never changes in what readers know (`memory`), but the words beside the ends do, and a load
+//! of 16 bytes reads both. So these loads are written in assembly: what an `asm!` block does is what the
+//! processor does, which may read words while others store to them, and of what it reads only the ends are
+//! used. Miri, and other processors, read word by word. Nothing here needs more than every x86-64 processor
+//! has: with AVX2 and with AVX-512 lookups take as long.
 
 use std::sync::atomic::AtomicU32;
 
@@ -15,8 +15,8 @@ pub(super) const END_WORDS: usize = 3;
 pub(super) const ENDS: usize = END_WORDS * 4;
 /// The most runs of a line.
 pub(super) const RUNS: usize = ENDS + 1;
-/// The words of a far node of one line that hold the ends of runs, and the ends that there are; twice as many of each
-/// in one of two lines.
+/// The words of a far node of one line that hold the ends of runs, and the ends that there are; twice as many
+/// of each in one of two lines.
 pub(super) const FAR_END_WORDS: usize = 5;
 pub(super) const FAR_ENDS: usize = FAR_END_WORDS * 2;
 /// The most runs of a far node of two lines; there are fewer in one of one line.
@@ -28,8 +28,8 @@ pub(super) fn run(line: &[AtomicU32; LINE], place: u8) -> usize {
     (wide::line(line, place) | 1 << ENDS).trailing_zeros() as usize
 }
 
-/// The run of a far node in which a place is, by its first line: at most [`FAR_ENDS`], or twice that if there are
-/// two lines.
+/// The run of a far node in which a place is, by its first line: at most [`FAR_ENDS`], or twice that if there
+/// are two lines.
 #[inline(always)]
 pub(super) fn far_run(line: &[AtomicU32; LINE], has_two: bool, place: u16) -> usize {
     (wide::far(line, place) | 1 << (FAR_ENDS << u32::from(has_two))).trailing_zeros() as usize

@@ -245,6 +245,25 @@ fn far_nodes_that_end_at_once_have_room() {
     }
 }
 
+/// Room is made for what nodes need, if the table has none for the most that so many nodes could need.
+#[test]
+#[cfg_attr(miri, ignore = "takes minutes: a million nodes, and there is no such table")]
+fn many_routes_at_once_have_room() {
+    let t = Lpm6::new().unwrap();
+    // Three nodes for each alone, and those above.
+    let route = |n: u32| {
+        let top = u128::from(n.wrapping_mul(0x9e37_79b1)) << 80 | 0x2a << 120;
+        Prefix6::new(top | u128::from(n) << 64, 64).unwrap()
+    };
+    let count = 400_000;
+    t.load((0..count).map(|n| (route(n), n % 1000))).unwrap();
+    assert_eq!(t.len(), count as usize);
+    let r = t.reader();
+    for n in (0..count).step_by(997) {
+        assert_eq!(r.lookup(route(n).last()), n % 1000);
+    }
+}
+
 /// What comes and goes takes no more memory than it needs at one time.
 #[test]
 fn memory_is_used_again() {
