@@ -2,6 +2,10 @@
 
 use crate::prelude::*;
 
+/// So many outputs are looked at for those that lead to the same input: it takes a time that grows with the
+/// square.
+const JOINED: usize = 8;
+
 /// The packets for one output.
 #[derive(Default)]
 struct Bin {
@@ -25,6 +29,19 @@ impl Splitter {
     /// For how many outputs it is.
     pub(crate) fn outputs(&self) -> usize {
         self.bins.len()
+    }
+
+    /// Replaces outputs by the first ones that lead to the same inputs, so that packets of several outputs go
+    /// on together, in the order in which they came.
+    pub(crate) fn join(&self, outputs: &mut [usize], cx: &Cx<'_>) {
+        let mut firsts = [0; JOINED];
+        let ports = self.outputs().min(JOINED);
+        for (port, first) in firsts.iter_mut().enumerate().take(ports) {
+            *first = cx.first_to_same(port);
+        }
+        for output in outputs {
+            *output = firsts.get(*output).filter(|_| *output < ports).copied().unwrap_or(*output);
+        }
     }
 
     /// Calls `each` for each output with its packets, in their order, and the sum of their lengths, beginning

@@ -78,6 +78,14 @@ impl Cx<'_> {
     pub fn output_is_pull(&self, port: usize) -> bool {
         self.slot().outputs.get(port).is_some_and(|o| o.pull)
     }
+    /// The first output that leads to the same input as this one: their packets may go there in one batch.
+    #[must_use]
+    pub fn first_to_same(&self, port: usize) -> usize {
+        let outputs = &self.slot().outputs;
+        let Some(out) = outputs.get(port).filter(|out| !out.pull) else { return port };
+        let same = |other: &Output| !other.pull && (other.to, other.port) == (out.to, out.port);
+        outputs.iter().position(same).unwrap_or(port)
+    }
     /// The worker that runs this replica.
     #[must_use]
     pub fn worker(&self) -> WorkerId {

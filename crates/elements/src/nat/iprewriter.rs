@@ -743,13 +743,21 @@ fn admit(
     }
 }
 
+fn are_same(outputs: &[usize]) -> bool {
+    outputs.split_first().is_none_or(|(first, rest)| rest.iter().all(|output| output == first))
+}
+
 impl<V: Variant> Vector for Rewriter<V> {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.rewrite(port, &mut batch, cx);
-        // Usually all packets of a batch have the same output; then the batch is not split.
-        if let Some((&first, rest)) = self.outputs.split_first()
+        // Usually all packets of a batch have the same output, or go to the same input; then the batch is not
+        // split.
+        if !are_same(&self.outputs) {
+            self.splitter.join(&mut self.outputs, cx);
+        }
+        if let Some(&first) = self.outputs.first()
             && first < self.splitter.outputs()
-            && rest.iter().all(|output| *output == first)
+            && are_same(&self.outputs)
         {
             return cx.output_batch(first, batch);
         }

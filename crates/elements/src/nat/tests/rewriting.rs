@@ -75,6 +75,26 @@ fn nat(pattern: &str, more: &str) -> Bench {
     Bench::with_ports(&format!("IPRewriter(pattern {pattern} 0 1, drop{more})"), 2, 2)
 }
 
+/// Both directions of a batch go on together where the outputs lead to the same input; where they do not,
+/// each has a batch.
+#[test]
+fn packets_of_a_batch_stay_in_order_where_outputs_join() {
+    for (outputs, order) in [
+        ("nat [0] -> out :: BenchOut(0); nat [1] -> out;", [true, false, true, false]),
+        ("nat [0] -> BenchOut(0); nat [1] -> BenchOut(1);", [true, true, false, false]),
+    ] {
+        let config =
+            format!("Idle -> e :: Null -> nat :: IPRewriter(pattern 192.0.2.1 - - - 0 1); {outputs}");
+        let options = runtime::Options { batch_size: 32, ..runtime::Options::default() };
+        let mut bench = Bench::with_options(&config, options);
+        let forward = udp(INSIDE, OUTSIDE);
+        let reply = udp(OUTSIDE, (NAT, INSIDE.1));
+        let batch = [&forward, &reply, &forward, &reply].map(|bytes| marked(bytes)).into();
+        let out = bench.send_batch(0, batch);
+        assert_eq!(out.iter().map(|(_, packet)| ends(packet).1 == OUTSIDE).collect::<Vec<_>>(), order);
+    }
+}
+
 #[test]
 fn packets_and_replies_are_rewritten() {
     for flags in [None, Some(tcp::SYN)] {
