@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             next += BURST as u64;
         }
-        add.push((cycles() - start) as f64 / added as f64);
+        add.push((cycles() - start) as f64 / added.max(1) as f64);
     }
     let start = cycles();
     while !table.look_over(&mut Cursor::default(), usize::MAX, (5, 9), |_| true, |_| ()) {}

@@ -22,7 +22,7 @@ const STEP: u8 = 8;
 const FEW_RUNS: usize = 8;
 /// In an array of lengths: no route.
 const NONE: u8 = u8::MAX;
-/// A node with more children is none: each makes two runs at least.
+/// A node with more children becomes no far node: each makes two runs, most of the time.
 const FAR_CHILDREN: usize = FAR_RUNS / 2;
 /// No route may need more lines, without those that are kept to remove routes: a node for each step, two
 /// blocks, and the children of what was a far node, in pieces of each form.
@@ -94,7 +94,7 @@ pub(super) struct Control {
     touched: Vec<u16>,
     /// The nodes that have changed.
     changes: usize,
-    /// Pairs that may have to become nodes for each step.
+    /// Far nodes that may have to become nodes for each step.
     fars: usize,
     pub(super) space: Space,
 }
@@ -323,12 +323,21 @@ impl Control {
 
     /// Makes sure that all changes so far can be published.
     pub(super) fn ensure_changes(&mut self, shared: &Shared) -> Result<(), LpmError> {
-        let ended = self.fars * FAR_LINES;
         // Most tables have room for the most that so many nodes can need. If not, the nodes are looked at.
-        self.space.ensure(shared, self.changes * NODE_LINES + ended).or_else(|_| {
-            let changed = self.nodes.iter().filter(|node| node.changed || node.below);
-            self.space.ensure(shared, changed.map(Node::most_lines).sum::<usize>() + ended)
-        })
+        if self.space.ensure(shared, self.changes * NODE_LINES + self.fars * FAR_LINES).is_ok() {
+            return Ok(());
+        }
+        let changed = self.nodes.iter().filter(|node| node.changed || node.below);
+        let lines = changed.map(|node| node.most_lines() + self.ended_lines(node)).sum();
+        self.space.ensure(shared, lines)
+    }
+
+    /// What the children of a node may need in addition if it is a far node and ends.
+    fn ended_lines(&self, node: &Node) -> usize {
+        let parts = |node: &Node| node.own.len() + node.children.len();
+        let within: usize = node.children.iter().map(|(_, child)| parts(self.node(*child))).sum();
+        let ends = node.word & FAR != 0 && 1 + 2 * (parts(node) + within) > FAR_RUNS;
+        if ends { node.children.len() + NODE_LINES } else { 0 }
     }
 
     /// Lets readers see all changes: each address flips by one store.
@@ -476,20 +485,19 @@ impl Control {
     fn write(&mut self, shared: &Shared, old: u32, entries: &Entries, changed: bool) -> u32 {
         // As a line or a block it is new.
         let is_new = old & NODE == 0 || old & FAR != 0;
-        let runs = if changed || is_new { runs(entries) } else { 0 };
         if !is_new {
-            let shrinks = old & BLOCK != 0 && changed && runs <= FEW_RUNS;
+            let shrinks = old & BLOCK != 0 && changed && runs(entries) <= FEW_RUNS;
             if !shrinks && shared.overwrite(old, entries) {
                 return old;
             }
         }
-        let form = if runs > RUNS { Form::Block } else { Form::Line };
+        let form = if runs(entries) > RUNS { Form::Block } else { Form::Line };
         self.replace(shared, old, form, |new| shared.fill(new, entries))
     }
 
     /// The same for a far node.
     fn write_far(&mut self, shared: &Shared, old: u32, runs: &[Run]) -> u32 {
-        let shrinks = Form::of(old) == Form::FarTwo && runs.len() <= FEW_RUNS && self.space.has_far();
+        let shrinks = Form::of(old) == Form::FarTwo && runs.len() <= FEW_RUNS && self.space.has_spare();
         if old & FAR != 0 && !shrinks && shared.overwrite_far(old, runs) {
             return old;
         }

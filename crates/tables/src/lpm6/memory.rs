@@ -39,8 +39,9 @@ pub(super) const ROOT: usize = 1 << 16;
 pub(super) const NODE: u32 = 1 << 31;
 /// The node is a block.
 pub(super) const BLOCK: u32 = 1 << 30;
-/// The node is a far one, and it has two lines.
+/// The node is a far one.
 pub(super) const FAR: u32 = 1 << 29;
+/// It has two lines.
 const TWO: u32 = 1 << 28;
 /// The bits that are the number of its first line.
 const WHERE: u32 = (1 << 24) - 1;
@@ -50,8 +51,9 @@ const WHERE: u32 = (1 << 24) - 1;
 const LEAST: usize = 1 << 20;
 const MOST: usize = if cfg!(miri) { LEAST } else { 1 << 28 };
 
-/// Lines that no new route takes, so that there is always room to remove one.
-const RESERVE: usize = 6 * BLOCK_LINES;
+/// Lines that no new route takes, so that there is room to remove some: one that ends a far node with many
+/// children needs up to three blocks more than come free.
+const RESERVE: usize = 64 * BLOCK_LINES;
 /// From so many lines on, 4 MB, the memory is in huge pages: a lookup reads a few lines that may be anywhere.
 const HUGE_FROM: usize = 2 * mem::ALIGN / (LINE * size_of::<u32>());
 /// Memory out of use is looked at when there are so many pieces.
@@ -113,19 +115,18 @@ impl Shared {
         let node = self.node(word);
         let Some(line) = node.first_chunk().filter(|_| word & FAR != 0) else { return false };
         let has_two = word & TWO != 0;
-        let mut runs: [Option<u32>; FAR_RUNS] = [None; FAR_RUNS];
+        let mut runs: [Option<u64>; FAR_RUNS] = [None; FAR_RUNS];
         let mut first = 0;
-        for wanted in wanted {
-            let entry = wanted.entry as u32;
-            for run in far_run(line, has_two, first)..=far_run(line, has_two, wanted.last) {
-                if runs.get_mut(run).is_some_and(|run| *run.get_or_insert(entry) != entry) {
+        for Run { last, entry } in wanted {
+            for run in far_run(line, has_two, first)..=far_run(line, has_two, *last) {
+                if runs.get_mut(run).is_some_and(|run| *run.get_or_insert(*entry) != *entry) {
                     return false;
                 }
             }
-            first = wanted.last.wrapping_add(1);
+            first = last.wrapping_add(1);
         }
         for (to, entry) in node.iter().skip(far_end_words(word)).zip(runs) {
-            entry.into_iter().for_each(|entry| differ(to, entry));
+            entry.into_iter().for_each(|entry| differ(to, entry as u32));
         }
         true
     }
@@ -142,6 +143,7 @@ impl Shared {
             if entries.get(place + 1) == Some(entry) {
                 continue;
             }
+            debug_assert!(run < RUNS, "more runs than a line has");
             if let Some(end) = ends.get_mut(run) {
                 *end = place as u8;
             }
@@ -159,20 +161,19 @@ impl Shared {
     /// Overwrites the entries of a node where it is; `false`, and nothing has changed, if a run of a line
     /// would have to be two.
     pub(super) fn overwrite(&self, word: u32, entries: &Entries) -> bool {
-        let entries = entries.map(|entry| entry as u32);
         let words = self.node(word);
         let Ok(line) = <&[AtomicU32; LINE]>::try_from(words) else {
-            words.iter().zip(entries).for_each(|(to, entry)| differ(to, entry));
+            words.iter().zip(entries).for_each(|(to, entry)| differ(to, *entry as u32));
             return true;
         };
-        let mut runs: [Option<u32>; RUNS] = [None; RUNS];
+        let mut runs: [Option<u64>; RUNS] = [None; RUNS];
         for (place, entry) in entries.iter().enumerate() {
             if runs.get_mut(run(line, place as u8)).is_some_and(|run| *run.get_or_insert(*entry) != *entry) {
                 return false;
             }
         }
         for (to, entry) in line.iter().skip(END_WORDS).zip(runs) {
-            entry.into_iter().for_each(|entry| differ(to, entry));
+            entry.into_iter().for_each(|entry| differ(to, entry as u32));
         }
         true
     }
@@ -225,7 +226,8 @@ impl Nodes<'_> {
         self.0.prefetch(first(node) + select_unpredictable(node & BLOCK != 0, usize::from(place), 0));
     }
 
-    /// Begins to load what [`Nodes::far`] will read, or [`Nodes::step`].
+    /// Begins to load what [`Nodes::far`] will read, or [`Nodes::step`]. An entry that is no node may be
+    /// asked for in vain, as may be one for [`Nodes::prefetch_step`].
     #[inline(always)]
     pub(super) fn prefetch(self, node: u32, place: impl FnOnce() -> u8) {
         if node & BLOCK != 0 {
@@ -425,6 +427,11 @@ impl Space {
     pub(super) fn has_far(&self) -> bool {
         let is_free = |form: Form| !self.free[form.kind()].is_empty();
         is_free(Form::FarTwo) || is_free(Form::Block) || self.next + BLOCK_LINES <= self.end
+    }
+
+    /// Whether a line can be had that nobody needs to remove routes.
+    pub(super) fn has_spare(&self) -> bool {
+        !self.free[Form::Line.kind()].is_empty() || self.next + RESERVE <= self.end
     }
 
     /// The entry of a node has been replaced, or will be before [`Space::unlinked`].

@@ -259,8 +259,46 @@ fn many_routes_at_once_have_room() {
     t.load((0..count).map(|n| (route(n), n % 1000))).unwrap();
     assert_eq!(t.len(), count as usize);
     let r = t.reader();
-    for n in (0..count).step_by(997) {
-        assert_eq!(r.lookup(route(n).last()), n % 1000);
+    let check = |more: u32| {
+        for n in (0..count).step_by(997) {
+            assert_eq!(r.lookup(route(n).last()), n % 1000 + more);
+        }
+    };
+    check(0);
+    // What is there needs no more.
+    t.load((0..count).map(|n| (route(n), n % 1000 + 7))).unwrap();
+    check(7);
+}
+
+/// Routes that are like the one around them are told apart from it when that one changes.
+#[test]
+fn routes_with_the_hop_of_the_one_around_them_keep_it() {
+    let most = if cfg!(miri) { 8 } else { 40 };
+    for (around, base, len, step) in
+        [("::/0", a("2001::"), 24, 104), ("2001:d00::/24", a("2001:db8::"), 48, 80)]
+    {
+        let t = Lpm6::new().unwrap();
+        let r = t.reader();
+        let around = p(around);
+        let route = |n: u32| Prefix6::new(base | u128::from(2 * n + 1) << step, len).unwrap();
+        let behind = |n: u32| route(n).last() + 1;
+        t.insert(around, 1).unwrap();
+        // One with another hop makes the node.
+        t.insert(route(0), 5).unwrap();
+        for n in 1..most {
+            t.insert(route(n), 1).unwrap();
+            for hop in [Some(2), None, Some(1)] {
+                match hop {
+                    Some(hop) => drop(t.insert(around, hop).unwrap()),
+                    None => drop(t.remove(around)),
+                }
+                for i in 0..=n {
+                    let own = if i == 0 { 5 } else { 1 };
+                    let want = (own, hop.unwrap_or(NO_ROUTE));
+                    assert_eq!((r.lookup(route(i).last()), r.lookup(behind(i))), want, "{i} of {n}, {hop:?}");
+                }
+            }
+        }
     }
 }
 
