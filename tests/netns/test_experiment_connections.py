@@ -183,7 +183,7 @@ def over(lab: Lab, keys: str, device: str = "", traffic: str = "") -> pathlib.Pa
     return path
 
 
-@case(Plain, seconds=120)
+@case(Plain, seconds=120, long=True)
 def throughput_over_connections_is_that_of_the_device(lab: Lab) -> None:
     space = laboratory(lab)
     nat(lab, "d.click", rate=3000)
@@ -211,7 +211,7 @@ def throughput_over_connections_is_that_of_the_device(lab: Lab) -> None:
         equal((kept["existing"], kept["answered"]), ({"changed": 0, "checked": True}, BURST), kept)
 
 
-@case(Plain, seconds=120)
+@case(Plain, seconds=120, long=True)
 def a_device_that_forgets_connections_loses_their_frames(lab: Lab) -> None:
     space = laboratory(lab)
     nat(lab, "d.click", capacity=150)

@@ -135,7 +135,7 @@ most = 0.8
     check("has changed" in said(lab), said(lab))
 
 
-@case(Plain, seconds=90)
+@case(Plain, seconds=90, long=True)
 def every_experiment_of_a_directory_is_run(lab: Lab) -> None:
     space = laboratory(lab)
     files = lab.dir / "files"

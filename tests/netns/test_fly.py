@@ -75,7 +75,8 @@ def all_ping(cluster: Cluster, count: int = 1, seconds: float = 5) -> None:
                 check(f" {count} received" in out, out)
 
 
-@case(Plain, "adaptive", "valiant", seconds=90)
+@case(Plain, "valiant", seconds=90)
+@case(Plain, "adaptive", seconds=90, long=True)
 def a_fly_of_twelve_processes_is_one_router(lab: Lab, mode: str = "adaptive") -> None:
     cluster = Fly(lab, mode=mode)
     cluster.start()
