@@ -137,8 +137,10 @@ fn serve(
     }
     let Agent { out, device, scratch, .. } = agent;
     drop((device, scratch, out, asks));
-    // The thread that hears has the other way out, and may hear nothing until this process ends.
-    let _ = sent.recv_timeout(if ended.is_err() { LAST_WORDS } else { Duration::ZERO });
+    // The thread that hears has the other way out, until it has heard the end; otherwise it may hear nothing
+    // until this process ends.
+    let has_words = ended.is_err() || shared.is_gone();
+    let _ = sent.recv_timeout(if has_words { LAST_WORDS } else { Duration::ZERO });
     ended
 }
 
@@ -473,6 +475,24 @@ mod tests {
         }
         assert!(cannot(&bench.part("new", false, "text")).contains("cannot write"), "it has not begun");
         bench.end().unwrap();
+    }
+
+    #[test]
+    fn what_was_said_is_sent_when_the_bench_ends() {
+        struct Slow(Arc<Mutex<Vec<u8>>>);
+        impl Write for Slow {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                std::thread::sleep(2 * LOOK);
+                self.0.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let sent = Arc::default();
+        serve(&b""[..], Slow(Arc::clone(&sent)), Path::new("valiant"), &|| false).unwrap();
+        assert!(sent.lock().unwrap().starts_with(b"{\"hello\":"), "{sent:?}");
     }
 
     #[test]
