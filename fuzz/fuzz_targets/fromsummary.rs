@@ -17,7 +17,7 @@ static FILE: LazyLock<PathBuf> =
 /// Files that other programs unpack are theirs to fuzz.
 const PACKED: [&[u8]; 3] = [b"\x1f\x8b", b"BZ", b"\xfd7"];
 /// Many more than any input has lines.
-const TURNS: u32 = 100_000;
+const TURNS: u32 = 10_000;
 /// All fields, in groups that lines can be filled with.
 const FIELDS: [&str; 8] = [
     "timestamp ip_src sport ip_dst dport ip_proto ip_len",
