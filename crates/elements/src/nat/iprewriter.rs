@@ -752,12 +752,13 @@ impl<V: Variant> Vector for Rewriter<V> {
         self.rewrite(port, &mut batch, cx);
         // Usually all packets of a batch have the same output, or go to the same input; then the batch is not
         // split.
-        if !are_same(&self.outputs) {
+        let is_whole = are_same(&self.outputs) || {
             self.splitter.join(&mut self.outputs, cx);
-        }
+            are_same(&self.outputs)
+        };
         if let Some(&first) = self.outputs.first()
             && first < self.splitter.outputs()
-            && are_same(&self.outputs)
+            && is_whole
         {
             return cx.output_batch(first, batch);
         }

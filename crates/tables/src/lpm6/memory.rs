@@ -210,7 +210,7 @@ impl Nodes<'_> {
         line[END_WORDS + run(line, place)].load(Acquire)
     }
 
-    /// The same without a branch, where it would often be foreseen wrongly.
+    /// The same without a branch, where it would often be mispredicted.
     #[inline(always)]
     pub(super) fn step_either(self, node: u32, place: u8) -> u32 {
         // Of a block, the line with the place.
