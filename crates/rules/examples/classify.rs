@@ -110,8 +110,13 @@ fn under_updates(
 
 fn main() -> Result<(), Failure> {
     let (mut files, mut updates, mut seconds, mut tuning) = (Vec::new(), 0, 2, Tuning::default());
+    let mut settle = true;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
+        if arg == "--unsettled" {
+            settle = false;
+            continue;
+        }
         let mut value = || args.next().ok_or(format!("{arg} needs a value"));
         match arg.as_str() {
             "--updates" => updates = value()?.parse()?,
@@ -137,6 +142,9 @@ fn main() -> Result<(), Failure> {
     let table = Table::tuned(0x5eed, tuning);
     let start = Instant::now();
     let numbers = table.change(&[], &rules).map_err(|refused| format!("{refused:?}"))?;
+    if settle {
+        table.settle();
+    }
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
     let memory = (resident_kb()? - before) * 1024.0;
     let mut reader = table.reader();

@@ -101,7 +101,7 @@ impl Bits {
         // What is in rows of ports is in no others.
         for few in &mut rules {
             for (field, _) in &ranges {
-                if is_prefix(few.mask.get(*field)) {
+                if ports::is_prefix(few.mask.get(*field)) {
                     few.mask.set(*field, 0);
                 }
             }
@@ -276,7 +276,11 @@ impl Making {
             let mask = few.mask.get(field) as usize;
             let (value, free) = (few.entry.value.get(field) as usize & mask, !mask % PORTS);
             let (first, last) = (usize::from(first), usize::from(last));
-            if is_prefix(mask as u64) { (first.max(value), last.min(value | free)) } else { (first, last) }
+            if ports::is_prefix(mask as u64) {
+                (first.max(value), last.min(value | free))
+            } else {
+                (first, last)
+            }
         };
         let is_any = |few: &Few| ranges(few) == (0, PORTS - 1);
         let any = self.any(rules, is_any);
@@ -302,12 +306,6 @@ impl Making {
             }
         }
     }
-}
-
-/// Whether these bits of a port are its first ones.
-fn is_prefix(mask: u64) -> bool {
-    let free = !mask % PORTS as u64;
-    free & (free + 1) == 0
 }
 
 /// All numbers that have only these bits.

@@ -12,6 +12,7 @@ use crate::ports::Ports;
 use crate::reader::{Shared, Store, Structure, Way};
 use crate::rule::{Action, Rule};
 use crate::slab::Slab;
+use crate::tree::Tree;
 use crate::tuple::{Entry, FOREVER, Found, MOST_MASKS, order_of};
 use crate::verdict::{COUNTERS, Fate, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -53,12 +54,15 @@ pub enum Refused {
     TooManyCounters,
 }
 
-/// Where an entry is: its mask, its hash table if it is in one, and its number there.
+/// Where an entry is, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    own: usize,
-    table: Option<usize>,
-    entry: u32,
+pub(crate) enum Place {
+    /// With the few of its mask.
+    Few { own: usize, entry: u32 },
+    /// In a hash table.
+    Hashed { own: usize, table: usize, entry: u32 },
+    /// In the trees of a store.
+    Tree { store: u64, entry: u32 },
 }
 
 /// A rule, for the writer.
@@ -79,6 +83,39 @@ pub(crate) enum Left {
     List(u32),
     /// A group has another way from a version on.
     Way(u32, u64),
+}
+
+/// Rules of which trees are to be made, by store, and the version of the table that they are of.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) version: u64,
+    pub(crate) stores: Vec<(u64, Vec<Few>)>,
+}
+
+/// The trees of a store, and the rules that are in none.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    pub(crate) store: u64,
+    pub(crate) tree: Option<Tree>,
+    pub(crate) others: Vec<Few>,
+}
+
+/// The rules of a store that are in no tree.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loose {
+    few: usize,
+    tables: usize,
+    hashed: usize,
+}
+
+impl Loose {
+    /// Whether look-ups become quicker if all rules of the store come into trees, where so many are already.
+    fn want_trees(self, in_tree: usize) -> bool {
+        let rules = self.few + self.hashed;
+        // One hash table, and bits of a few, are as quick, and quickly changed.
+        let slow = self.tables > 1 || self.few > 8;
+        slow && rules * 256 >= in_tree
+    }
 }
 
 /// The writer's side.
@@ -109,6 +146,8 @@ pub(crate) struct Control {
     stale_bits: BTreeSet<u64>,
     /// Of each store, its bits, and how many entries they have.
     bits: BTreeMap<u64, (Arc<Bits>, usize)>,
+    /// Of each store that has trees, these, and how many of their entries have not ended.
+    trees: BTreeMap<u64, (Arc<Tree>, usize)>,
     /// Structures that readers may still have. They end here, so that no reader has to free one.
     pub(crate) former: Vec<Arc<Structure>>,
     seed: u64,
@@ -218,12 +257,17 @@ impl Control {
         for (own, kept) in self.owns.numbered().filter(|(_, own)| own.store == change.from) {
             let few = (0..).zip(&kept.few).filter_map(|(entry, few)| Some((entry, few.as_ref()?)));
             let few = few.filter(|(_, few)| few.died == FOREVER && moves(&few.entry.found));
-            all.extend(few.map(|(entry, few)| (Place { own, table: None, entry }, few.mask, few.entry)));
+            all.extend(few.map(|(entry, few)| (Place::Few { own, entry }, few.mask, few.entry)));
         }
         for (table, kept) in self.tables.numbered().filter(|(_, table)| table.store == change.from) {
             for (number, mask, entry) in kept.entries().filter(|(_, _, entry)| moves(&entry.found)) {
                 let Some(own) = self.by_mask.get(&(change.from, mask)) else { continue };
-                all.push((Place { own: *own, table: Some(table), entry: number }, mask, entry));
+                all.push((Place::Hashed { own: *own, table, entry: number }, mask, entry));
+            }
+        }
+        if let Some((tree, _)) = self.trees.get(&change.from) {
+            for (number, mask, entry) in tree.entries().filter(|(_, _, entry)| moves(&entry.found)) {
+                all.push((Place::Tree { store: change.from, entry: number }, mask, entry));
             }
         }
         for (place, mask, entry) in all {
@@ -317,7 +361,7 @@ impl Control {
         } else if !own.many {
             *bits += 1;
             self.stale_bits.insert(store);
-            let place = Place { own: at, table: None, entry: own.put(entry) };
+            let place = Place::Few { own: at, entry: own.put(entry) };
             return self.note(&entry, place);
         }
         self.put_into_table(at, &entry);
@@ -343,7 +387,7 @@ impl Control {
             own.live -= 1;
             self.bits.entry(store).and_modify(|(_, many)| *many -= 1);
             self.stale_bits.insert(store);
-            let old = Place { own: at, table: None, entry: number };
+            let old = Place::Few { own: at, entry: number };
             let held = self.rules.get_mut(&few.entry.found.number);
             held.into_iter().for_each(|held| held.places.retain(|place| *place != old));
             self.put_into_table(at, &few.entry);
@@ -388,27 +432,42 @@ impl Control {
                 let (number, stale) = table.put(&mask, entry);
                 self.stale |= stale;
                 self.owns.get(own).hashed += 1;
-                return self.note(entry, Place { own, table: Some(at), entry: number });
+                return self.note(entry, Place::Hashed { own, table: at, entry: number });
             }
         }
     }
 
     /// Frees what an entry was in, if nothing is in that any longer.
     fn leave(&mut self, place: Place) {
-        let own = self.owns.get(place.own);
-        match place.table {
-            None => own.free.push(place.entry),
-            Some(at) => {
-                own.hashed -= 1;
+        let own = match place {
+            Place::Few { own, entry } => {
+                self.owns.get(own).free.push(entry);
+                own
+            }
+            Place::Hashed { own, table: at, entry } => {
+                self.owns.get(own).hashed -= 1;
                 let table = self.tables.get(at);
-                table.free.push(place.entry);
+                table.free.push(entry);
                 if table.free.len() == table.fresh as usize {
                     self.by_key.remove(&(table.store, table.key));
                     self.tables.remove(at);
                 }
+                own
+            }
+            Place::Tree { store, .. } => return self.leave_tree(store),
+        };
+        self.leave_own(own);
+    }
+
+    /// An entry of the trees of a store has ended, and no reader finds it any longer.
+    fn leave_tree(&mut self, store: u64) {
+        if let Some((_, live)) = self.trees.get_mut(&store) {
+            *live -= 1;
+            if *live == 0 {
+                self.trees.remove(&store);
+                self.stale = true;
             }
         }
-        self.leave_own(place.own);
     }
 
     /// Frees what is known of a mask, if no entry has it.
@@ -438,12 +497,15 @@ impl Control {
     /// These entries count until a version.
     fn end_places(&mut self, places: Vec<Place>, version: u64, left: &mut Vec<Left>) {
         for place in &places {
-            match place.table {
-                Some(table) => self.tables.get(table).tuple.end(place.entry, version),
-                None => {
-                    let own = self.owns.get(place.own);
-                    own.few[place.entry as usize].iter_mut().for_each(|few| few.died = version);
+            match *place {
+                Place::Hashed { table, entry, .. } => self.tables.get(table).tuple.end(entry, version),
+                Place::Few { own, entry } => {
+                    let own = self.owns.get(own);
+                    own.few[entry as usize].iter_mut().for_each(|few| few.died = version);
                     self.stale_bits.insert(own.store);
+                }
+                Place::Tree { store, entry } => {
+                    self.trees.get(&store).into_iter().for_each(|(tree, _)| tree.end(entry, version));
                 }
             }
         }
@@ -493,23 +555,111 @@ impl Control {
 
     /// Lets no reader find an entry any longer. Returns the words of its verdict.
     fn unlink(&mut self, place: Place) -> (u64, u32) {
-        let own = self.owns.get(place.own);
-        match place.table {
-            Some(at) => {
-                let table = self.tables.get(at);
-                table.tuple.unlink(place.entry);
+        match place {
+            Place::Hashed { table, entry, .. } => {
+                let table = self.tables.get(table);
+                table.tuple.unlink(entry);
                 table.linked -= 1;
                 self.stale |= table.linked == 0;
-                table.tuple.verdict(place.entry)
+                table.tuple.verdict(entry)
             }
             // The bits still have it, as one that does not count; that ends with the next change of them.
-            None => {
+            Place::Few { own, entry } => {
+                let own = self.owns.get(own);
                 own.live -= 1;
                 self.bits.entry(own.store).and_modify(|(_, many)| *many -= 1);
-                let few = own.few[place.entry as usize].take();
+                let few = own.few[entry as usize].take();
                 few.map_or((0, 0), |few| (few.entry.found.verdict, few.entry.found.mark))
             }
+            // The trees still have it likewise.
+            Place::Tree { store, entry } => {
+                self.trees.get(&store).map_or((0, 0), |(tree, _)| tree.verdict(entry))
+            }
         }
+    }
+
+    /// The rules of stores of which trees make look-ups quicker ([`crate::tree`]), and the version that they
+    /// are of. None while readers may be at rules that have ended.
+    pub(crate) fn for_trees(&mut self, shared: &Shared) -> Option<Plan> {
+        // What has ended is first made impossible to find, and then free.
+        self.reclaim(&shared.epochs);
+        self.reclaim(&shared.epochs);
+        if !self.ended.is_empty() || !self.unlinked.is_empty() {
+            return None;
+        }
+        let mut loose: BTreeMap<u64, Loose> = BTreeMap::new();
+        for own in self.owns.iter() {
+            loose.entry(own.store).or_default().few += own.live;
+        }
+        for table in self.tables.iter() {
+            let of = loose.entry(table.store).or_default();
+            (of.tables, of.hashed) = (of.tables + 1, of.hashed + table.linked);
+        }
+        let trees = &self.trees;
+        loose.retain(|store, loose| loose.want_trees(trees.get(store).map_or(0, |(_, live)| *live)));
+        let stores = loose.into_keys().map(|store| (store, self.rules_of(store))).collect();
+        Some(Plan { version: shared.version.load(Acquire), stores })
+    }
+
+    /// The entries of a store.
+    fn rules_of(&self, store: u64) -> Vec<Few> {
+        let owns = self.owns.iter().filter(|own| own.store == store);
+        let mut all: Vec<Few> = owns.flat_map(|own| own.few.iter().flatten().copied()).collect();
+        let tables = self.tables.iter().filter(|table| table.store == store);
+        let hashed = tables.flat_map(|table| table.entries());
+        let in_tree = self.trees.get(&store).into_iter().flat_map(|(tree, _)| tree.entries());
+        all.extend(hashed.chain(in_tree).map(|(_, mask, entry)| Few::new(mask, entry)));
+        all
+    }
+
+    /// Puts the rules of a plan into their trees, unless something has changed since. Returns whether it was
+    /// done.
+    pub(crate) fn plant(&mut self, shared: &Shared, version: u64, planted: Vec<Planted>) -> bool {
+        // A version has no other rules, wherever they are.
+        if shared.version.load(Acquire) != version || !self.ended.is_empty() || !self.unlinked.is_empty() {
+            return false;
+        }
+        for Planted { store, tree, others } in planted {
+            self.clear(store);
+            let numbers =
+                tree.iter().flat_map(Tree::numbers).chain(others.iter().map(|few| few.entry.found.number));
+            for number in numbers {
+                self.rules.get_mut(&number).into_iter().for_each(|held| held.places.clear());
+            }
+            if let Some(tree) = tree {
+                for (entry, number) in (0..).zip(tree.numbers()) {
+                    let held = self.rules.get_mut(&number);
+                    held.into_iter().for_each(|held| held.places.push(Place::Tree { store, entry }));
+                }
+                let live = tree.len();
+                self.trees.insert(store, (Arc::new(tree), live));
+            }
+            for few in others {
+                self.put(store, &few.mask, few.entry);
+            }
+            self.stale = true;
+        }
+        self.publish(shared);
+        true
+    }
+
+    /// Forgets where the entries of a store are.
+    fn clear(&mut self, store: u64) {
+        let of = |(at, own): (usize, &Own)| (own.store == store).then_some((at, own.mask));
+        let owns: Vec<(usize, Key)> = self.owns.numbered().filter_map(of).collect();
+        for (at, mask) in owns {
+            self.by_mask.remove(&(store, mask));
+            self.owns.remove(at);
+        }
+        let of = |(at, table): (usize, &Hash)| (table.store == store).then_some((at, table.key));
+        let tables: Vec<(usize, Key)> = self.tables.numbered().filter_map(of).collect();
+        for (at, key) in tables {
+            self.by_key.remove(&(store, key));
+            self.tables.remove(at);
+        }
+        self.trees.remove(&store);
+        self.bits.remove(&store);
+        self.stale_bits.remove(&store);
     }
 
     /// Lets readers find what has become of the structure.
@@ -538,6 +688,9 @@ impl Control {
         self.bits.retain(|_, (_, many)| *many > 0);
         for (store, (bits, _)) in &self.bits {
             stores.entry(*store).or_default().bits = Arc::clone(bits);
+        }
+        for (store, (tree, _)) in &self.trees {
+            stores.entry(*store).or_default().tree = Some(Arc::clone(tree));
         }
         let stores: BTreeMap<u64, Arc<Store>> =
             stores.into_iter().map(|(number, store)| (number, Arc::new(store))).collect();

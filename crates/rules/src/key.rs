@@ -204,7 +204,6 @@ impl Key {
 }
 
 /// All fields but the layers.
-#[cfg(test)]
 pub(crate) const FIELDS: [Field; 31] = [
     Field::EthDst,
     Field::EthSrc,

@@ -23,6 +23,7 @@
 mod bits;
 mod chains;
 mod coarse;
+mod columns;
 mod control;
 mod counters;
 mod expand;
@@ -37,6 +38,7 @@ mod rule;
 mod slab;
 pub mod syntax;
 mod table;
+mod tree;
 mod tuple;
 mod verdict;
 

@@ -45,6 +45,12 @@ impl Ports {
     }
 }
 
+/// Whether these bits of a port are its first ones.
+pub(crate) fn is_prefix(mask: u64) -> bool {
+    let free = !mask & u64::from(u16::MAX);
+    free & (free + 1) == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

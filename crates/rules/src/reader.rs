@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::key::Key;
 use crate::lists::Lists;
 use crate::rule::Action;
+use crate::tree::Tree;
 use crate::tuple::{BLOCK, Found, KeyPart, Scope, Tuple, order_of};
 use crate::verdict::Verdict;
 use std::sync::atomic::AtomicU64;
@@ -64,9 +65,11 @@ pub(crate) struct Way {
 /// The rules of some groups.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
-    /// Those whose masks few rules have.
+    /// Those that have been there for a while.
+    pub(crate) tree: Option<Arc<Tree>>,
+    /// Of the others those whose masks few rules have.
     pub(crate) bits: Arc<Bits>,
-    /// The others: first those whose rules may go before the others.
+    /// And the rest: first those whose rules may go before the others.
     tuples: Vec<Placed>,
     /// The parts of their keys.
     parts: Vec<KeyPart>,
@@ -105,6 +108,7 @@ impl Store {
 
     /// Finds the rules of at most [`BLOCK`] keys that go before what was found.
     fn find_many(&self, keys: &[Key], scope: Scope, found: &mut [Found]) {
+        self.tree.iter().for_each(|tree| tree.find_many(keys, scope, found));
         self.bits.find_many(keys, scope, found);
         if self.tuples.is_empty() {
             return;

@@ -64,6 +64,8 @@ enum Step {
     Change(Vec<Rule>, usize, usize),
     /// Others in the place of those from somewhere on.
     Replace(Vec<Rule>, usize),
+    /// Rules come into trees, if they may.
+    Settle,
     Find(Vec<Key>),
 }
 
@@ -72,6 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (rules(), any::<usize>(), 0usize..8).prop_map(|(new, at, gone)| Step::Change(new, at, gone)),
         1 => (rules(), any::<usize>()).prop_map(|(new, at)| Step::Replace(new, at)),
+        1 => Just(Step::Settle),
         2 => prop::collection::vec(key(), 1..70).prop_map(Step::Find),
     ]
 }
@@ -157,6 +160,7 @@ proptest! {
                     table.replace(&these, &rules[..these.len()]).unwrap();
                     these.iter().zip(rules).for_each(|(number, rule)| assert!(plain.replace(numbers[number], rule.clone())));
                 }
+                Step::Settle => drop(table.settle()),
                 Step::Find(keys) => {
                     let reader = if at % 5 == 0 { &mut late } else { &mut reader };
                     let view = reader.now();

@@ -45,6 +45,8 @@ enum Step {
     Change(Vec<Rule>, usize),
     /// Others in the place of the oldest.
     Replace(Vec<Rule>),
+    /// Rules come into trees, if they may.
+    Settle,
     /// What is found.
     Find(Vec<Key>),
 }
@@ -54,6 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
         (prop::collection::vec(rule(), 0..20), 0usize..20)
             .prop_map(|(rules, gone)| Step::Change(rules, gone)),
         prop::collection::vec(rule(), 0..20).prop_map(Step::Replace),
+        Just(Step::Settle),
         prop::collection::vec(key(), 1..70).prop_map(Step::Find),
     ]
 }
@@ -102,6 +105,7 @@ proptest! {
                     table.replace(&these, &rules[..these.len()]).unwrap();
                     both().for_each(|(number, rule)| assert!(plain.replace(numbers[number], rule.clone())));
                 }
+                Step::Settle => drop(table.settle()),
                 Step::Find(keys) => {
                     // Another reader looks only now and then.
                     let reader = if at % 5 == 0 { &mut late } else { &mut reader };
@@ -361,8 +365,11 @@ fn no_packet_misses_a_rule_while_others_come_and_go() {
                     })
                 })
                 .collect();
-            let mut others = Vec::new();
+            let (mut others, mut settled) = (Vec::new(), 0);
             for turn in 1..3000u16 {
+                if turn % 16 == 0 {
+                    settled += u32::from(table.settle());
+                }
                 let new: Vec<Rule> =
                     (0..u64::from(turn % 11)).map(|n| other(u64::from(turn) * 13 + n)).collect();
                 let gone = std::mem::take(&mut others);
@@ -376,6 +383,7 @@ fn no_packet_misses_a_rule_while_others_come_and_go() {
             done.store(true, Relaxed);
             looks.into_iter().for_each(|look| look.join().unwrap());
             assert_eq!(table.len(), 1 + others.len());
+            assert!(settled > 0);
         });
     }
 }
