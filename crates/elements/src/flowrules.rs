@@ -1,6 +1,7 @@
 //! Flow rules that the replicas of an element share, how they are changed, and what they say of a batch.
 
 mod decide;
+mod settle;
 
 use crate::prelude::*;
 use lang::{SourceMap, Span};
@@ -15,6 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
 
 pub(crate) use decide::{Decider, Decision};
+use settle::Settling;
 
 /// The most errors that are told of one text.
 const MOST_ERRORS: usize = 20;
@@ -43,7 +45,7 @@ pub(crate) type Placed = (&'static str, String, Option<Option<u64>>);
 
 /// A table of rules with their texts.
 pub(crate) struct Rules {
-    table: Table,
+    table: Settling,
     held: Mutex<BTreeMap<u64, Rule>>,
     outputs: AtomicUsize,
     /// Says how many queues there are for rules, and of what.
@@ -65,7 +67,7 @@ impl Rules {
     pub(crate) fn new(outputs: usize, queues: fn(usize) -> String) -> Result<Self, String> {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| format!("no random number: {e}"))?;
-        let table = Table::new(u64::from_ne_bytes(seed));
+        let table = Settling::new(Table::new(u64::from_ne_bytes(seed)));
         Ok(Self { table, held: Mutex::default(), outputs: AtomicUsize::new(outputs), queues })
     }
 
@@ -89,7 +91,7 @@ impl Rules {
     }
 
     pub(crate) fn reader(&self) -> Reader {
-        self.table.reader()
+        self.table.table().reader()
     }
 
     /// The rules of a text with commands, one on each line.
@@ -142,7 +144,8 @@ impl Rules {
         added: Vec<Lined>,
     ) -> Result<(), String> {
         let (lines, rules): (Vec<usize>, Vec<Rule>) = added.into_iter().unzip();
-        let numbers = self.table.change(removed, &rules).map_err(|refused| said(&refused, &lines))?;
+        let numbers = self.table.table().change(removed, &rules).map_err(|refused| said(&refused, &lines))?;
+        self.table.changed();
         removed.iter().for_each(|number| drop(held.remove(number)));
         held.extend(numbers.into_iter().zip(rules));
         Ok(())
@@ -171,8 +174,9 @@ impl Rules {
         match rules.pop().filter(|_| rules.is_empty()) {
             None => Err("should be 'NUMBER RULE'".to_owned()),
             Some(rule) => {
-                let replaced = self.table.replace(&[number], std::slice::from_ref(&rule));
+                let replaced = self.table.table().replace(&[number], std::slice::from_ref(&rule));
                 replaced.map_err(|refused| said(&refused, &lines))?;
+                self.table.changed();
                 held.insert(number, rule);
                 Ok(())
             }
@@ -212,7 +216,7 @@ impl Rules {
     /// The handler `counts`.
     pub(crate) fn counts(&self) -> String {
         let held = self.held.lock().ignore_poison();
-        let counted = |number: &u64| Some((*number, self.table.counted(*number)?));
+        let counted = |number: &u64| Some((*number, self.table.table().counted(*number)?));
         held.keys().filter_map(counted).fold(String::new(), |mut text, (number, packets)| {
             let _ = writeln!(text, "{number} {packets}");
             text
@@ -233,12 +237,14 @@ impl Rules {
     /// All rules, with their numbers and what they have counted.
     pub(crate) fn all(&self) -> Vec<(u64, Rule, Option<u64>)> {
         let held = self.held.lock().ignore_poison();
-        held.iter().map(|(number, rule)| (*number, rule.clone(), self.table.counted(*number))).collect()
+        held.iter()
+            .map(|(number, rule)| (*number, rule.clone(), self.table.table().counted(*number)))
+            .collect()
     }
 
     /// How many rules there are.
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.table.table().len()
     }
 }
 

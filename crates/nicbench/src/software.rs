@@ -121,7 +121,7 @@ impl Forward for Memory {
         let frames = self.frames.get(self.at..).unwrap_or_default();
         let n = frames.len().min(BURST);
         for (key, frame) in self.keys.iter_mut().zip(frames.iter().take(n)) {
-            *key = headers::read(frame);
+            headers::read_into(key, frame);
         }
         self.at = if n == frames.len() { 0 } else { self.at + n };
         let view = self.reader.now();

@@ -1,12 +1,13 @@
 //! Measures the classifier: `scripts/bench-rules` runs it beside rte_acl.
 //!
-//! `classify RULES FRAMES PASSES [--updates RATE --seconds N] [--few N] [--bits N] [--chain N]` reads rules
+//! `classify RULES FRAMES PASSES [--updates RATE --seconds N] [--unsettled] [--few N] [--bits N] [--chain N]`
+//! reads rules
 //! in testpmd's syntax, each with the action `queue index N` or none, and frames of 64 bytes each, and finds
 //! the rule of each frame in bursts of
 //! 64. With `--updates` it then does so for some seconds while another thread removes and adds that many
 //! rules a second, in turn with stretches in which that thread works at something else. The result is a line
 //! of JSON: cycles of the counter for each packet in each pass; the sum of the numbers of the rules found,
-//! from 1; times in milliseconds; memory in bytes.
+//! from 1; times in milliseconds; memory in bytes. With `--unsettled` no rules come into trees.
 
 #[path = "../../tables/examples/measuring/mod.rs"]
 mod measuring;
@@ -30,7 +31,7 @@ fn pass(reader: &mut Reader, frames: &[u8]) -> (f64, u64) {
     for burst in frames.chunks(FRAME * BURST) {
         let n = burst.len() / FRAME;
         for (key, frame) in keys.iter_mut().zip(burst.chunks_exact(FRAME)) {
-            *key = headers::read(frame);
+            headers::read_into(key, frame);
         }
         let view = reader.now();
         view.find_many(0, &keys[..n], &mut hits[..n]);

@@ -1,5 +1,7 @@
 //! The writer's side of a table.
 
+mod trees;
+
 use crate::bits::{Bits, Few};
 use crate::chains::{Chains, Move, Turn};
 use crate::coarse;
@@ -19,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use tables::epoch::Epochs;
+
+pub(crate) use trees::Planned;
 
 /// So many masks share a hash table with a key that is shorter than each of them.
 const MOST_SHARED: usize = 1024;
@@ -83,39 +87,6 @@ pub(crate) enum Left {
     List(u32),
     /// A group has another way from a version on.
     Way(u32, u64),
-}
-
-/// Rules of which trees are to be made, by store, and the version of the table that they are of.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) version: u64,
-    pub(crate) stores: Vec<(u64, Vec<Few>)>,
-}
-
-/// The trees of a store, and the rules that are in none.
-#[derive(Debug)]
-pub(crate) struct Planted {
-    pub(crate) store: u64,
-    pub(crate) tree: Option<Tree>,
-    pub(crate) others: Vec<Few>,
-}
-
-/// The rules of a store that are in no tree.
-#[derive(Clone, Copy, Debug, Default)]
-struct Loose {
-    few: usize,
-    tables: usize,
-    hashed: usize,
-}
-
-impl Loose {
-    /// Whether look-ups become quicker if all rules of the store come into trees, where so many are already.
-    fn want_trees(self, in_tree: usize) -> bool {
-        let rules = self.few + self.hashed;
-        // One hash table, and bits of a few, are as quick, and quickly changed.
-        let slow = self.tables > 1 || self.few > 8;
-        slow && rules * 256 >= in_tree
-    }
 }
 
 /// The writer's side.
@@ -576,90 +547,6 @@ impl Control {
                 self.trees.get(&store).map_or((0, 0), |(tree, _)| tree.verdict(entry))
             }
         }
-    }
-
-    /// The rules of stores of which trees make look-ups quicker ([`crate::tree`]), and the version that they
-    /// are of. None while readers may be at rules that have ended.
-    pub(crate) fn for_trees(&mut self, shared: &Shared) -> Option<Plan> {
-        // What has ended is first made impossible to find, and then free.
-        self.reclaim(&shared.epochs);
-        self.reclaim(&shared.epochs);
-        if !self.ended.is_empty() || !self.unlinked.is_empty() {
-            return None;
-        }
-        let mut loose: BTreeMap<u64, Loose> = BTreeMap::new();
-        for own in self.owns.iter() {
-            loose.entry(own.store).or_default().few += own.live;
-        }
-        for table in self.tables.iter() {
-            let of = loose.entry(table.store).or_default();
-            (of.tables, of.hashed) = (of.tables + 1, of.hashed + table.linked);
-        }
-        let trees = &self.trees;
-        loose.retain(|store, loose| loose.want_trees(trees.get(store).map_or(0, |(_, live)| *live)));
-        let stores = loose.into_keys().map(|store| (store, self.rules_of(store))).collect();
-        Some(Plan { version: shared.version.load(Acquire), stores })
-    }
-
-    /// The entries of a store.
-    fn rules_of(&self, store: u64) -> Vec<Few> {
-        let owns = self.owns.iter().filter(|own| own.store == store);
-        let mut all: Vec<Few> = owns.flat_map(|own| own.few.iter().flatten().copied()).collect();
-        let tables = self.tables.iter().filter(|table| table.store == store);
-        let hashed = tables.flat_map(|table| table.entries());
-        let in_tree = self.trees.get(&store).into_iter().flat_map(|(tree, _)| tree.entries());
-        all.extend(hashed.chain(in_tree).map(|(_, mask, entry)| Few::new(mask, entry)));
-        all
-    }
-
-    /// Puts the rules of a plan into their trees, unless something has changed since. Returns whether it was
-    /// done.
-    pub(crate) fn plant(&mut self, shared: &Shared, version: u64, planted: Vec<Planted>) -> bool {
-        // A version has no other rules, wherever they are.
-        if shared.version.load(Acquire) != version || !self.ended.is_empty() || !self.unlinked.is_empty() {
-            return false;
-        }
-        for Planted { store, tree, others } in planted {
-            self.clear(store);
-            let numbers =
-                tree.iter().flat_map(Tree::numbers).chain(others.iter().map(|few| few.entry.found.number));
-            for number in numbers {
-                self.rules.get_mut(&number).into_iter().for_each(|held| held.places.clear());
-            }
-            if let Some(tree) = tree {
-                for (entry, number) in (0..).zip(tree.numbers()) {
-                    let held = self.rules.get_mut(&number);
-                    held.into_iter().for_each(|held| held.places.push(Place::Tree { store, entry }));
-                }
-                let live = tree.len();
-                self.trees.insert(store, (Arc::new(tree), live));
-            }
-            for few in others {
-                self.put(store, &few.mask, few.entry);
-            }
-            self.stale = true;
-        }
-        self.publish(shared);
-        true
-    }
-
-    /// Forgets where the entries of a store are.
-    fn clear(&mut self, store: u64) {
-        let of = |(at, own): (usize, &Own)| (own.store == store).then_some((at, own.mask));
-        let owns: Vec<(usize, Key)> = self.owns.numbered().filter_map(of).collect();
-        for (at, mask) in owns {
-            self.by_mask.remove(&(store, mask));
-            self.owns.remove(at);
-        }
-        let of = |(at, table): (usize, &Hash)| (table.store == store).then_some((at, table.key));
-        let tables: Vec<(usize, Key)> = self.tables.numbered().filter_map(of).collect();
-        for (at, key) in tables {
-            self.by_key.remove(&(store, key));
-            self.tables.remove(at);
-        }
-        self.trees.remove(&store);
-        self.bits.remove(&store);
-        self.stale_bits.remove(&store);
     }
 
     /// Lets readers find what has become of the structure.

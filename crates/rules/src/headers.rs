@@ -63,7 +63,19 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 #[must_use]
 #[inline]
 pub fn read(frame: &[u8]) -> Key {
-    plain(frame).unwrap_or_else(|| general(frame))
+    let mut key = Key::default();
+    read_into(&mut key, frame);
+    key
+}
+
+/// [`read`] into a key that may be anything.
+#[inline]
+pub fn read_into(key: &mut Key, frame: &[u8]) {
+    *key = Key::default();
+    if !plain(key, frame) {
+        *key = Key::default();
+        general(key, frame);
+    }
 }
 
 /// [`read`], and what earlier rules have set: MARK, META and TAG 0.
@@ -78,45 +90,45 @@ pub fn read_with(frame: &[u8], mark: u32, meta: u32, tag: u32) -> Key {
 }
 
 /// The fields of what most packets are: Ethernet, IPv4 without options, TCP or UDP that is no tunnel. It
-/// looks at the length once or twice instead of at each header. `None`: [`general`] has to look.
+/// looks at the length once or twice instead of at each header. Returns false if [`general`] has to look.
 #[inline]
-fn plain(frame: &[u8]) -> Option<Key> {
-    let (head, after) = frame.split_first_chunk::<42>()?;
-    let (ethernet, rest) = head.split_first_chunk::<14>()?;
-    let (ip, transport) = rest.split_first_chunk::<20>()?;
+fn plain(key: &mut Key, frame: &[u8]) -> bool {
+    let Some((head, after)) = frame.split_first_chunk::<42>() else { return false };
+    let Some((ethernet, rest)) = head.split_first_chunk::<14>() else { return false };
+    let Some((ip, transport)) = rest.split_first_chunk::<20>() else { return false };
+    let Some(transport) = transport.first_chunk::<8>() else { return false };
     let later = be16::<6, 20>(ip) & OFFSET != 0;
     if be16::<12, 14>(ethernet) != kind::IPV4 || ip[0] != 0x45 || later {
-        return None;
+        return false;
     }
-    let mut key = Key::default();
-    set_ethernet(&mut key, ethernet);
-    set_ipv4(&mut key, ip);
-    let transport = transport.first_chunk::<8>()?;
-    set_ports(&mut key, be32::<0, 8>(transport));
+    set_ethernet(key, ethernet);
+    set_ipv4(key, ip);
+    set_ports(key, be32::<0, 8>(transport));
     match (ip[9], be16::<2, 20>(ip)) {
-        (protocol::UDP, 28..) if tunnel(be16::<2, 8>(transport)).is_none() => add(&mut key, Layer::Udp),
+        (protocol::UDP, 28..) if tunnel(be16::<2, 8>(transport)).is_none() => add(key, Layer::Udp),
         // The flags are byte 13 of TCP's header, of which `head` has 8.
-        (protocol::TCP, 40..) => set_tcp(&mut key, after.first_chunk::<12>()?[5]),
-        _ => return None,
+        (protocol::TCP, 40..) => match after.get(5).filter(|_| after.len() >= 12) {
+            Some(flags) => set_tcp(key, *flags),
+            None => return false,
+        },
+        _ => return false,
     }
-    Some(key)
+    true
 }
 
-/// The fields of any frame.
-fn general(frame: &[u8]) -> Key {
-    let mut key = Key::default();
-    let Some((head, rest)) = frame.split_first_chunk::<14>() else { return key };
-    set_ethernet(&mut key, head);
-    let (kind, rest) = vlan(&mut key, be16::<12, 14>(head), rest);
+/// The fields of any frame, into a key without any.
+fn general(key: &mut Key, frame: &[u8]) {
+    let Some((head, rest)) = frame.split_first_chunk::<14>() else { return };
+    set_ethernet(key, head);
+    let (kind, rest) = vlan(key, be16::<12, 14>(head), rest);
     match kind {
-        kind::IPV4 => ipv4(&mut key, rest),
-        kind::IPV6 => ipv6(&mut key, rest),
-        kind::ARP => arp(&mut key, rest),
-        kind::MPLS | kind::MPLS_UPSTREAM => mpls(&mut key, rest),
-        kind::PPPOE_DISCOVERY | kind::PPPOE_SESSION => pppoe(&mut key, kind, rest),
+        kind::IPV4 => ipv4(key, rest),
+        kind::IPV6 => ipv6(key, rest),
+        kind::ARP => arp(key, rest),
+        kind::MPLS | kind::MPLS_UPSTREAM => mpls(key, rest),
+        kind::PPPOE_DISCOVERY | kind::PPPOE_SESSION => pppoe(key, kind, rest),
         _ => (),
     }
-    key
 }
 
 /// Up to two VLAN tags (IEEE 802.1Q, section 9). Returns the type after them, and what it is the type of.

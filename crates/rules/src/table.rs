@@ -17,14 +17,15 @@
 //!   no hash table: they are looked up together, as bits ([`crate::bits`]), which are made anew with each
 //!   change.
 //! - **Masks share hash tables** whose keys are a part of all of them ([`crate::coarse`]).
+//! - **Rules that stay come into decision trees** when [`Table::settle`] is called: a packet then meets a few
+//!   nodes and rules instead of all tuples ([`crate::tree`]). What comes later is beside them, as before.
 //! - **A chain of groups costs one look-up** where packets come from one group to the next by default: their
 //!   rules are in the same tuples and bits ([`crate::chains`]).
 
-use crate::control::{Control, Left, Planted, Refused, Tuning};
+use crate::control::{Control, Left, Planned, Refused, Tuning};
 use crate::expand::{Part, expand};
 use crate::reader::{Reader, Shared};
 use crate::rule::Rule;
-use crate::tree;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -135,11 +136,7 @@ impl Table {
         if plan.stores.is_empty() {
             return true;
         }
-        let make = |(store, rules)| {
-            let (tree, others) = tree::build(rules);
-            Planted { store, tree, others }
-        };
-        let planted = plan.stores.into_iter().map(make).collect();
+        let planted = plan.stores.into_iter().map(Planned::grow).collect();
         self.control().plant(&self.shared, plan.version, planted)
     }
 

@@ -171,6 +171,39 @@ fn lists_of_any_size_find_the_same_in_trees_and_beside_them() {
 }
 
 #[test]
+fn flows_with_one_mask_stay_in_their_hash_table() {
+    let mut both = Both::new();
+    let mut random = Numbers(2);
+    let flow = |n: u64| {
+        let mut rule = Rule { priority: 500, actions: vec![Action::Queue(0)], ..Rule::default() };
+        for (field, value) in
+            [(Field::SrcLow, n % 97 << 24 | n), (Field::DstLow, n / 3), (Field::DstPort, n % 50)]
+        {
+            rule.pattern.demand(field, value, field.most());
+        }
+        rule
+    };
+    both.change(0, (0..3000).map(flow).collect());
+    // Some of them have a part in the table and others beside it: their ranges make up prefixes.
+    let mut more: Vec<Rule> = (0..200).map(|_| listed(&mut random)).collect();
+    for rule in more.iter_mut().step_by(3) {
+        rule.pattern.ranges.push(Range { field: Field::Ttl, first: 3, last: 9 });
+    }
+    both.change(0, more);
+    assert_eq!(both.table.tuples(), 1);
+    settle(&both.table);
+    assert_eq!(both.table.tuples(), 1);
+    both.check(&mut random, 2000);
+    both.change(1500, (3000..4000).map(flow).collect());
+    both.check(&mut random, 2000);
+    settle(&both.table);
+    both.check(&mut random, 2000);
+    both.change(usize::MAX, Vec::new());
+    settle(&both.table);
+    assert_eq!((both.table.len(), both.table.tuples()), (0, 0));
+}
+
+#[test]
 fn rules_that_no_bits_tell_apart_are_found_too() {
     let mut both = Both::new();
     let mut random = Numbers(1);

@@ -137,11 +137,16 @@ impl Decider {
             self.these.clear();
             let groups = &self.groups;
             self.these.extend(self.open.extract_if(.., |at| groups.get(*at) == Some(&group)));
-            self.their_keys.clear();
-            self.their_keys.extend(self.these.iter().filter_map(|at| self.keys.get(*at)));
             self.hits.clear();
             self.hits.resize(self.these.len(), Hit::NOTHING);
-            view.find_many(group, &self.their_keys, &mut self.hits);
+            // At first, and mostly, all packets are in one group.
+            if self.these.len() == many {
+                view.find_many(group, &self.keys, &mut self.hits);
+            } else {
+                self.their_keys.clear();
+                self.their_keys.extend(self.these.iter().filter_map(|at| self.keys.get(*at)));
+                view.find_many(group, &self.their_keys, &mut self.hits);
+            }
             for (at, hit) in self.these.iter().zip(&self.hits) {
                 let (Some(key), Some(packet)) = (self.keys.get_mut(*at), batch.get_mut(*at)) else {
                     continue;

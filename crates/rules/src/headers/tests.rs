@@ -2,6 +2,17 @@ use super::*;
 use crate::key::FIELDS;
 use proptest::prelude::*;
 
+fn by_general(frame: &[u8]) -> Key {
+    let mut key = Key::default();
+    general(&mut key, frame);
+    key
+}
+
+fn by_plain(frame: &[u8]) -> Option<Key> {
+    let mut key = Key::default();
+    plain(&mut key, frame).then_some(key)
+}
+
 // Frames: each function puts a header in front of what is inside.
 
 fn ethernet(kind: u16, inside: &[u8]) -> Vec<u8> {
@@ -368,12 +379,12 @@ fn ipv6_samples() -> Vec<Sample> {
 
 /// [`read`]; the fast path has to agree, and to take what it is for.
 fn checked(frame: &[u8]) -> Key {
-    let key = general(frame);
+    let key = by_general(frame);
     let of = |layer: Layer| key.get(Field::Layers) == Layer::Ipv4.bit() | layer.bit();
     let tunnel = [2152, 4789, 6081].contains(&key.get(Field::DstPort));
     let simple = key.get(Field::EthType) == 0x0800 && frame.get(14) == Some(&0x45);
     let fast = simple && (of(Layer::Tcp) || of(Layer::Udp) && !tunnel);
-    assert_eq!(plain(frame), fast.then_some(key), "{frame:02x?}");
+    assert_eq!(by_plain(frame), fast.then_some(key), "{frame:02x?}");
     assert_eq!(read(frame), key);
     key
 }
@@ -416,8 +427,8 @@ fn udp_has_exactly_these_words() {
         0,
         0x4000 << 32,
     ];
-    assert_eq!(plain(&frame), Some(Key(words)));
-    assert_eq!(general(&frame), Key(words));
+    assert_eq!(by_plain(&frame), Some(Key(words)));
+    assert_eq!(by_general(&frame), Key(words));
 }
 
 #[test]

@@ -74,6 +74,9 @@ pub(crate) fn build(mut all: Vec<Few>) -> (Option<Tree>, Vec<Few>) {
             None => out.push(few),
         }
     }
+    if packs.is_empty() {
+        return (None, out);
+    }
     let mut making = Making {
         columns: &columns,
         rules: &packs,
@@ -333,24 +336,14 @@ impl Making<'_> {
     /// How many bits are left by which rules are told apart after a cut, for a packet of any rule, and so many
     /// more for each doubling of copies.
     fn cost(&self, rules: &[u32], cut: Cut, span: Span, copy: f64) -> Option<f64> {
-        let piece = self.columns.pieces[cut.piece];
-        let all = (1u64 << cut.bits) - 1;
         // By how many more or fewer rules each value suits than the one before.
         let mut more = [0i32; (1 << MOST_BITS) + 1];
         for rule in rules {
-            let mask = piece.of(&self.rules[*rule as usize].mask) >> cut.shift & all;
-            let free = all & !mask;
-            if free & (free + 1) == 0 {
-                let (low, high) = self.bounds(*rule, cut, span);
-                if low <= high {
-                    more[low as usize] += 1;
-                    more[high as usize + 1] -= 1;
-                }
-            } else {
-                self.values(*rule, cut, span, |value| {
-                    more[value] += 1;
-                    more[value + 1] -= 1;
-                });
+            // If its mask has gaps, this is more than what suits.
+            let (low, high) = self.bounds(*rule, cut, span);
+            if low <= high {
+                more[low as usize] += 1;
+                more[high as usize + 1] -= 1;
             }
         }
         let (mut count, mut total, mut left) = (0, 0.0, 0.0);
