@@ -15,6 +15,7 @@ use crate::ports::Ports;
 use crate::tuple::{BLOCK, Entry, FOREVER, Found, Scope};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use tables::Huge;
 
 pub(crate) use build::build;
 
@@ -77,11 +78,11 @@ pub(crate) struct Tree {
     ranges: bool,
     /// Of each tree its root, and the order that none of its rules goes before.
     roots: Vec<(Node, u64)>,
-    nodes: Vec<Node>,
+    nodes: Huge<Node>,
     /// The rules of leaves, the one that goes first first: values and masks of columns, ranges of ports, and
     /// the number of what is known of it.
-    leaves: Vec<u64>,
-    known: Vec<Known>,
+    leaves: Huge<u64>,
+    known: Huge<Known>,
     /// The rules, for the writer.
     patterns: Vec<u64>,
 }

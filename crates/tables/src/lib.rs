@@ -12,7 +12,7 @@
 //! - [`epoch`]: when memory that readers may still use can be used again.
 //!
 //! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
-//! except in five small modules: `mem` (zeroed pages from the kernel), `gather`, `search` and `lpm6::runs`
+//! except in six small modules: `mem` (zeroed pages from the kernel), `huge` (slices in huge pages), `gather`, `search` and `lpm6::runs`
 //! (wide instructions) and `ring` (slots that are passed between threads).
 //!
 //! **Read first.** `lpm.rs`: how a route table is looked up in batches while one writer changes it.
@@ -25,6 +25,8 @@ pub mod exact;
 pub mod flows;
 #[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod gather;
+#[allow(unsafe_code, reason = "memory of its own, aligned to a huge page")]
+mod huge;
 pub mod lpm;
 pub mod lpm6;
 pub mod maglev;
@@ -42,6 +44,7 @@ pub mod toeplitz;
 
 pub use exact::{Displaced, ExactMap};
 pub use gather::Kernel;
+pub use huge::Huge;
 pub use lpm::{Lpm, LpmError, LpmReader, NO_ROUTE};
 pub use lpm6::{Lpm6, Lpm6Reader};
 pub use prefix::Prefix;

@@ -127,6 +127,7 @@ pub(crate) fn build(mut all: Vec<Few>) -> (Option<Tree>, Vec<Few>) {
         }
     }
     let ranges = columns.have_ranges();
+    let (nodes, leaves, known) = (nodes.into(), leaves.into(), known.into());
     (Some(Tree { columns, ranges, roots, nodes, leaves, known, patterns }), out)
 }
 
