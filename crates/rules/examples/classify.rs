@@ -145,6 +145,9 @@ fn main() -> Result<(), Failure> {
     let numbers = table.change(&[], &rules).map_err(|refused| format!("{refused:?}"))?;
     if settle {
         table.settle();
+        while !table.sweep() {
+            std::thread::yield_now();
+        }
     }
     let build_ms = start.elapsed().as_secs_f64() * 1e3;
     let memory = (resident_kb()? - before) * 1024.0;

@@ -118,6 +118,11 @@ impl Bits {
         Self { words, strides, rows, slots: rules.iter().map(slot).collect() }
     }
 
+    /// How many rules there are, whether they count or not.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Finds the best rule of each key, if it goes before what was found.
     pub(crate) fn find_many(&self, keys: &[Key], scope: Scope, found: &mut [Found]) {
         match &self.rows {

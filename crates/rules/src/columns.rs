@@ -157,8 +157,8 @@ impl Columns {
         packed[0]
     }
 
-    /// A rule in columns. None: it matches nothing, as its range and its mask of a port do not meet.
-    pub(crate) fn pack_rule(&self, few: &Few) -> Option<Packed> {
+    /// A rule in columns.
+    pub(crate) fn pack_rule(&self, few: &Few) -> Packed {
         let (mut mask, mut ports) = (few.mask, few.entry.ports);
         for (field, at) in ports::FIELDS {
             let (word, shift, _) = field.place();
@@ -168,13 +168,13 @@ impl Columns {
                 // As a range it says the same.
                 let value = few.entry.value.get(field) & bits;
                 let range = crate::rule::Range { field, first: value, last: value | !bits & field.most() };
-                ports = ports.within(&range)?;
+                ports = ports.within(&range).unwrap_or(Ports::NONE);
                 mask.0[word] &= !(field.most() << shift);
             }
         }
         let (value, mask) = (self.pack_key(&few.entry.value), self.pack_key(&mask));
         let value = std::array::from_fn(|at| value[at] & mask[at]);
-        Some(Packed { value, mask, ports })
+        Packed { value, mask, ports }
     }
 
     /// The mask and the value that a rule in columns has: [`Self::pack_rule`] the other way round.

@@ -65,8 +65,8 @@ pub(crate) enum Place {
     Few { own: usize, entry: u32 },
     /// In a hash table.
     Hashed { own: usize, table: usize, entry: u32 },
-    /// In the trees of a store.
-    Tree { store: u64, entry: u32 },
+    /// In trees of a store, which have this number.
+    Tree { store: u64, tree: u64, entry: u32 },
 }
 
 /// A rule, for the writer.
@@ -117,8 +117,9 @@ pub(crate) struct Control {
     stale_bits: BTreeSet<u64>,
     /// Of each store, its bits, and how many entries they have.
     bits: BTreeMap<u64, (Arc<Bits>, usize)>,
-    /// Of each store that has trees, these, and how many of their entries have not ended.
-    trees: BTreeMap<u64, (Arc<Tree>, usize)>,
+    /// By store and number, trees, and how many of their entries readers may find; the next number.
+    trees: BTreeMap<(u64, u64), (Arc<Tree>, usize)>,
+    next_tree: u64,
     /// Structures that readers may still have. They end here, so that no reader has to free one.
     pub(crate) former: Vec<Arc<Structure>>,
     seed: u64,
@@ -236,9 +237,10 @@ impl Control {
                 all.push((Place::Hashed { own: *own, table, entry: number }, mask, entry));
             }
         }
-        if let Some((tree, _)) = self.trees.get(&change.from) {
-            for (number, mask, entry) in tree.entries().filter(|(_, _, entry)| moves(&entry.found)) {
-                all.push((Place::Tree { store: change.from, entry: number }, mask, entry));
+        let store = change.from;
+        for ((_, tree), (of, _)) in self.trees.range((store, 0)..=(store, u64::MAX)) {
+            for (number, mask, entry) in of.entries().filter(|(_, _, entry)| moves(&entry.found)) {
+                all.push((Place::Tree { store, tree: *tree, entry: number }, mask, entry));
             }
         }
         for (place, mask, entry) in all {
@@ -425,20 +427,9 @@ impl Control {
                 }
                 own
             }
-            Place::Tree { store, .. } => return self.leave_tree(store),
+            Place::Tree { store, tree, .. } => return self.leave_tree(store, tree),
         };
         self.leave_own(own);
-    }
-
-    /// An entry of the trees of a store has ended, and no reader finds it any longer.
-    fn leave_tree(&mut self, store: u64) {
-        if let Some((_, live)) = self.trees.get_mut(&store) {
-            *live -= 1;
-            if *live == 0 {
-                self.trees.remove(&store);
-                self.stale = true;
-            }
-        }
     }
 
     /// Frees what is known of a mask, if no entry has it.
@@ -475,8 +466,8 @@ impl Control {
                     own.few[entry as usize].iter_mut().for_each(|few| few.died = version);
                     self.stale_bits.insert(own.store);
                 }
-                Place::Tree { store, entry } => {
-                    self.trees.get(&store).into_iter().for_each(|(tree, _)| tree.end(entry, version));
+                Place::Tree { store, tree, entry } => {
+                    self.trees.get(&(store, tree)).into_iter().for_each(|(tree, _)| tree.end(entry, version));
                 }
             }
         }
@@ -524,6 +515,19 @@ impl Control {
         }
     }
 
+    /// Frees what has ended as far as no reader can be at it, and lets readers find no more of it. Returns
+    /// whether nothing is left.
+    pub(crate) fn sweep(&mut self, shared: &Shared) -> bool {
+        self.reclaim(&shared.epochs);
+        let done = self.ended.is_empty() && self.unlinked.is_empty();
+        if done {
+            let old = self.bits.iter().filter(|(_, (bits, many))| bits.len() > *many);
+            self.stale_bits.extend(old.map(|(store, _)| *store));
+        }
+        self.publish(shared);
+        done
+    }
+
     /// Lets no reader find an entry any longer. Returns the words of its verdict.
     fn unlink(&mut self, place: Place) -> (u64, u32) {
         match place {
@@ -543,8 +547,8 @@ impl Control {
                 few.map_or((0, 0), |few| (few.entry.found.verdict, few.entry.found.mark))
             }
             // The trees still have it likewise.
-            Place::Tree { store, entry } => {
-                self.trees.get(&store).map_or((0, 0), |(tree, _)| tree.verdict(entry))
+            Place::Tree { store, tree, entry } => {
+                self.trees.get(&(store, tree)).map_or((0, 0), |(tree, _)| tree.verdict(entry))
             }
         }
     }
@@ -576,8 +580,8 @@ impl Control {
         for (store, (bits, _)) in &self.bits {
             stores.entry(*store).or_default().bits = Arc::clone(bits);
         }
-        for (store, (tree, _)) in &self.trees {
-            stores.entry(*store).or_default().tree = Some(Arc::clone(tree));
+        for ((store, _), (tree, _)) in &self.trees {
+            stores.entry(*store).or_default().trees.push(Arc::clone(tree));
         }
         let stores: BTreeMap<u64, Arc<Store>> =
             stores.into_iter().map(|(number, store)| (number, Arc::new(store))).collect();

@@ -14,6 +14,9 @@ impl Ports {
     /// All ports.
     pub(crate) const ANY: Self = Self(0xffff_0000_ffff_0000);
 
+    /// No port: both ranges end before they begin.
+    pub(crate) const NONE: Self = Self(0x0000_0001_0000_0001);
+
     /// The first and the last value of the field whose range is there.
     pub(crate) fn range(self, at: u32) -> (u16, u16) {
         ((self.0 >> at) as u16, (self.0 >> (at + 16)) as u16)

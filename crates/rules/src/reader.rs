@@ -66,7 +66,7 @@ pub(crate) struct Way {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
     /// Those that have been there for a while.
-    pub(crate) tree: Option<Arc<Tree>>,
+    pub(crate) trees: Vec<Arc<Tree>>,
     /// Of the others those whose masks few rules have.
     pub(crate) bits: Arc<Bits>,
     /// And the rest: first those whose rules may go before the others.
@@ -108,7 +108,7 @@ impl Store {
 
     /// Finds the rules of at most [`BLOCK`] keys that go before what was found.
     fn find_many(&self, keys: &[Key], scope: Scope, found: &mut [Found]) {
-        self.tree.iter().for_each(|tree| tree.find_many(keys, scope, found));
+        self.trees.iter().for_each(|tree| tree.find_many(keys, scope, found));
         self.bits.find_many(keys, scope, found);
         if self.tuples.is_empty() {
             return;

@@ -28,6 +28,11 @@ impl<T> Slab<T> {
         self.values[at].as_mut().expect("a number of a value that is there")
     }
 
+    /// The value with a number, if it is there.
+    pub(crate) fn at(&self, at: usize) -> Option<&T> {
+        self.values.get(at)?.as_ref()
+    }
+
     pub(crate) fn remove(&mut self, at: usize) {
         if self.values[at].take().is_some() {
             self.free.push(at);

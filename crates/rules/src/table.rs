@@ -26,7 +26,6 @@ use crate::control::{Control, Left, Planned, Refused, Tuning};
 use crate::expand::{Part, expand};
 use crate::reader::{Reader, Shared};
 use crate::rule::Rule;
-use std::sync::atomic::Ordering::Acquire;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The table.
@@ -120,24 +119,25 @@ impl Table {
         Ok(())
     }
 
-    /// The version: how often rules have been changed.
-    #[must_use]
-    pub fn version(&self) -> u64 {
-        self.shared.version.load(Acquire)
+    /// Puts rules where look-ups find them most quickly, whatever they look at ([`crate::tree`]): for rules
+    /// that will stay. It takes about ten microseconds for each rule, in which the table can be used and
+    /// changed. Rules that come later are looked up beside them until the next call. Returns whether there was
+    /// something to do.
+    pub fn settle(&self) -> bool {
+        let planned = self.control().for_trees();
+        if planned.is_empty() {
+            return false;
+        }
+        let grown = planned.into_iter().map(Planned::grow).collect();
+        self.control().plant(&self.shared, grown);
+        true
     }
 
-    /// Puts rules where look-ups find them most quickly, whatever they look at ([`crate::tree`]): for rules
-    /// that will stay, when no more of them are coming. It takes about ten microseconds for each rule, in
-    /// which the table can be used and changed. Rules that come later are looked up beside them until the next
-    /// call. Returns false if nothing was done because rules were changed meanwhile, or because a reader may
-    /// still be at some that are no longer there.
-    pub fn settle(&self) -> bool {
-        let Some(plan) = self.control().for_trees(&self.shared) else { return false };
-        if plan.stores.is_empty() {
-            return true;
-        }
-        let planted = plan.stores.into_iter().map(Planned::grow).collect();
-        self.control().plant(&self.shared, plan.version, planted)
+    /// Frees what rules have left that are gone or have come into trees, so that look-ups do not come to it any
+    /// longer; changes do that too. Returns false if something is left: a reader may be at it, and it takes
+    /// two or three calls in any case.
+    pub fn sweep(&self) -> bool {
+        self.control().sweep(&self.shared)
     }
 
     /// How many packets a rule has counted. None: it is not there, or does not count.

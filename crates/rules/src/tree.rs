@@ -93,6 +93,12 @@ impl Tree {
         self.known.len()
     }
 
+    /// From this version on a rule counts. Before that it does not.
+    pub(crate) fn begin(&mut self, rule: u32, version: u64) {
+        let known = &mut self.known[rule as usize];
+        (known.born, known.died) = (version, AtomicU64::new(FOREVER));
+    }
+
     /// From this version on a rule does not count.
     pub(crate) fn end(&self, rule: u32, version: u64) {
         self.known[rule as usize].died.store(version, Relaxed);
@@ -112,11 +118,6 @@ impl Tree {
     /// The rules that count, with their numbers and masks.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Key, Entry)> {
         (0..self.len() as u32).filter_map(|rule| self.entry(rule).map(|(mask, entry)| (rule, mask, entry)))
-    }
-
-    /// The number that each rule has in the table.
-    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.known.iter().map(|known| known.found.number)
     }
 
     /// The words of a rule's verdict.

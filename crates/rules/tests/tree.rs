@@ -138,11 +138,6 @@ impl Both {
     }
 }
 
-/// Until it may be done: readers have to have looked.
-fn settle(table: &Table) {
-    assert!((0..3).any(|_| table.settle()));
-}
-
 #[test]
 fn lists_of_any_size_find_the_same_in_trees_and_beside_them() {
     for many in [1, 2, 9, 40, 300, 2000, 6000] {
@@ -150,21 +145,20 @@ fn lists_of_any_size_find_the_same_in_trees_and_beside_them() {
         let mut both = Both::new();
         both.change(0, (0..many).map(|_| listed(&mut random)).collect());
         both.check(&mut random, 300);
-        let before = both.table.tuples();
-        settle(&both.table);
+        let settled = both.table.settle();
         both.check(&mut random, 1500);
-        assert!(
-            many < 300 || both.table.tuples() < before.max(1),
-            "{many}: {} hash tables",
-            both.table.tuples()
-        );
+        assert!((0..4).any(|_| both.table.sweep()));
+        both.check(&mut random, 1500);
+        // Of the largest list a part has too many rules that match the same packets.
+        let tables = if many > 2000 { 100 } else { 0 };
+        assert!(settled == (many > 8) && both.table.tuples() <= tables, "{many}: {}", both.table.tuples());
         // Some of the trees go, others come beside them, and all come into trees again.
         both.change(many as usize / 3, (0..many / 4).map(|_| listed(&mut random)).collect());
         both.check(&mut random, 1500);
-        settle(&both.table);
+        both.table.settle();
         both.check(&mut random, 1500);
         both.change(usize::MAX, Vec::new());
-        settle(&both.table);
+        assert!((0..4).any(|_| both.table.sweep()));
         both.check(&mut random, 40);
         assert_eq!((both.table.len(), both.table.tuples()), (0, 0));
     }
@@ -191,15 +185,15 @@ fn flows_with_one_mask_stay_in_their_hash_table() {
     }
     both.change(0, more);
     assert_eq!(both.table.tuples(), 1);
-    settle(&both.table);
+    both.table.settle();
     assert_eq!(both.table.tuples(), 1);
     both.check(&mut random, 2000);
     both.change(1500, (3000..4000).map(flow).collect());
     both.check(&mut random, 2000);
-    settle(&both.table);
+    both.table.settle();
     both.check(&mut random, 2000);
     both.change(usize::MAX, Vec::new());
-    settle(&both.table);
+    assert!((0..4).any(|_| both.table.sweep()));
     assert_eq!((both.table.len(), both.table.tuples()), (0, 0));
 }
 
@@ -215,7 +209,7 @@ fn rules_that_no_bits_tell_apart_are_found_too() {
         rule
     };
     both.change(0, (0..1500).map(any).collect());
-    settle(&both.table);
+    both.table.settle();
     both.check(&mut random, 300);
     both.change(1490, Vec::new());
     both.check(&mut random, 300);
@@ -231,16 +225,15 @@ fn a_rule_that_ends_in_a_tree_lets_the_next_one_through_at_its_version() {
     first.pattern.demand(Field::SrcLow, 0x7700_0000, 0xffff_ffff);
     let second = Rule { priority: 1, actions: vec![Action::Queue(2)], ..first.clone() };
     let numbers = table.change(&[], &[first, second]).unwrap();
-    settle(&table);
+    table.settle();
     let (mut key, mut old, mut new) = (Key::default(), table.reader(), table.reader());
     key.set(Field::SrcLow, 0x7700_0000);
     let before = old.now();
     table.change(&numbers[..1], &[]).unwrap();
     assert_eq!(new.now().find(0, &key).number(), Some(numbers[1]));
     assert_eq!(before.find(0, &key).number(), Some(numbers[0]), "an earlier view has the earlier rule");
-    assert!(!table.settle(), "a reader may be at the rule that has ended");
-    drop(before);
-    settle(&table);
+    table.settle();
+    assert_eq!(before.find(0, &key).number(), Some(numbers[0]));
     assert_eq!((new.now().find(0, &key).number(), table.len()), (Some(numbers[1]), 101));
 }
 
@@ -252,7 +245,7 @@ proptest! {
         let mut both = Both::new();
         for (what, new, gone) in steps {
             match what {
-                0 => drop(both.table.settle()),
+                0 => drop((both.table.settle(), both.table.sweep())),
                 _ => both.change(gone, (0..new).map(|_| listed(&mut random)).collect()),
             }
             both.check(&mut random, 100);

@@ -5,7 +5,7 @@
 //! that `layout` describes, or is dangling and `len` is 0.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// One huge page of x86-64.
@@ -66,6 +66,14 @@ impl<T> Deref for Huge<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: invariant.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> DerefMut for Huge<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: invariant.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 

@@ -1,57 +1,79 @@
-//! Rules that stay come into trees, on a thread of its own, when no more of them have come for a while.
+//! Rules that stay come into trees, on a thread of its own.
 
 use rules::Table;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// If rules have not been changed for so long, more are not expected.
-const CALM: Duration = Duration::from_millis(200);
+/// So long after a change, more are not expected.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Trees are being made for one part in so many of the time at most.
+const SHARE: u32 = 10;
+/// Workers look at rules much more often.
+const SWEEP: Duration = Duration::from_millis(5);
 
-/// The table of an element, and whether a thread waits for it to become calm.
+/// The table of an element.
 pub(super) struct Settling {
     table: Arc<Table>,
-    waits: Arc<AtomicBool>,
+    state: Arc<State>,
+}
+
+/// What the thread is told.
+#[derive(Default)]
+struct State {
+    runs: AtomicBool,
+    changes: AtomicU64,
 }
 
 impl Settling {
     pub(super) fn new(table: Table) -> Self {
-        Self { table: Arc::new(table), waits: Arc::default() }
+        Self { table: Arc::new(table), state: Arc::default() }
     }
 
     pub(super) fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Rules have been changed. Without a thread they are found too, more slowly.
+    /// Rules have been changed. If no thread can be started they are found too, more slowly.
     pub(super) fn changed(&self) {
-        if self.waits.swap(true, AcqRel) {
+        self.state.changes.fetch_add(1, AcqRel);
+        if self.state.runs.swap(true, AcqRel) {
             return;
         }
-        let (table, waits) = (Arc::downgrade(&self.table), Arc::clone(&self.waits));
-        let run = move || wait(&table, &waits);
+        let (table, state) = (Arc::downgrade(&self.table), Arc::clone(&self.state));
+        let run = move || settle(&table, &state);
         if std::thread::Builder::new().name("rules".into()).spawn(run).is_err() {
-            self.waits.store(false, Release);
+            self.state.runs.store(false, Release);
         }
     }
 }
 
-/// Waits until rules stay as they are and are where look-ups find them quickly, or the table is gone.
-fn wait(table: &Weak<Table>, waits: &AtomicBool) {
-    let mut before = None;
+/// Puts rules into trees until no more are changed, or the table is gone.
+fn settle(table: &Weak<Table>, state: &State) {
+    let mut pause = PAUSE;
     loop {
-        std::thread::sleep(CALM);
+        std::thread::sleep(pause);
         let Some(table) = table.upgrade() else { return };
-        let version = table.version();
-        if before.replace(version) != Some(version) || !table.settle() {
+        let (changes, start) = (state.changes.load(Acquire), Instant::now());
+        table.settle();
+        sweep(&table, state, changes);
+        pause = PAUSE.max(start.elapsed() * SHARE);
+        if state.changes.load(Acquire) != changes {
             continue;
         }
-        waits.store(false, Release);
+        state.runs.store(false, Release);
         // Whoever has changed rules before that relied on this thread.
-        if table.version() == version || waits.swap(true, AcqRel) {
+        if state.changes.load(Acquire) == changes || state.runs.swap(true, AcqRel) {
             return;
         }
+    }
+}
+
+/// Lets look-ups no longer come to what rules have left, unless changes come, which do that.
+fn sweep(table: &Table, state: &State, changes: u64) {
+    while !table.sweep() && state.changes.load(Acquire) == changes {
+        std::thread::sleep(SWEEP);
     }
 }
 
@@ -86,7 +108,8 @@ mod tests {
             assert!(table.tuples() > 1, "turn {turn}");
             settling.changed();
             settling.changed();
-            until(|| table.tuples() == 0 && Arc::weak_count(&settling.table) == 0);
+            until(|| Arc::weak_count(&settling.table) == 0);
+            assert_eq!(table.tuples(), 0);
         }
         assert_eq!(table.len(), 200);
     }
@@ -95,8 +118,8 @@ mod tests {
     fn the_thread_ends_with_the_table() {
         let settling = Settling::new(Table::new(1));
         settling.changed();
-        let waits = Arc::downgrade(&settling.waits);
+        let state = Arc::downgrade(&settling.state);
         drop(settling);
-        until(|| waits.upgrade().is_none());
+        until(|| state.upgrade().is_none());
     }
 }

@@ -1,44 +1,46 @@
-//! Rules that stay come into trees ([`crate::tree`]).
+//! Rules that stay come into trees ([`crate::tree`]), which are made while others come and go.
 
-use super::{Control, Place};
+use super::{Control, Left, Place};
 use crate::bits::Few;
-use crate::kept::Hash;
-use crate::key::Key;
 use crate::reader::Shared;
 use crate::tree::{self, Tree};
+use crate::tuple::{Entry, FOREVER};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
 
-/// Rules of which trees are to be made, by store, and the version of the table that they are of.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) version: u64,
-    pub(crate) stores: Vec<Planned>,
-}
+/// Trees are made again when so many rules are beside them, as a part of those in them.
+const PART: usize = 256;
+/// Hash tables stay as they are if they are so few, and have so many entries each on average.
+const FEW_TABLES: usize = 4;
+const LARGE_TABLE: usize = 1024;
+/// Bits of so few rules, and one hash table, are as quick as trees.
+const FEW_RULES: usize = 8;
 
-/// The rules of a store that are to come into trees.
-#[derive(Debug)]
+/// The rules of a store that are to come into trees, and where they are.
+#[derive(Debug, Default)]
 pub(crate) struct Planned {
     store: u64,
-    keep_tables: bool,
     rules: Vec<Few>,
+    places: Vec<Place>,
 }
 
 impl Planned {
-    pub(crate) fn grow(self) -> Planted {
-        let (tree, others) = tree::build(self.rules);
-        Planted { store: self.store, keep_tables: self.keep_tables, tree, others }
+    fn add(&mut self, rule: Few, place: Place) {
+        self.rules.push(rule);
+        self.places.push(place);
+    }
+
+    /// Makes the trees.
+    pub(crate) fn grow(self) -> Grown {
+        Grown { tree: tree::build(&self.rules), planned: self }
     }
 }
 
-/// The trees of a store, and the rules that are in none.
+/// Trees, with the number that each of their rules has among those planned. The others stay where they are.
 #[derive(Debug)]
-pub(crate) struct Planted {
-    pub(crate) store: u64,
-    keep_tables: bool,
-    pub(crate) tree: Option<Tree>,
-    pub(crate) others: Vec<Few>,
+pub(crate) struct Grown {
+    tree: Option<(Tree, Vec<u32>)>,
+    planned: Planned,
 }
 
 /// The rules of a store that are in no tree.
@@ -50,114 +52,133 @@ struct Loose {
 }
 
 impl Loose {
-    /// Whether hash tables stay as they are, as they are few and large: flows with the same mask, which come
-    /// and go. They are as quick as trees.
+    /// Whether hash tables stay as they are: they have flows with the same mask, which come and go.
     fn keeps_tables(self) -> bool {
-        self.tables <= 4 && self.hashed >= self.tables * 1024
+        self.tables <= FEW_TABLES && self.hashed >= self.tables * LARGE_TABLE
     }
 
     /// Whether look-ups become quicker if the rules come into trees, where so many are already.
-    fn want_trees(self, in_tree: usize) -> bool {
+    fn wants_trees(self, in_trees: usize) -> bool {
         let (hashed, tables) = if self.keeps_tables() { (0, 0) } else { (self.hashed, self.tables) };
-        // One hash table, and bits of a few, are as quick.
-        let slow = tables > 1 || self.few > 8;
-        slow && (self.few + hashed) * 256 >= in_tree
+        (tables > 1 || self.few > FEW_RULES) && (self.few + hashed) * PART >= in_trees
     }
 }
 
 impl Control {
-    /// The rules of stores of which trees make look-ups quicker ([`crate::tree`]), and the version that they
-    /// are of. None while readers may be at rules that have ended.
-    pub(crate) fn for_trees(&mut self, shared: &Shared) -> Option<Plan> {
-        // What has ended is first made impossible to find, and then free.
-        self.reclaim(&shared.epochs);
-        self.reclaim(&shared.epochs);
-        if !self.ended.is_empty() || !self.unlinked.is_empty() {
-            return None;
-        }
+    /// The rules of stores of which trees make look-ups quicker.
+    pub(crate) fn for_trees(&self) -> Vec<Planned> {
         let mut loose: BTreeMap<u64, Loose> = BTreeMap::new();
         for own in self.owns.iter() {
             loose.entry(own.store).or_default().few += own.live;
         }
-        for table in self.tables.iter() {
+        for table in self.tables.iter().filter(|table| table.linked > 0) {
             let of = loose.entry(table.store).or_default();
             (of.tables, of.hashed) = (of.tables + 1, of.hashed + table.linked);
         }
-        let trees = &self.trees;
-        loose.retain(|store, loose| loose.want_trees(trees.get(store).map_or(0, |(_, live)| *live)));
-        let planned = |(store, loose): (u64, Loose)| {
-            let keep_tables = loose.keeps_tables();
-            Planned { store, keep_tables, rules: self.rules_of(store, keep_tables) }
-        };
-        let stores = loose.into_iter().map(planned).collect();
-        Some(Plan { version: shared.version.load(Acquire), stores })
+        let wanted = loose.into_iter().filter(|(store, loose)| {
+            let trees = self.trees.range((*store, 0)..=(*store, u64::MAX));
+            loose.wants_trees(trees.map(|(_, (_, live))| live).sum())
+        });
+        wanted.map(|(store, loose)| self.plan(store, loose.keeps_tables())).collect()
     }
 
-    /// The entries of a store, without or with those of its hash tables.
-    fn rules_of(&self, store: u64, keep_tables: bool) -> Vec<Few> {
-        let owns = self.owns.iter().filter(|own| own.store == store);
-        let mut all: Vec<Few> = owns.flat_map(|own| own.few.iter().flatten().copied()).collect();
-        let tables = self.tables.iter().filter(|table| table.store == store && !keep_tables);
-        let hashed = tables.flat_map(|table| table.entries());
-        let in_tree = self.trees.get(&store).into_iter().flat_map(|(tree, _)| tree.entries());
-        all.extend(hashed.chain(in_tree).map(|(_, mask, entry)| Few::new(mask, entry)));
-        all
-    }
-
-    /// Puts the rules of a plan into their trees, unless something has changed since. Returns whether it was
-    /// done.
-    pub(crate) fn plant(&mut self, shared: &Shared, version: u64, planted: Vec<Planted>) -> bool {
-        // A version has no other rules, wherever they are.
-        if shared.version.load(Acquire) != version || !self.ended.is_empty() || !self.unlinked.is_empty() {
-            return false;
-        }
-        for Planted { store, keep_tables, tree, others } in planted {
-            self.clear(store, keep_tables);
-            let numbers =
-                tree.iter().flat_map(Tree::numbers).chain(others.iter().map(|few| few.entry.found.number));
-            for number in numbers {
-                let held = self.rules.get_mut(&number);
-                let stays = |place: &Place| keep_tables && matches!(place, Place::Hashed { .. });
-                held.into_iter().for_each(|held| held.places.retain(stays));
-            }
-            if let Some(tree) = tree {
-                for (entry, number) in (0..).zip(tree.numbers()) {
-                    let held = self.rules.get_mut(&number);
-                    held.into_iter().for_each(|held| held.places.push(Place::Tree { store, entry }));
+    /// The rules of a store, without or with those of its hash tables.
+    fn plan(&self, store: u64, keeps_tables: bool) -> Planned {
+        let mut planned = Planned { store, ..Planned::default() };
+        for (own, kept) in self.owns.numbered().filter(|(_, own)| own.store == store) {
+            for (entry, few) in (0..).zip(&kept.few) {
+                if let Some(few) = few.filter(|few| few.died == FOREVER) {
+                    planned.add(few, Place::Few { own, entry });
                 }
-                let live = tree.len();
-                self.trees.insert(store, (Arc::new(tree), live));
             }
-            for few in others {
-                self.put(store, &few.mask, few.entry);
-            }
-            self.stale = true;
         }
-        self.publish(shared);
-        true
+        for (table, kept) in self.tables.numbered().filter(|(_, table)| table.store == store && !keeps_tables)
+        {
+            for (number, mask, entry) in kept.entries() {
+                if let Some(own) = self.by_mask.get(&(store, mask)) {
+                    planned.add(Few::new(mask, entry), Place::Hashed { own: *own, table, entry: number });
+                }
+            }
+        }
+        for ((_, tree), (of, _)) in self.trees.range((store, 0)..=(store, u64::MAX)) {
+            for (number, mask, entry) in of.entries() {
+                planned.add(Few::new(mask, entry), Place::Tree { store, tree: *tree, entry: number });
+            }
+        }
+        planned
     }
 
-    /// Forgets where the entries of a store are, but for those of hash tables that stay.
-    fn clear(&mut self, store: u64, keep_tables: bool) {
-        self.trees.remove(&store);
-        self.bits.remove(&store);
-        self.stale_bits.remove(&store);
-        let owns = self.owns.numbered().filter(|(_, own)| own.store == store);
-        let owns: Vec<usize> = owns.map(|(at, _)| at).collect();
-        for at in owns {
-            let own = self.owns.get(at);
-            (own.few, own.free, own.live) = (Vec::new(), Vec::new(), 0);
-            own.hashed = if keep_tables { own.hashed } else { 0 };
-            self.leave_own(at);
+    /// Lets rules be found in their trees, and no longer where they were, but for those that have changed
+    /// since.
+    pub(crate) fn plant(&mut self, shared: &Shared, all: Vec<Grown>) {
+        self.make_version(shared, |control, version, _| {
+            let mut left = Vec::new();
+            for Grown { tree, planned } in all {
+                if let Some((tree, members)) = tree {
+                    control.plant_one(tree, &members, &planned, version, &mut left);
+                }
+            }
+            ((), left)
+        });
+    }
+
+    fn plant_one(
+        &mut self,
+        mut tree: Tree,
+        members: &[u32],
+        planned: &Planned,
+        version: u64,
+        left: &mut Vec<Left>,
+    ) {
+        let (number, store) = (self.next_tree, planned.store);
+        self.next_tree += 1;
+        let mut moved = Vec::new();
+        for (entry, member) in (0..).zip(members) {
+            let (few, place) = (&planned.rules[*member as usize], planned.places[*member as usize]);
+            let found = few.entry.found;
+            if self.entry_at(place).is_none_or(|there| there.born != few.entry.born) {
+                // It has ended, and another one may have its place.
+                continue;
+            }
+            let Some(held) = self.rules.get_mut(&found.number) else { continue };
+            let Some(at) = held.places.iter_mut().find(|other| **other == place) else { continue };
+            *at = Place::Tree { store, tree: number, entry };
+            tree.begin(entry, version);
+            self.name_again(&found);
+            moved.push(place);
         }
-        if keep_tables {
-            return;
+        if !moved.is_empty() {
+            self.trees.insert((store, number), (Arc::new(tree), moved.len()));
+            self.stale = true;
+            self.end_places(moved, version, left);
         }
-        let of = |(at, table): (usize, &Hash)| (table.store == store).then_some((at, table.key));
-        let tables: Vec<(usize, Key)> = self.tables.numbered().filter_map(of).collect();
-        for (at, key) in tables {
-            self.by_key.remove(&(store, key));
-            self.tables.remove(at);
+    }
+
+    /// What is at a place, if it has not ended.
+    fn entry_at(&mut self, place: Place) -> Option<Entry> {
+        match place {
+            Place::Few { own, entry } => {
+                let few = self.owns.at(own)?.few.get(entry as usize)?.as_ref()?;
+                (few.died == FOREVER).then_some(few.entry)
+            }
+            Place::Hashed { table, entry, .. } => {
+                let table = self.tables.at(table).filter(|table| entry < table.fresh)?;
+                table.tuple.entry(entry).map(|(_, entry)| entry)
+            }
+            Place::Tree { store, tree, entry } => {
+                self.trees.get(&(store, tree))?.0.entry(entry).map(|(_, entry)| entry)
+            }
+        }
+    }
+
+    /// An entry of trees has ended, and no reader finds it any longer.
+    pub(super) fn leave_tree(&mut self, store: u64, tree: u64) {
+        if let Some((_, live)) = self.trees.get_mut(&(store, tree)) {
+            *live -= 1;
+            if *live == 0 {
+                self.trees.remove(&(store, tree));
+                self.stale = true;
+            }
         }
     }
 }

@@ -58,25 +58,17 @@ struct Making<'a> {
     copy_of_many: f64,
 }
 
-/// Makes trees of rules. Returns those that have no place in them; nothing if none has one.
-pub(crate) fn build(mut all: Vec<Few>) -> (Option<Tree>, Vec<Few>) {
-    all.sort_unstable_by_key(|few| few.entry.found.rank());
-    let Some(columns) = Columns::new(&all) else { return (None, all) };
-    let packed: Vec<Option<Packed>> = all.iter().map(|few| columns.pack_rule(few)).collect();
-    let mut out = Vec::new();
-    let (mut rules, mut packs) = (Vec::new(), Vec::new());
-    for (few, packed) in all.into_iter().zip(packed) {
-        match packed {
-            Some(packed) => {
-                rules.push(few);
-                packs.push(packed);
-            }
-            None => out.push(few),
-        }
-    }
+/// Makes trees of rules, and says which of them each rule of the trees is: some may have no place in them. None
+/// counts as yet. Nothing if none has a place.
+pub(crate) fn build(all: &[Few]) -> Option<(Tree, Vec<u32>)> {
+    let columns = Columns::new(all)?;
+    let mut order: Vec<u32> = (0..all.len() as u32).collect();
+    order.sort_unstable_by_key(|number| all[*number as usize].entry.found.rank());
+    let packs: Vec<Packed> = order.iter().map(|number| columns.pack_rule(&all[*number as usize])).collect();
     if packs.is_empty() {
-        return (None, out);
+        return None;
     }
+    let best = |rule: &u32| all[order[*rule as usize] as usize].entry.found.order;
     let mut making = Making {
         columns: &columns,
         rules: &packs,
@@ -86,49 +78,47 @@ pub(crate) fn build(mut all: Vec<Few>) -> (Option<Tree>, Vec<Few>) {
         most_nodes: 0,
         copy_of_many: COPY,
     };
-    let mut roots = Vec::new();
-    let mut placed = vec![false; packs.len()];
-    let all: Vec<u32> = (0..packs.len() as u32).collect();
-    let one = if all.len() <= ONE_TREE { making.tree(&all, COPIES_IN_ONE) } else { None };
+    let every: Vec<u32> = (0..packs.len() as u32).collect();
+    let one = if every.len() <= ONE_TREE { making.tree(&every, COPIES_IN_ONE) } else { None };
     let trees = match one {
-        Some(root) => vec![(root, all)],
+        Some(root) => vec![(root, every)],
         None => {
             let parts = parts(&columns, &packs).into_iter();
             parts.filter_map(|part| making.tree(&part, COPIES).map(|root| (root, part))).collect()
         }
     };
-    for (root, part) in trees {
-        part.iter().for_each(|rule| placed[*rule as usize] = true);
-        let best = part.first().map_or(u64::MAX, |rule| rules[*rule as usize].entry.found.order);
-        roots.push((root, best));
-    }
-    roots.sort_by_key(|(_, best)| *best);
     let (nodes, mut leaves) = (making.nodes, making.leaves);
-    let (mut known, mut patterns) = (Vec::new(), Vec::new());
+    let mut roots: Vec<(Node, u64)> =
+        trees.iter().filter_map(|(root, part)| Some((*root, best(part.first()?)))).collect();
+    roots.sort_by_key(|(_, best)| *best);
+    let mut placed: Vec<u32> = trees.into_iter().flat_map(|(_, part)| part).collect();
+    placed.sort_unstable();
+    if placed.is_empty() {
+        return None;
+    }
     // Their numbers without those that have no place.
     let mut numbers = vec![0u64; packs.len()];
-    for (at, (few, packed)) in rules.into_iter().zip(&packs).enumerate() {
-        if !placed[at] {
-            out.push(few);
-            continue;
-        }
-        numbers[at] = known.len() as u64;
-        known.push(Known { found: few.entry.found, born: few.entry.born, died: AtomicU64::new(few.died) });
-        patterns.extend(&packed.value[..columns.count()]);
-        patterns.extend(&packed.mask[..columns.count()]);
-        patterns.push(packed.ports.0);
-    }
-    if roots.is_empty() {
-        return (None, out);
-    }
-    for rule in leaves.chunks_exact_mut(stride(columns.count())) {
+    placed.iter().zip(0..).for_each(|(rule, number)| numbers[*rule as usize] = number);
+    let k = columns.count();
+    for rule in leaves.chunks_exact_mut(stride(k)) {
         if let [.., number] = rule {
             *number = numbers[*number as usize];
         }
     }
+    let mut patterns = Vec::with_capacity(placed.len() * (2 * k + 1));
+    for rule in &placed {
+        let packed = &packs[*rule as usize];
+        patterns.extend(packed.value[..k].iter().chain(&packed.mask[..k]).chain([&packed.ports.0]));
+    }
+    let members: Vec<u32> = placed.iter().map(|rule| order[*rule as usize]).collect();
+    let known = |member: &u32| {
+        let found = all[*member as usize].entry.found;
+        Known { found, born: u64::MAX, died: AtomicU64::new(0) }
+    };
+    let known: Vec<Known> = members.iter().map(known).collect();
     let ranges = columns.have_ranges();
     let (nodes, leaves, known) = (nodes.into(), leaves.into(), known.into());
-    (Some(Tree { columns, ranges, roots, nodes, leaves, known, patterns }), out)
+    Some((Tree { columns, ranges, roots, nodes, leaves, known, patterns }, members))
 }
 
 /// The rules of each tree, in their order.
