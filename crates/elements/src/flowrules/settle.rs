@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Trees are being made for one part in so many of the time at most.
 const SHARE: u32 = 10;
+/// About so much memory a rule takes while trees are made.
+const RULE_BYTES: usize = 1500;
 /// Workers look at rules much more often.
 const SWEEP: Duration = Duration::from_millis(5);
 
@@ -42,7 +44,11 @@ impl Settling {
             return;
         }
         let (table, state) = (Arc::downgrade(&self.table), Arc::clone(&self.state));
-        let run = move || settle(&table, &state);
+        let account = accounts::inherit();
+        let run = move || {
+            let _account = account.enter();
+            settle(&table, &state);
+        };
         if std::thread::Builder::new().name("rules".into()).spawn(run).is_err() {
             self.state.runs.store(false, Release);
         }
@@ -56,7 +62,10 @@ fn settle(table: &Weak<Table>, state: &State) {
         std::thread::sleep(pause);
         let Some(table) = table.upgrade() else { return };
         let (changes, start) = (state.changes.load(Acquire), Instant::now());
-        table.settle();
+        // A router that has not the memory for them does without.
+        if accounts::inherit().would_exceed(table.len() * RULE_BYTES).is_none() {
+            table.settle();
+        }
         sweep(&table, state, changes);
         pause = PAUSE.max(start.elapsed() * SHARE);
         if state.changes.load(Acquire) != changes {
