@@ -60,8 +60,8 @@ pub(super) fn learn(table: &DeviceTable, port: &Port) -> Result<(), String> {
     Ok(())
 }
 
-/// The length of the device's table. If it is to be changed, that is tried first; who has it changed later by a
-/// handler sees what comes of it.
+/// The length of the device's table. If it is to be changed, that is tried first; who has it changed later by
+/// a handler sees what comes of it.
 fn buckets(port: &Port, changes: bool) -> Result<usize, String> {
     if changes {
         quick(port.try_rss_table().map_err(|e| e.to_string())?)?;

@@ -132,11 +132,7 @@ impl Follower {
     pub(super) fn polled(&mut self, batch: &mut Batch, short: bool, stamp: bool, cx: &Cx<'_>) {
         let signal = self.table.signal();
         if signal == self.seen && !self.moving {
-            self.bursts = self.bursts.wrapping_add(1);
-            if signal.looks_at(self.bursts) {
-                self.look_at(batch);
-            }
-            return;
+            return self.sample(batch);
         }
         let before = self.held.len();
         let now = cx.now_ns();
@@ -155,7 +151,15 @@ impl Follower {
                 .map_or(Known::NoFlow, |hash| Known::Bucket(hash as usize % self.table.buckets().max(1))),
         }
     }
-    /// Counts packets.
+    /// Counts the packets of this burst, or skips it.
+    #[inline]
+    fn sample(&mut self, batch: &Batch) {
+        self.bursts = self.bursts.wrapping_add(1);
+        if self.seen.looks_at(self.bursts) {
+            self.look_at(batch);
+        }
+    }
+    /// Counts packets. While buckets move, those of a bucket that has just gone are no strays.
     fn look_at(&mut self, batch: &Batch) {
         if batch.is_empty() {
             return;
@@ -165,7 +169,12 @@ impl Follower {
         says.looks_at(batch.len());
         for packet in batch.iter() {
             match self.known(packet) {
-                Known::Bucket(bucket) if self.table.has(self.place, bucket) => says.count(bucket),
+                Known::Bucket(bucket)
+                    if self.table.has(self.place, bucket)
+                        || self.moving && self.table.came_from(bucket) == Some(self.place) =>
+                {
+                    says.count(bucket);
+                }
                 Known::Bucket(_) | Known::Nothing => says.stray(),
                 Known::NoFlow => {}
             }
@@ -192,6 +201,7 @@ impl Follower {
             self.begin(change, now);
             wake = (0..self.sources.len()).filter(|place| self.sources[*place]).collect();
         }
+        self.sample(batch);
         if !self.moving {
             return wake;
         }
@@ -372,6 +382,9 @@ mod tests {
         assert_eq!(arrived(&mut new, true, 4 * MS), [0, 4, 8]);
         assert!(!new.is_moving() && !table.readings().moving);
         assert_eq!((moved(&table), polled(&mut new, &[0], true, 5 * MS)), ((1, 3, 0), vec![0]));
+        // All have been counted, and where they were is where they should have been.
+        let readings = table.readings();
+        assert_eq!((readings.packets, readings.strays), (vec![9, 1, 1, 1], 0));
     }
 
     #[test]
