@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, NamedTuple, Self, TypeVar
 
 from lab import Lab, Namespace
@@ -49,11 +49,15 @@ class Streams(Generic[Name]):
     `pairs`: name -> (sending namespace, receiving namespace, address, packets a second).
     """
 
-    def __init__(self, lab: Lab, pairs: Mapping[Name, Pair], size: int = 200, flows: int = 8, port: int = PORT):
-        self.lab, self.pairs, self.size, self.flows, self.port = lab, dict(pairs), size, flows, port
+    def __init__(self, lab: Lab, pairs: Mapping[Name, Pair], size: int = 200, flows: int = 8, port: int = PORT,
+                 sources: Sequence[int] = ()):
+        self.lab, self.pairs, self.size, self.port = lab, dict(pairs), size, port
+        # The source port of each flow.
+        self.sources = sources or range(20000, 20000 + flows)
         self.names = list(self.pairs)
         n = len(self.names)
         self.sent = memoryview(mmap.mmap(-1, max(4096, n * 8))).cast("Q")
+        self.late = memoryview(mmap.mmap(-1, max(4096, n * 8))).cast("Q")
         self.arrived = [mmap.mmap(-1, ROOM) for _ in range(n)]
         self.children: list[int] = []
         self._start(self._send)
@@ -81,14 +85,14 @@ class Streams(Generic[Name]):
         jobs = []
         sockets: dict[tuple[str, int], socket.socket] = {}
         for i, (space, _, to, rate) in enumerate(self.pairs.values()):
-            for flow in range(self.flows):
-                key = space.name, flow
+            for source in self.sources:
+                key = space.name, source
                 if key not in sockets:
                     with space.inside():
                         s = sockets[key] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                         s.setblocking(False)
-                        s.bind(("0.0.0.0", 20000 + flow))
-            jobs.append((i, (to, self.port), rate, [sockets[space.name, f] for f in range(self.flows)]))
+                        s.bind(("0.0.0.0", source))
+            jobs.append((i, (to, self.port), rate, [sockets[space.name, source] for source in self.sources]))
         data = bytearray(self.size)
         os.write(done, b"r")
         os.close(done)
@@ -129,14 +133,19 @@ class Streams(Generic[Name]):
         os.write(done, b"r")
         os.close(done)
         parent, buffer, arrived = os.getppid(), bytearray(64), self.arrived
+        last: dict[tuple[int, int], int] = {}
         while os.getppid() == parent:
             for fd, _ in poll.poll(0.2):
                 s = by_fd[fd]
                 try:
                     while s.recv_into(buffer) >= HEAD.size:
-                        pair, _, number = HEAD.unpack_from(buffer)
+                        pair, flow, number = HEAD.unpack_from(buffer)
                         if pair < len(arrived) and number < ROOM and arrived[pair][number] < 255:
                             arrived[pair][number] += 1
+                            if number < last.get((pair, flow), 0):
+                                self.late[pair] += 1
+                            else:
+                                last[pair, flow] = number
                 except BlockingIOError:
                     pass
             time.sleep(0.001)
@@ -175,6 +184,10 @@ class Streams(Generic[Name]):
     def duplicates(self) -> int:
         """How many packets have arrived more than once."""
         return sum(sum(n - 1 for n in a[:ROOM] if n > 1) for a in self.arrived)
+
+    def overtaken(self) -> int:
+        """How many packets have arrived after a later one of their flow."""
+        return sum(self.late[i] for i in range(len(self.names)))
 
     def stop(self) -> None:
         for pid in self.children:

@@ -3,7 +3,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::{Duration, Instant};
 
 use dpdk_sys::valiant_link;
 use locks::IgnorePoison;
@@ -51,6 +52,8 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others; none once the device has been given back.
     members: Mutex<Vec<Member>>,
+    /// Whether its indirection table changes while it is started.
+    reta_trial: OnceLock<Result<Duration, Error>>,
     /// Those who use the devices' queues.
     users: Mutex<Vec<Weak<Occupied>>>,
     /// What the devices had counted when they were given back.
@@ -224,6 +227,7 @@ impl Port {
             interface,
             pool: reservation.pool,
             members: Mutex::new(members),
+            reta_trial: OnceLock::new(),
             users: Mutex::default(),
             counted: Mutex::default(),
             sockets,
@@ -639,6 +643,28 @@ impl Port {
         }
         // SAFETY: the port exists, and there are as many entries as the length says.
         self.set(DOING, |id| unsafe { dpdk_sys::valiant_reta_set(id, queues.as_ptr(), info.reta_size) })
+    }
+
+    /// Tries, the first time that it is called, whether the device's indirection table can be changed while
+    /// the port is started: with the table that it has. Returns how long that takes. Nobody may poll yet
+    /// then: some drivers stop the port meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Port::rss_table`], or the driver refuses.
+    pub fn try_rss_table(&self) -> Result<Duration, Error> {
+        /// How often: the processor may have been taken away meanwhile.
+        const TRIALS: usize = 3;
+        let trial = || {
+            let table = self.rss_table()?;
+            let mut least = Duration::MAX;
+            for _ in 0..TRIALS {
+                let began = Instant::now();
+                self.set_rss_table(&table)?;
+                least = least.min(began.elapsed());
+            }
+            Ok(least)
+        };
+        self.reta_trial.get_or_init(trial).clone()
     }
 
     /// The key of the device's RSS.

@@ -358,6 +358,13 @@ fn the_table_and_the_key_of_a_device_change_where_its_driver_can() {
     assert!(refused.contains("'2' is no queue here: there are 0 and 1"), "{refused}");
     let refused = two.write("in.rss_key", &["ab"; 40].join(":")).unwrap_err().to_string();
     assert!(refused.contains("its driver (net_null) takes no key"), "{refused}");
+    assert_eq!(two.read("in.rebalance", "").unwrap(), "false", "what was written stays");
+    two.write("in.rebalance", "true").unwrap();
+    let began = Instant::now();
+    two.drive(|| began.elapsed() > Duration::from_millis(500));
+    let status = two.read("in.rebalance_status", "").unwrap();
+    assert!(status.contains("table\tof the device\n") && status.contains("moves\t0\n"), "{status}");
+    assert!(status.contains("state\t100.0 % of the packets came to other workers than hash"), "{status}");
     drop(two);
     let mut one = router(config, workers(1, Placement::Parallel)).unwrap();
     let refused = one.write("in.rss_table", "equal 1").unwrap_err().to_string();

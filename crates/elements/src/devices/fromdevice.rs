@@ -31,8 +31,9 @@
 //!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
 //! - `STEER` (*element*): a table of IPv4 routes (RadixIPLookup or one of its kind). Each worker gets the
 //!   packets to a part of its routes, rather than a part of the flows. See Steering by prefix.
-//! - `REBALANCE` (*bool*, default true): whether, where flows are distributed over workers in this way,
-//!   buckets of the hash go to other workers when one worker has more packets than others. See Rebalancing.
+//! - `REBALANCE` (*bool*, default true; false under the name `click`): whether buckets of the hash by which
+//!   flows are distributed over workers, in this way or by the device, go to other workers when one worker
+//!   has more packets than others. See Rebalancing.
 //! - `PARK` (*bool*, default false): whether, where flows are distributed over workers in this way, workers
 //!   are parked at low load; not with `RULES`, which may give packets to any worker. See Parking.
 //! - `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default 500ms; without a unit,
@@ -107,17 +108,19 @@
 //!   turn), `weight W0 W1 ...` (a weight for each worker), `default`, or pairs `(BUCKET,WORKER)`; the
 //!   rebalancer then leaves the table alone, and no worker is parked (`rebalance` and `park` become false).
 //! - `rss_key` (read/write): the key of the hash, as `ethtool -x` prints it: 40 to 52 bytes. While it
-//!   changes, packets wait in the device. The key and the table of a device change at once, and flows may be
-//!   reordered.
+//!   changes, packets wait in the device. When the key or the table of a device is written, it changes at
+//!   once, and flows may be reordered.
 //! - `rss_packets` (read): for each worker that gets flows its number, the packets that it was given, and
 //!   those that it has taken.
-//! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some.
+//! - `rss_buckets` (read): bucket, worker and packets of each bucket that has had some; of a device's
+//!   buckets, those that were looked at.
 //! - `rss_moved` (read): `buckets` that have changed workers, packets `held` meanwhile, and those of them
 //!   that were passed on `unordered`, because they had waited for too long or a hot swap came: they may have
 //!   overtaken others of their flow. A bucket without such packets that moved too early counts as one.
 //! - `rebalance` (read/write): whether buckets go to other workers by themselves.
-//! - `rebalance_status` (read): the `imbalance` of the last interval; how often (`rounds`) and how many
-//!   buckets (`moves`) have moved; `state`, why nothing moves now.
+//! - `rebalance_status` (read): `table` `of the device`, if it is the device's own; the `imbalance` of the
+//!   last interval; how often (`rounds`) and how many buckets (`moves`) have moved; `state`, why nothing
+//!   moves now.
 //! - `rebalance_log` (read): the last 256 moves, the oldest first: the time, the bucket and its share of the
 //!   packets, both workers, and the reason.
 //! - `park` (read/write): whether workers are parked at low load.
@@ -160,9 +163,19 @@
 //! a worker, or if no move is worth its price; and if the load keeps changing, moves become rare. It is
 //! packets that are made equal, not times.
 //!
+//! Where each worker has a receive queue of its own, the device distributes flows, and its own indirection
+//! table (RETA) changes in the same way, if its driver takes changes while packets flow: that is tried at the
+//! start with the table that it has, and if it takes more than 20 ms, nothing moves: some drivers stop the
+//! port meanwhile (mlx5). Packets are counted by the hash that the device gives with them, else
+//! by the same hash (Toeplitz) with the device's key: all while there are few, of many about 80,000 a second.
+//! If more than a tenth of them come to other queues than the table says, the device hashes otherwise or has
+//! rules, and nothing moves; nor with `RULES`, which may give packets to any worker. The state of
+//! `rebalance_status` says so, and for a NIC whose driver refuses so does a line at start.
+//!
 //! A bucket's packets wait at the worker that polls until those before them have left the old worker and the
 //! queues behind it, for 100 ms at most (20 ms if there are more than 1,024); so flows stay in order, and
-//! what could not wait any longer is counted (`rss_moved`).
+//! what could not wait any longer is counted (`rss_moved`). Of a device's bucket they wait at the new worker,
+//! until the old one has seen its queue empty after the change and its packets have left; at most 512.
 //!
 //! ## Steering by prefix
 //! With `STEER`, the IPv4 addresses are divided into 512 prefixes that have about as many routes each, and a

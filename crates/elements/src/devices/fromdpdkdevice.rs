@@ -11,7 +11,7 @@
 //!   workers. All receive queues of a port must be polled by some element. By default worker N polls queue N.
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`), `STEER` (*element*), `REBALANCE` (*bool*, default
-//!   true): as for FromDevice.
+//!   true; whether buckets of the hash, also of the device's own table, change workers): as for FromDevice.
 //! - `PARK` (*bool*, default false), `PARK_BELOW` (*int*, percent, default 40), `PARK_AFTER` (*time*, default
 //!   500ms), `WAKE_ABOVE` (*int*, percent, default 70), `WAKE_AFTER` (*time*, default 200us): whether workers
 //!   are parked at low load, as for FromDevice.

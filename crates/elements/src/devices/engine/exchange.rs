@@ -1,5 +1,6 @@
 //! The rings over which the workers' replicas of one element exchange packets.
 
+use super::devicetable::DeviceTable;
 use super::history::History;
 use super::indirection::Indirection;
 use super::line::RING;
@@ -99,6 +100,7 @@ pub(in crate::devices) struct Exchange {
     ends: Mutex<HashMap<(usize, usize), End>>,
     shares: OnceLock<Arc<Shares>>,
     indirection: OnceLock<Arc<Indirection>>,
+    device_table: OnceLock<Option<Arc<DeviceTable>>>,
     history: OnceLock<Arc<History>>,
     steering: OnceLock<Arc<Table>>,
     park_state: OnceLock<Arc<ParkState>>,
@@ -143,6 +145,18 @@ impl Exchange {
     /// The indirection table, if flows are spread in software.
     pub(super) fn known_indirection(&self) -> Option<&Arc<Indirection>> {
         self.indirection.get()
+    }
+    /// The device's own table where the device spreads flows, made by the first that needs it if it can be
+    /// used.
+    pub(super) fn device_table(
+        &self,
+        make: impl FnOnce() -> Option<DeviceTable>,
+    ) -> Option<Arc<DeviceTable>> {
+        self.device_table.get_or_init(|| make().map(Arc::new)).clone()
+    }
+    /// The same, if it is known.
+    pub(super) fn known_device_table(&self) -> Option<&Arc<DeviceTable>> {
+        self.device_table.get()?.as_ref()
     }
     /// What the rebalancer of the table has decided, made by the first replica.
     pub(super) fn history(&self, make: impl FnOnce() -> Arc<History>) -> Arc<History> {

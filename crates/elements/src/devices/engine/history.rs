@@ -1,9 +1,8 @@
 //! What the rebalancer of an element has decided, for handlers.
 
 use locks::IgnorePoison;
-use rebalance::Stay;
 use std::collections::VecDeque;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,7 +24,11 @@ struct Said {
     moves: VecDeque<String>,
     /// The imbalance of the last interval, and why nothing moved.
     imbalance: f64,
-    stay: Option<Stay>,
+    stay: Option<String>,
+    /// Why it cannot move anything.
+    cannot: Option<String>,
+    /// Whether the table is the device's.
+    of_device: bool,
 }
 
 impl History {
@@ -47,16 +50,18 @@ impl History {
         let said = self.said.lock().ignore_poison();
         let mut text = format!("on\t{}\n", self.is_on());
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        if said.of_device {
+            text += "table\tof the device\n";
+        }
         let _ = writeln!(text, "imbalance\t{:.4}", said.imbalance);
         let _ = writeln!(text, "rounds\t{}\nmoves\t{}", get(&self.rounds), get(&self.moves));
-        let state = match said.stay {
+        let state = match (&said.cannot, &said.stay) {
             _ if !self.is_on() => "it is off".to_owned(),
-            Some(stay) => stay.to_string(),
-            None if get(&self.rounds) == 0 => {
-                "nothing is known yet: no packet has come, or flows are not spread in software here"
-                    .to_owned()
+            (Some(why), _) | (None, Some(why)) => why.clone(),
+            (None, None) if get(&self.rounds) == 0 => {
+                "nothing is known yet: no packet has come, or flows are not spread here".to_owned()
             }
-            None => "buckets are moving".to_owned(),
+            (None, None) => "buckets are moving".to_owned(),
         };
         let _ = writeln!(text, "state\t{state}");
         text
@@ -64,18 +69,32 @@ impl History {
     /// The same in a line, for people; nothing where nothing has ever been counted.
     pub(super) fn summary(&self) -> String {
         let said = self.said.lock().ignore_poison();
-        let Some(stay) = said.stay.filter(|_| self.is_on()) else { return String::new() };
+        let on = self.is_on() && said.cannot.is_none();
+        let Some(stay) = said.stay.as_ref().filter(|_| on) else { return String::new() };
         let moves = self.moves.load(Ordering::Relaxed);
         let imbalance = 100.0 * said.imbalance;
-        format!("imbalance of the workers {imbalance:.1} %, buckets moved {moves} times; {stay}")
+        let moved = if said.of_device { "buckets of the device moved" } else { "buckets moved" };
+        format!("imbalance of the workers {imbalance:.1} %, {moved} {moves} times; {stay}")
     }
     /// The imbalance of an interval.
     pub(super) fn measured(&self, imbalance: f64) {
         self.said.lock().ignore_poison().imbalance = imbalance;
     }
     /// Nothing moves, and why.
-    pub(super) fn stays(&self, stay: Stay) {
-        self.said.lock().ignore_poison().stay = Some(stay);
+    pub(super) fn stays(&self, why: impl Display) {
+        self.said.lock().ignore_poison().stay = Some(why.to_string());
+    }
+    /// Nothing can move, and why.
+    pub(super) fn cannot(&self, why: String) {
+        self.said.lock().ignore_poison().cannot = Some(why);
+    }
+    /// The table is the device's.
+    pub(super) fn is_of_device(&self) {
+        self.said.lock().ignore_poison().of_device = true;
+    }
+    /// Buckets can move.
+    pub(super) fn can(&self) {
+        self.said.lock().ignore_poison().cannot = None;
     }
     /// Buckets move: a line for each.
     pub(super) fn moved(&self, lines: Vec<String>) {
@@ -92,6 +111,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rebalance::Stay;
 
     #[test]
     fn the_log_is_bounded() {

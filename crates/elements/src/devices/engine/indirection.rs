@@ -176,6 +176,10 @@ pub(super) struct Readings {
     pub(super) table: Vec<u16>,
     /// Cycles for which each worker was busy.
     pub(super) busy_cycles: Vec<u64>,
+    /// Where a part of the packets is counted, how many that were; and those that came to another worker than
+    /// the table says.
+    pub(super) looked_at: u64,
+    pub(super) strays: u64,
     pub(super) moved: Moved,
     /// Whether buckets are on their way, or a worker that polls has not seen the last change.
     pub(super) moving: bool,

@@ -4,13 +4,16 @@
 //! rings over which the receiving side passes packets between workers. How workers share transmit queues is
 //! in `sharing.rs`, `member.rs` (what each does), `line.rs` (what goes from worker to worker) and `owners.rs`
 //! (who should have a queue).
-//! `indirection.rs` is the table by which flows are spread; `rebalancer.rs` and `parker.rs` change it while
-//! packets flow.
-//! `portrules.rs` has the flow rules in front of a port, `hardware.rs` those that its device carries out.
-//! `host.rs` is for Linux's TUN and TAP devices, `socket.rs` for sockets.
+//! `indirection.rs` is the table by which flows are spread in software, `devicetable.rs` that of a device
+//! which spreads them; `rebalancer.rs` and `parker.rs` change them while packets flow. `portrules.rs` has the
+//! flow rules in front of a port, `hardware.rs` those that its device carries out. `host.rs` is for Linux's
+//! TUN and TAP devices, `socket.rs` for sockets.
 
 pub(super) mod arguments;
 mod batches;
+mod devicecontrol;
+mod devicemoves;
+mod devicetable;
 mod division;
 mod doze;
 mod exchange;

@@ -1,6 +1,9 @@
-//! The rebalancer of an element that spreads flows over workers in software: on the control thread it reads
-//! what the workers have counted, asks the policy (crate `rebalance`), and changes the indirection table.
+//! The rebalancer of an element whose flows are spread over workers, in software or by the device: on the
+//! control thread it reads what the workers have counted, asks the policy (crate `rebalance`), and changes
+//! the indirection table.
 
+use super::devicecontrol::{OfDevice, learn};
+use super::devicetable::DeviceTable;
 use super::exchange::Exchange;
 use super::history::History;
 use super::indirection::{Indirection, Readings};
@@ -14,6 +17,46 @@ use std::sync::Arc;
 const INTERVAL_NS: u64 = 50_000_000;
 /// How often while no packets come.
 const QUIET_NS: u64 = 200_000_000;
+/// So long after a change of a device's table, a worker that has not seen it has no packets.
+const OVERDUE_NS: u64 = 500_000_000;
+/// The share of packets that may come to another worker than a device's table says.
+const STRAYS: f64 = 0.1;
+
+/// A table whose buckets it moves.
+pub(super) trait Buckets {
+    /// The workers, by their places.
+    fn workers(&self) -> &[usize];
+    fn readings(&self) -> Readings;
+    /// Grows when each bucket has other flows than before.
+    fn key_version(&self) -> u64;
+    /// Gives buckets to other workers: pairs of a bucket and a place.
+    ///
+    /// # Errors
+    /// It cannot be done, and why.
+    fn give(&self, changes: &[(usize, u16)]) -> Result<(), String>;
+    /// In an interval workers have looked at so many packets.
+    fn looked_at(&self, _packets: u64) {}
+}
+
+impl Buckets for Indirection {
+    fn workers(&self) -> &[usize] {
+        self.workers()
+    }
+    fn readings(&self) -> Readings {
+        self.readings()
+    }
+    fn key_version(&self) -> u64 {
+        self.key_version()
+    }
+    fn give(&self, changes: &[(usize, u16)]) -> Result<(), String> {
+        self.set(changes);
+        Ok(())
+    }
+}
+
+/// What is to be logged.
+type Line = (Level, String);
+
 /// The part on the control thread.
 pub(super) struct Rebalancer {
     element: String,
@@ -23,6 +66,13 @@ pub(super) struct Rebalancer {
     /// What was read at the end of the last interval, with the time stamp counter.
     before: Option<(Readings, u64)>,
     key_version: u64,
+    /// Packets of the last intervals that came as the table says, and others; old ones count less.
+    as_said: f64,
+    strays: f64,
+    /// When buckets last moved.
+    moved_ns: u64,
+    /// Whether the device's table is known, or cannot be used.
+    device: Option<bool>,
     next_ns: u64,
 }
 
@@ -36,12 +86,16 @@ impl Rebalancer {
             policy: Policy::new(Settings::default()),
             before: None,
             key_version: 0,
+            as_said: 0.0,
+            strays: 0.0,
+            moved_ns: 0,
+            device: None,
             next_ns: 0,
         }
     }
 
     /// Ends an interval. Returns what is to be logged, and whether packets have come.
-    fn look(&mut self, table: &Indirection, now_ns: u64, cycles: u64) -> (Option<String>, bool) {
+    fn look(&mut self, table: &dyn Buckets, now_ns: u64, cycles: u64) -> (Option<Line>, bool) {
         let readings = table.readings();
         let Some((before, began)) = self.before.replace((readings.clone(), cycles)) else {
             return (None, false);
@@ -50,7 +104,9 @@ impl Rebalancer {
             now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect()
         };
         let packets = differences(&readings.packets, &before.packets);
-        let any = packets.iter().any(|n| *n > 0);
+        let counted: u64 = packets.iter().sum();
+        let any = counted > 0;
+        table.looked_at(readings.looked_at.saturating_sub(before.looked_at));
         let elapsed = cycles.saturating_sub(began).max(1) as f64;
         let busy = differences(&readings.busy_cycles, &before.busy_cycles);
         let busy: Vec<f64> = busy.into_iter().map(|busy| (busy as f64 / elapsed).min(1.0)).collect();
@@ -63,6 +119,15 @@ impl Rebalancer {
             // Each bucket has other flows now.
             self.key_version = table.key_version();
             self.policy.forget();
+        }
+        if let Some(share) = self.stray(counted, readings.strays.saturating_sub(before.strays)) {
+            self.policy.forget();
+            self.history.stays(format!(
+                "{} of the packets came to other workers than hash and table say: the device goes by other fields \
+                 or by rules, or shows neither hash nor key",
+                percent(share)
+            ));
+            return (None, any);
         }
         let parked = table.workers().len() - readings.awake;
         if parked > 0 {
@@ -86,14 +151,61 @@ impl Rebalancer {
             Verdict::Move(round) => {
                 let changes: Vec<(usize, u16)> =
                     round.moves.iter().map(|one| (one.bucket, one.to as u16)).collect();
-                table.set(&changes);
+                if let Err(why) = table.give(&changes) {
+                    let why = format!("buckets stay, because the device has refused a change: {why}");
+                    self.device = Some(false);
+                    self.history.cannot(why.clone());
+                    return (Some((Level::WARN, format!("{}: {why}", self.element))), any);
+                }
+                self.moved_ns = now_ns;
                 let reason = reason(&round, table.workers());
                 self.history.moved(lines(&round, table.workers(), &reason, now_ns));
                 let plural = if changes.len() == 1 { "bucket goes" } else { "buckets go" };
                 let text = format!("{}: {} {plural} to other workers: {reason}", self.element, changes.len());
-                (Some(text), any)
+                (Some((Level::INFO, text)), any)
             }
         }
+    }
+}
+
+impl Rebalancer {
+    /// The share of strays in the last intervals, if it is too large.
+    fn stray(&mut self, as_said: u64, strays: u64) -> Option<f64> {
+        self.as_said = self.as_said * 0.75 + as_said as f64;
+        self.strays = self.strays * 0.75 + strays as f64;
+        let share = self.strays / (self.as_said + self.strays).max(1.0);
+        (share > STRAYS).then_some(share)
+    }
+
+    /// Ends an interval where the device spreads flows.
+    fn look_at_device(&mut self, table: &DeviceTable, now: u64) -> (Option<Line>, bool) {
+        let Some(port) = self.exchange.port().filter(|_| self.history.is_on()) else {
+            // When it is switched on again, the table may be another one.
+            table.switch(false);
+            self.device = None;
+            return (None, false);
+        };
+        if self.device.is_none() {
+            let learned = learn(table, &port);
+            self.device = Some(learned.is_ok());
+            self.before = None;
+            self.policy.forget();
+            table.switch(learned.is_ok());
+            match learned {
+                Ok(()) => self.history.can(),
+                Err(why) => {
+                    let text = format!("{}: REBALANCE: buckets stay: {why}", self.element);
+                    self.history.cannot(why);
+                    return (Some((Level::INFO, text)), false);
+                }
+            }
+        }
+        if self.device == Some(false) {
+            table.switch(false);
+            return (None, false);
+        }
+        let overdue = now.saturating_sub(self.moved_ns) >= OVERDUE_NS;
+        self.look(&OfDevice { table, port: &port, overdue }, now, dpdk::cycles())
     }
 }
 
@@ -131,15 +243,18 @@ fn lines(round: &Round, workers: &[usize], reason: &str, now_ns: u64) -> Vec<Str
 impl ControlTask for Rebalancer {
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let exchange = Arc::clone(&self.exchange);
-        // Only where flows are spread in software is there a table.
-        let table = exchange.known_indirection()?;
         let now = router.now_ns();
         if now < self.next_ns {
             return Some(self.next_ns);
         }
-        let (text, any) = self.look(table, now, dpdk::cycles());
-        if let Some(text) = text {
-            router.hub().log(Level::INFO, &self.element, &text);
+        let (line, any) = match (exchange.known_indirection(), exchange.known_device_table()) {
+            (Some(table), _) => self.look(&**table, now, dpdk::cycles()),
+            (None, Some(table)) => self.look_at_device(table, now),
+            // Only where flows are spread is there a table.
+            (None, None) => return None,
+        };
+        if let Some((level, text)) = line {
+            router.hub().log(level, &self.element, &text);
         }
         self.next_ns = now + if any { INTERVAL_NS } else { QUIET_NS };
         Some(self.next_ns)
@@ -160,6 +275,7 @@ impl ControlTask for Rebalancer {
 mod tests {
     use super::*;
     use runtime::Lanes;
+    use std::sync::atomic::Ordering;
 
     fn table() -> Indirection {
         let lanes = Lanes { poll: vec![vec![0], vec![]], spread: vec![0, 1], ..Lanes::default() };
@@ -216,5 +332,84 @@ mod tests {
         assert!(status.ends_with("state\tit is off\n"), "{status}");
         history.switch(true);
         assert!(run(&mut rebalancer, &table, 10) > 0);
+    }
+
+    /// A device's table without the device, which takes changes or refuses them.
+    struct Device(DeviceTable, bool);
+
+    impl Buckets for Device {
+        fn workers(&self) -> &[usize] {
+            self.0.workers()
+        }
+        fn readings(&self) -> Readings {
+            self.0.readings()
+        }
+        fn key_version(&self) -> u64 {
+            self.0.key_version()
+        }
+        fn give(&self, changes: &[(usize, u16)]) -> Result<(), String> {
+            let reta = self.0.announce(changes);
+            if self.1 {
+                self.0.done(reta);
+                return Ok(());
+            }
+            self.0.withdraw();
+            Err("Operation not supported".to_owned())
+        }
+    }
+
+    /// Intervals in which the first of two queues has twice the packets of the other one, and `strays` come
+    /// besides; what is logged.
+    fn run_device(rebalancer: &mut Rebalancer, device: &Device, strays: usize) -> Vec<Line> {
+        let table = &device.0;
+        let mut lines = Vec::new();
+        for n in 0..12 {
+            for bucket in 0..table.buckets() {
+                let says = table.says(usize::from(table.has(1, bucket)));
+                (0..if bucket % 2 == 0 { 400 } else { 200 }).for_each(|_| says.count(bucket));
+            }
+            (0..strays).for_each(|_| table.says(0).stray());
+            [0, 1].iter().for_each(|place| table.says(*place).add_busy(900));
+            lines.extend(rebalancer.look(device, n * INTERVAL_NS, (n + 1) * 1000).0);
+            let (change, _) = table.signal().change();
+            [0, 1].iter().for_each(|place| table.says(*place).finished.store(change, Ordering::Release));
+        }
+        lines
+    }
+    fn device(takes: bool) -> (Device, Arc<History>, Rebalancer) {
+        let lanes = Lanes { poll: vec![vec![0], vec![1]], ..Lanes::default() };
+        let table = DeviceTable::new(&lanes, 16);
+        table.learn((0..16).map(|bucket| bucket % 2).collect()).unwrap();
+        let history = Arc::new(History::new(true));
+        let rebalancer = Rebalancer::new("in", &Arc::default(), &history);
+        (Device(table, takes), history, rebalancer)
+    }
+
+    #[test]
+    fn buckets_of_a_device_move() {
+        let (device, history, mut rebalancer) = device(true);
+        let lines = run_device(&mut rebalancer, &device, 0);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].1.starts_with("in: 2 buckets go to other workers: of the packets"), "{lines:?}");
+        assert!(history.status().contains("state\tthe workers have as many packets"), "{}", history.status());
+    }
+
+    #[test]
+    fn buckets_stay_where_packets_come_otherwise_than_the_table_says() {
+        let (device, history, mut rebalancer) = device(true);
+        assert_eq!(run_device(&mut rebalancer, &device, 2000), []);
+        let status = history.status();
+        assert!(status.contains("state\t29.4 % of the packets came to other workers than hash"), "{status}");
+        assert_eq!(run_device(&mut rebalancer, &device, 100).len(), 1, "strays are too few to matter");
+    }
+
+    #[test]
+    fn buckets_stay_where_the_device_refuses() {
+        let (device, history, mut rebalancer) = device(false);
+        let lines = run_device(&mut rebalancer, &device, 0);
+        let text = "in: buckets stay, because the device has refused a change: Operation not supported";
+        assert_eq!(lines[0], (Level::WARN, text.to_owned()));
+        assert!(history.status().contains("state\tbuckets stay, because"), "{}", history.status());
+        assert_eq!((device.0.readings().table[0], history.summary()), (0, String::new()));
     }
 }

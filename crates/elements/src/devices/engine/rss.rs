@@ -134,13 +134,18 @@ pub(super) fn ipv4_destination(frame: &[u8]) -> Option<u32> {
 /// fragment or has another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are skipped.
 #[inline]
 pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
+    known_flow_hash(hash, frame).unwrap_or(0)
+}
+
+/// The same, or nothing if it is neither IPv4 nor IPv6.
+#[inline]
+pub(super) fn known_flow_hash(hash: &impl FlowHash, frame: &[u8]) -> Option<u32> {
     let (kind, packet) = network(frame);
     match kind {
         Some(ETHERTYPE_IPV4) => ipv4(hash, packet),
         Some(ETHERTYPE_IPV6) => ipv6(hash, packet),
         _ => None,
     }
-    .unwrap_or(0)
 }
 
 /// A hash of a frame's Ethernet addresses. Of an internal frame's source address only the node is used: what

@@ -1,6 +1,8 @@
 //! The receiving side of a port: the engine of `FromDevice` and `FromDPDKDevice`.
 
 use super::batches::{Batches, Sizes};
+use super::devicecontrol;
+use super::devicemoves::{self, Follower};
 use super::doze::Doze;
 use super::exchange::{Exchange, Inlet, forget_done, inherit};
 use super::handover::HOLD;
@@ -61,6 +63,8 @@ pub(crate) struct Receiver {
     inlets: Vec<Inlet>,
     /// The place of this worker in the indirection table.
     seat: Option<(Arc<Indirection>, usize)>,
+    /// Its part where the device spreads flows by a table that changes.
+    follower: Option<Follower>,
     /// Wakes parked workers, if this one polls.
     watch: Option<Watch>,
     /// When the last run of the task began, by the time stamp counter; 0: it has found no packets.
@@ -116,6 +120,9 @@ impl Receiver {
             // And some wait while a part of the flows moves to another worker.
             let missing = cx.workers().saturating_sub(needs.rx_queues.into());
             needs.extra_buffers += (RING + HOLD) * missing;
+            if missing == 0 && needs.rx_queues > 1 && matches!(spec, PortSpec::Pci { .. }) {
+                needs.extra_buffers += devicemoves::HOLD * usize::from(needs.rx_queues);
+            }
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Annotating a packet touches two more cache lines; this is done only if an element reads the
@@ -140,6 +147,7 @@ impl Receiver {
             steer: None,
             inlets: Vec::new(),
             seat: None,
+            follower: None,
             watch: None,
             busy_since: 0,
             sockets: Vec::new(),
@@ -164,8 +172,7 @@ impl Receiver {
         }
     }
 
-    /// Balances the load of the workers where flows are spread in software, if it is `on`, the `REBALANCE`
-    /// argument.
+    /// Balances the load of the workers where flows are spread, if it is `on`, the `REBALANCE` argument.
     pub(in crate::devices) fn configure_rebalancer(&self, on: bool, cx: &mut ConfigCx<'_>) {
         let history = cx.shared(|| History::new(on));
         let history = self.exchange.history(|| history);
@@ -258,6 +265,10 @@ impl Receiver {
             }
             self.seat = table.seat_of(self.worker).map(|place| (table, place));
         }
+        if self.rss != Rss::None && !self.queues.is_empty() {
+            let (exchange, rules) = (&self.exchange, self.rules.is_some());
+            self.follower = devicecontrol::follower((&port, &lanes), exchange, self.worker, rules, cx);
+        }
         self.say_what_is_not_parked(&lanes, cx);
         if lanes.receives(self.worker) {
             cx.reschedule();
@@ -295,7 +306,7 @@ impl Receiver {
 
     /// Polls once and emits the packets for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some((table, place)) = &self.seat else { return self.poll_and_emit(cx) };
+        let Some((table, place)) = &self.seat else { return self.poll_and_follow(cx) };
         let now = dpdk::cycles();
         if self.busy_since != 0 {
             table.seat(*place).add_busy(now.saturating_sub(self.busy_since));
@@ -313,6 +324,24 @@ impl Receiver {
         }
         let moved = self.poll_and_emit(cx);
         self.busy_since = if moved { now } else { 0 };
+        moved
+    }
+
+    /// The same where the device spreads flows.
+    #[inline]
+    fn poll_and_follow(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(follower) = self.follower.as_mut().filter(|f| f.is_on()) else {
+            return self.poll_and_emit(cx);
+        };
+        let now = dpdk::cycles();
+        follower.begins(now);
+        if follower.is_moving() {
+            follower.look(cx.downstream_empty(0), cx.now_ns(), &mut self.arrived);
+        }
+        let moved = self.poll_and_emit(cx);
+        if let Some(follower) = &mut self.follower {
+            follower.ran(now, moved);
+        }
         moved
     }
 
@@ -401,7 +430,9 @@ impl Receiver {
 
     /// Whether packets that have been polled wait here, or flows change workers.
     fn owes(&self) -> bool {
-        !self.arrived.is_empty() || self.spreader.as_ref().is_some_and(Spreader::owes)
+        !self.arrived.is_empty()
+            || self.spreader.as_ref().is_some_and(Spreader::owes)
+            || self.follower.as_ref().is_some_and(Follower::owes)
     }
 
     /// Emits packets that other workers have polled for this one.
@@ -493,6 +524,9 @@ impl Receiver {
         }
         let n = batch.len();
         self.look_for_losses(n, cx);
+        if let Some(follower) = &mut self.follower {
+            follower.polled(&mut batch, n < most, self.annotate && self.timestamp, cx);
+        }
         if n == 0 {
             cx.recycle(batch);
             if !self.gone && self.port.get().is_some_and(|port| port.state() == PortState::Gone) {
@@ -588,6 +622,12 @@ impl Receiver {
                 None => before.end(&mut self.arrived, cx),
             }
         }
+        if let Some(before) = &mut old.follower {
+            match &mut self.follower {
+                Some(follower) => follower.take_over(before, &mut self.arrived),
+                None => before.end(&mut self.arrived),
+            }
+        }
         if !self.inlets.is_empty() || !self.arrived.is_empty() {
             // This holds also if the element is now bound to another worker: this worker must still take the
             // packets in its rings.
@@ -601,7 +641,9 @@ impl Receiver {
     }
     /// Packets in the rings to other workers.
     pub(crate) fn handed(&self) -> usize {
-        self.arrived.len() + self.spreader.as_ref().map_or(0, Spreader::handed)
+        self.arrived.len()
+            + self.spreader.as_ref().map_or(0, Spreader::handed)
+            + self.follower.as_ref().map_or(0, Follower::len)
     }
     /// The queues that this worker polls, and the workers it polls for: a line, or nothing.
     pub(crate) fn lanes(&self) -> String {

@@ -91,7 +91,12 @@ fn write_table(exchange: &Exchange, change: &str) -> Result<(), String> {
                     *entry = queue as u16;
                 }
             }
-            port.set_rss_table(&entries).map_err(text)
+            port.set_rss_table(&entries).map_err(text)?;
+            // What was written stays, as where the router spreads flows.
+            if let Some(history) = exchange.known_history() {
+                history.switch(false);
+            }
+            Ok(())
         }
     }
 }
@@ -109,7 +114,13 @@ fn write_key(exchange: &Exchange, change: &str) -> Result<(), String> {
     let key = reta::parse_key(change)?;
     match spreads(exchange)? {
         Spreads::Router(table) => table.set_key(&key),
-        Spreads::Device(port) => port.set_rss_key(&key).map_err(text),
+        Spreads::Device(port) => {
+            port.set_rss_key(&key).map_err(text)?;
+            if let Some(table) = exchange.known_device_table() {
+                table.set_key(port.rss_key().ok().as_deref());
+            }
+            Ok(())
+        }
     }
 }
 
@@ -120,13 +131,20 @@ fn packets(exchange: &Exchange) -> String {
 
 /// `rss_buckets`
 fn buckets(exchange: &Exchange) -> String {
-    exchange.known_indirection().map_or_else(String::new, |table| table.buckets_text())
+    match (exchange.known_indirection(), exchange.known_device_table()) {
+        (Some(table), _) => table.buckets_text(),
+        (None, Some(table)) => table.buckets_text(),
+        (None, None) => String::new(),
+    }
 }
 
 /// `rss_moved`
 fn moved(exchange: &Exchange) -> String {
-    let Some(table) = exchange.known_indirection() else { return String::new() };
-    let moved = table.readings().moved;
+    let moved = match (exchange.known_indirection(), exchange.known_device_table()) {
+        (Some(table), _) => table.readings().moved,
+        (None, Some(table)) => table.readings().moved,
+        (None, None) => return String::new(),
+    };
     format!("buckets\t{}\nheld\t{}\nunordered\t{}\n", moved.buckets, moved.held, moved.unordered)
 }
 
