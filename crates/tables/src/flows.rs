@@ -308,7 +308,7 @@ impl Flows {
     }
 
     /// Begins to look for a key: loads what says where its tags are into the cache. What is returned is for
-    /// [`Flows::tags`].
+    /// [`Flows::tags()`].
     ///
     /// Each step is to be taken for many keys at a time, in a loop that does nothing else. A processor waits
     /// for the address of memory that it is to load, which takes long in a large table in a virtual machine,
@@ -340,7 +340,7 @@ impl Flows {
         places
     }
 
-    /// Loads the memory where an entry would be added into the cache; [`Flows::tags`] has loaded the tags.
+    /// Loads the memory where an entry would be added into the cache; [`Flows::tags()`] has loaded the tags.
     #[inline(always)]
     pub fn prefetch_room(&self, wanted: Wanted) {
         if let Some(at) = wanted.places(&self.tags, 0).next() {
