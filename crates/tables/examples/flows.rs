@@ -6,7 +6,7 @@ mod measuring;
 
 use measuring::{cycles, median};
 use std::hint::black_box;
-use tables::flows::{Cursor, Flows, Key, New, Places, Tuple, Wanted};
+use tables::flows::{Cursor, Flows, Hash, Key, New, Places, Tuple, Wanted};
 
 const BURST: usize = 64;
 
@@ -41,7 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         keys.swap(n, (scramble(n as u64 + 99) % (n as u64 + 1)) as usize);
     }
     let (mut find, mut remove, mut add, mut next) = (Vec::new(), Vec::new(), Vec::new(), flows);
-    let (mut hashes, mut places) = ([Wanted::default(); BURST], [Places::default(); BURST]);
+    let (mut hashes, mut wanted) = ([Hash::default(); BURST], [Wanted::default(); BURST]);
+    let mut places = [Places::default(); BURST];
     for _ in 0..passes {
         let start = cycles();
         let mut sum = 0;
@@ -49,8 +50,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for (hash, key) in hashes.iter_mut().zip(burst) {
                 *hash = table.begin(key);
             }
-            for (places, hash) in places.iter_mut().zip(&hashes[..burst.len()]) {
-                *places = table.places(*hash);
+            for (wanted, hash) in wanted.iter_mut().zip(&hashes[..burst.len()]) {
+                *wanted = table.tags(*hash);
+            }
+            for (places, wanted) in places.iter_mut().zip(&wanted[..burst.len()]) {
+                *places = table.places(*wanted);
             }
             for (places, key) in places.iter().zip(burst) {
                 sum += u64::from(table.find(key, *places).map_or(0, |found| found.to.dst));
@@ -83,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         while added < some {
             let burst: [New; BURST] = std::array::from_fn(|n| flow(next + n as u64));
             let hashes = burst.map(|new| (table.begin(&new.key), table.begin(&new.reply_key())));
-            for (forward, reply) in hashes {
+            for (forward, reply) in hashes.map(|(forward, reply)| (table.tags(forward), table.tags(reply))) {
                 table.prefetch_room(forward);
                 table.prefetch_room(reply);
             }

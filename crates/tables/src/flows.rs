@@ -139,6 +139,10 @@ fn tag_of(hash: u64) -> u16 {
     ((hash >> 40) as u16).max(1)
 }
 
+/// The hash of a key.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hash(u64);
+
 /// Where an entry of a key belongs, and what its tag is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
@@ -303,10 +307,24 @@ impl Flows {
         Wanted { line: line as u32, tag: tag_of(hash) }
     }
 
-    /// Begins to look for a key: loads its tags into the cache. What is returned is for [`Flows::places`].
+    /// Begins to look for a key: loads what says where its tags are into the cache. What is returned is for
+    /// [`Flows::tags()`].
+    ///
+    /// Each step is to be taken for many keys at a time, in a loop that does nothing else. A processor waits
+    /// for the address of memory that it is to load, which takes long in a large table in a virtual machine,
+    /// and finds several addresses at a time only if the instructions that ask for them are close to each
+    /// other.
     #[inline(always)]
-    pub fn begin(&self, key: &Key) -> Wanted {
-        let wanted = self.wanted(self.hash(key));
+    pub fn begin(&self, key: &Key) -> Hash {
+        let hash = self.hash(key);
+        self.prefetch_item(hash);
+        Hash(hash)
+    }
+
+    /// Loads the tags into the cache. What is returned is for [`Flows::places`].
+    #[inline(always)]
+    pub fn tags(&self, Hash(hash): Hash) -> Wanted {
+        let wanted = self.wanted(hash);
         self.tags.prefetch(wanted.line as usize * TAG_WORDS);
         wanted
     }
@@ -322,7 +340,7 @@ impl Flows {
         places
     }
 
-    /// Loads the memory where an entry would be added into the cache; [`Flows::begin`] has loaded the tags.
+    /// Loads the memory where an entry would be added into the cache; [`Flows::tags()`] has loaded the tags.
     #[inline(always)]
     pub fn prefetch_room(&self, wanted: Wanted) {
         if let Some(at) = wanted.places(&self.tags, 0).next() {

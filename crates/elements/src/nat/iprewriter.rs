@@ -171,7 +171,7 @@ use runtime::{Dynamic, HandlerError, Llrpc, MAX_BATCH};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use tables::flows::{Cursor, Flows, Found, Key, MOST_FLOWS, Places, Wanted};
+use tables::flows::{Cursor, Flows, Found, Hash, Key, MOST_FLOWS, Places, Wanted};
 use wire::protocol;
 
 const NO_MAPPING: DropReason = DropReason::new("no mapping");
@@ -327,15 +327,88 @@ impl Variant for Ping {
 struct Expected {
     /// Which packet it is.
     at: usize,
-    /// What replies to it will probably be found by, if its input makes a flow.
-    reply: Option<Wanted>,
     /// For the choice of what replies will have.
     random: u64,
+    /// By what replies to it will probably be found, if its input makes a flow, and where.
+    reply: Option<Hash>,
+    room: Option<Wanted>,
 }
 
-/// So many packets ahead, the entries of flows are asked for; of new flows, half as many ahead, the memory
-/// for that of replies.
-const AHEAD: usize = 16;
+/// The entries of so many packets' flows are asked for together, while those of as many packets before are
+/// used.
+const TOGETHER: usize = 16;
+
+/// What packets of the current batch are found by, and where. Each step asks for the memory that the next one
+/// needs, for many packets ([`Flows::begin`]).
+struct Ahead {
+    keys: Vec<(Key, Hash)>,
+    wanted: Vec<Wanted>,
+    places: Vec<Places>,
+    new: Vec<Expected>,
+    /// For how many of the new flows the memory of both entries has been asked for.
+    rooms: usize,
+}
+
+impl Ahead {
+    fn new() -> Self {
+        Self {
+            keys: Vec::with_capacity(MAX_BATCH),
+            wanted: Vec::with_capacity(MAX_BATCH),
+            places: Vec::with_capacity(MAX_BATCH),
+            new: Vec::with_capacity(MAX_BATCH),
+            rooms: 0,
+        }
+    }
+
+    /// Begins with the packets of a batch.
+    #[inline(always)]
+    fn begin(&mut self, flows: &Flows, keys: impl Iterator<Item = Key>) {
+        self.keys.clear();
+        self.keys.extend(keys.map(|key| (key, flows.begin(&key))));
+        self.wanted.clear();
+        self.wanted.extend(self.keys.iter().map(|(_, hash)| flows.tags(*hash)));
+        self.places.clear();
+        self.new.clear();
+        self.rooms = 0;
+    }
+
+    /// Asks for the entries of the next packets. Those that new flows need are asked for in two steps, the
+    /// second of which is done by the next call. `expected` says what a new flow draws, and by what replies
+    /// will be found.
+    #[inline(always)]
+    fn ask(&mut self, flows: &Flows, expected: impl FnMut(&Key) -> (u64, Option<Key>)) {
+        let first = self.places.len();
+        let next = self.wanted.iter().skip(first).take(TOGETHER);
+        self.places.extend(next.map(|wanted| flows.places(*wanted)));
+        let before = self.new.len();
+        let next = self.places.iter().zip(&self.keys).enumerate().skip(first);
+        let new = next.filter(|(_, (places, (key, _)))| places.is_empty() && key.kind != 0);
+        self.new.extend(new.map(|(at, _)| Expected { at, random: 0, reply: None, room: None }));
+        if self.rooms < self.new.len() {
+            self.ask_new(flows, before, expected);
+        }
+    }
+
+    /// Asks for memory for new flows, from that with number `first` on, and for the rest of those before.
+    fn ask_new(&mut self, flows: &Flows, first: usize, mut expected: impl FnMut(&Key) -> (u64, Option<Key>)) {
+        let (before, new) = self.new.split_at_mut(first);
+        for new in &*new {
+            self.wanted.get(new.at).into_iter().for_each(|wanted| flows.prefetch_room(*wanted));
+        }
+        for new in &mut *new {
+            let Some((key, _)) = self.keys.get(new.at) else { continue };
+            let (random, reply) = expected(key);
+            (new.random, new.reply) = (random, reply.map(|key| flows.begin(&key)));
+        }
+        for new in &mut *new {
+            new.room = new.reply.map(|reply| flows.tags(reply));
+        }
+        for new in before.iter().skip(self.rooms) {
+            new.room.into_iter().for_each(|room| flows.prefetch_room(room));
+        }
+        self.rooms = first;
+    }
+}
 
 /// Every rewriter.
 pub struct Rewriter<V> {
@@ -354,9 +427,7 @@ pub struct Rewriter<V> {
     /// By how much the time of an entry must have changed to be stored.
     coarse: u32,
     /// Of the current batch.
-    keys: Vec<(Key, Wanted)>,
-    places: Vec<Places>,
-    new: Vec<Expected>,
+    ahead: Ahead,
     outputs: Vec<usize>,
     variant: PhantomData<fn(V)>,
 }
@@ -532,9 +603,7 @@ impl<V: Variant> Element for Rewriter<V> {
             splitter: Splitter::new(cx.n_outputs()),
             cursor: Cursor::default(),
             share: (cx.worker().0, cx.workers().max(1)),
-            keys: Vec::with_capacity(MAX_BATCH),
-            places: Vec::with_capacity(MAX_BATCH),
-            new: Vec::with_capacity(MAX_BATCH),
+            ahead: Ahead::new(),
             outputs: Vec::with_capacity(MAX_BATCH),
             coarse: timeouts.coarse(),
             variant: PhantomData,
@@ -630,43 +699,26 @@ impl<V: Variant> Rewriter<V> {
         let flows = &*self.flows;
         let now = time(cx.now_ns());
         self.shared.note_time(now);
-        // Three steps, of which each asks for the memory that the next one needs; between the last two lie
-        // `AHEAD` packets.
-        self.keys.clear();
-        self.keys.extend(batch.iter().map(|packet| {
-            let key = V::key(packet);
-            (key, flows.begin(&key))
-        }));
-        self.new.clear();
-        self.places.clear();
         self.outputs.clear();
-        let (mut rooms, mut admitted) = (0, 0);
-        let mut asked = self.keys.iter().enumerate();
-        for ((n, packet), (key, _)) in batch.iter_mut().enumerate().zip(&self.keys) {
-            while self.places.len() <= n + AHEAD
-                && let Some((at, (key, wanted))) = asked.next()
-            {
-                let places = flows.places(*wanted);
-                self.places.push(places);
-                if places.is_empty() && key.kind != 0 {
-                    flows.prefetch_room(*wanted);
-                    let random = cx.random();
-                    let reply =
-                        self.inputs.get(input).and_then(|i| self.shared.expected_reply(i, key, random));
-                    self.new.push(Expected { at, reply: reply.map(|key| flows.begin(&key)), random });
+        self.ahead.begin(flows, batch.iter().map(|packet| V::key(packet)));
+        let what = self.inputs.get(input);
+        let mut admitted = 0;
+        for (n, packet) in batch.iter_mut().enumerate() {
+            if n.is_multiple_of(TOGETHER) {
+                for _ in 0..if n == 0 { 2 } else { 1 } {
+                    self.ahead.ask(flows, |key| {
+                        let random = cx.random();
+                        (random, what.and_then(|what| self.shared.expected_reply(what, key, random)))
+                    });
                 }
             }
-            while let Some(new) = self.new.get(rooms)
-                && new.at <= n + AHEAD / 2
-            {
-                new.reply.iter().for_each(|reply| flows.prefetch_room(*reply));
-                rooms += 1;
-            }
-            let Some(places) = self.places.get(n) else { break };
+            let (Some((key, _)), Some(places)) = (self.ahead.keys.get(n), self.ahead.places.get(n)) else {
+                break;
+            };
             let (found, key) = match flows.find(key, *places) {
                 Some(found) if key.kind != 0 => (found, *key),
                 _ => {
-                    let random = self.new.get(admitted).filter(|new| new.at == n).map(|new| new.random);
+                    let random = self.ahead.new.get(admitted).filter(|new| new.at == n).map(|new| new.random);
                     admitted += usize::from(random.is_some());
                     let other = V::other_key(packet).filter(|_| key.kind != 0);
                     match other.and_then(|other| flows.get(&other).map(|found| (found, other))) {
