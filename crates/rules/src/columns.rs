@@ -52,8 +52,8 @@ pub(crate) struct Columns {
 }
 
 /// The bits of a port of which rules have ranges, if they do: where the range is in [`Ports`].
-fn ranged(rules: &[Few]) -> impl Fn(usize, u32) -> Option<u32> {
-    let has = |at: u32| rules.iter().any(|few| few.entry.ports.range(at) != Ports::ANY.range(at));
+fn ranged<'a, I: Iterator<Item = &'a Few>>(rules: impl Fn() -> I) -> impl Fn(usize, u32) -> Option<u32> {
+    let has = |at: u32| rules().any(|few| few.entry.ports.range(at) != Ports::ANY.range(at));
     let fields = ports::FIELDS.map(|(field, at)| (field.place(), at, has(at)));
     move |word, shift| {
         let place =
@@ -64,11 +64,11 @@ fn ranged(rules: &[Few]) -> impl Fn(usize, u32) -> Option<u32> {
 
 impl Columns {
     /// Those of some rules. None: they would be more than [`MOST`].
-    pub(crate) fn new(rules: &[Few]) -> Option<Self> {
-        let ranged = ranged(rules);
+    pub(crate) fn new<'a, I: Iterator<Item = &'a Few>>(rules: impl Fn() -> I) -> Option<Self> {
+        let ranged = ranged(&rules);
         let (mut any, mut all, mut ones, mut zeros) =
             ([0u64; WORDS], [u64::MAX; WORDS], [0u64; WORDS], [0u64; WORDS]);
-        for few in rules {
+        for few in rules() {
             for word in 0..WORDS {
                 let (mask, value) = (few.mask.0[word], few.entry.value.0[word]);
                 any[word] |= mask;

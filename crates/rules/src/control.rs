@@ -120,6 +120,8 @@ pub(crate) struct Control {
     /// By store and number, trees, and how many of their entries readers may find; the next number.
     trees: BTreeMap<(u64, u64), (Arc<Tree>, usize)>,
     next_tree: u64,
+    /// By store, how many rules had no place in trees when these were made.
+    tried: BTreeMap<u64, usize>,
     /// Structures that readers may still have. They end here, so that no reader has to free one.
     pub(crate) former: Vec<Arc<Structure>>,
     seed: u64,

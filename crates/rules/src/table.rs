@@ -120,22 +120,21 @@ impl Table {
     }
 
     /// Puts rules where look-ups find them most quickly, whatever they look at ([`crate::tree`]): for rules
-    /// that will stay. It takes about ten microseconds for each rule, in which the table can be used and
-    /// changed. Rules that come later are looked up beside them until the next call. Returns whether there was
-    /// something to do.
+    /// that will stay. It takes about ten microseconds for each rule, in which look-ups go on; changes too,
+    /// but for a microsecond for each rule in which it has their lock. Rules that come later are looked up
+    /// beside them until the next call. Returns whether a rule has come into trees.
     pub fn settle(&self) -> bool {
         let planned = self.control().for_trees();
         if planned.is_empty() {
             return false;
         }
         let grown = planned.into_iter().map(Planned::grow).collect();
-        self.control().plant(&self.shared, grown);
-        true
+        self.control().plant(&self.shared, grown) > 0
     }
 
-    /// Frees what rules have left that are gone or have come into trees, so that look-ups do not come to it any
-    /// longer; changes do that too. Returns false if something is left: a reader may be at it, and it takes
-    /// two or three calls in any case.
+    /// Frees what rules have left that are gone or have come into trees, so that look-ups do not come to it
+    /// any longer; changes do that too. Returns false if something is left: a reader may be at it, and it
+    /// takes two or three calls in any case.
     pub fn sweep(&self) -> bool {
         self.control().sweep(&self.shared)
     }

@@ -12,8 +12,9 @@
 //! - [`epoch`]: when memory that readers may still use can be used again.
 //!
 //! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
-//! except in six small modules: `mem` (zeroed pages from the kernel), `huge` (slices in huge pages), `gather`, `search` and `lpm6::runs`
-//! (wide instructions) and `ring` (slots that are passed between threads).
+//! except in six small modules: `mem` (zeroed pages from the kernel), `huge` (slices in huge pages),
+//! `gather`, `search` and `lpm6::runs` (wide instructions) and `ring` (slots that are passed between
+//! threads).
 //!
 //! **Read first.** `lpm.rs`: how a route table is looked up in batches while one writer changes it.
 //! `epoch.rs` explains when memory that readers may still use can be reused, and `sync.rs` how loom checks

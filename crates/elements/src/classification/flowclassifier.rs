@@ -47,7 +47,7 @@
 //! ## Threads
 //! All workers share one table, which they read a whole batch at once. Handlers change it without
 //! interrupting them; after a change a worker takes a lock for a moment if the table has grown, or has other
-//! rules of a kind that few rules are of. A fifth of a second after the last change a thread of its own begins to
+//! rules of a kind that few rules are of. A fifth of a second after a change a thread of its own begins to
 //! put rules of many kinds into decision trees, in which they are found most quickly: 65,536 rules of an
 //! access list take about half a second. Until then, and beside the trees, rules are found in hash tables.
 //! A hot swap to the same configuration string keeps the rules, if it has outputs for all of them; with

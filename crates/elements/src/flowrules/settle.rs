@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// So long after a change, more are not expected.
+/// So long after the first change trees are made, so that others that come with it are in them too.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Trees are being made for one part in so many of the time at most.
+/// Trees are being made for one part in so many of the time at most, while rules come and go.
 const SHARE: u32 = 10;
+const LONGEST: Duration = Duration::from_secs(30);
+/// Workers look at rules much more often.
+const SWEEP: Duration = Duration::from_millis(5);
 /// About so much memory a rule takes while trees are made.
 const RULE_BYTES: usize = 1500;
 /// Workers look at rules much more often.
@@ -60,19 +63,21 @@ fn settle(table: &Weak<Table>, state: &State) {
     let mut pause = PAUSE;
     loop {
         std::thread::sleep(pause);
-        let Some(table) = table.upgrade() else { return };
+        sweep(table, state, state.changes.load(Acquire));
+        let Some(held) = table.upgrade() else { return };
         let (changes, start) = (state.changes.load(Acquire), Instant::now());
         // A router that has not the memory for them does without.
-        if accounts::inherit().would_exceed(table.len() * RULE_BYTES).is_none() {
-            table.settle();
+        if accounts::inherit().would_exceed(held.len() * RULE_BYTES).is_none() {
+            held.settle();
         }
-        sweep(&table, state, changes);
-        pause = PAUSE.max(start.elapsed() * SHARE);
+        pause = (start.elapsed() * SHARE).clamp(PAUSE, LONGEST);
+        drop(held);
+        sweep(table, state, changes);
         if state.changes.load(Acquire) != changes {
             continue;
         }
-        state.runs.store(false, Release);
-        // Whoever has changed rules before that relied on this thread.
+        // Whoever has changed rules before this relied on this thread; the exchange sees what that was.
+        state.runs.swap(false, AcqRel);
         if state.changes.load(Acquire) == changes || state.runs.swap(true, AcqRel) {
             return;
         }
@@ -80,8 +85,8 @@ fn settle(table: &Weak<Table>, state: &State) {
 }
 
 /// Lets look-ups no longer come to what rules have left, unless changes come, which do that.
-fn sweep(table: &Table, state: &State, changes: u64) {
-    while !table.sweep() && state.changes.load(Acquire) == changes {
+fn sweep(table: &Weak<Table>, state: &State, changes: u64) {
+    while table.upgrade().is_some_and(|table| !table.sweep()) && state.changes.load(Acquire) == changes {
         std::thread::sleep(SWEEP);
     }
 }

@@ -3,6 +3,7 @@
 use super::{Known, Node, Tree, stride};
 use crate::bits::Few;
 use crate::columns::{Columns, Packed, Piece};
+use crate::key::{FIELDS, Field};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 
@@ -20,9 +21,9 @@ const NODES: usize = 8;
 /// So many rules may be in one tree, whatever they say of addresses.
 const ONE_TREE: usize = 2048;
 /// What doubling the copies of rules costs, in bits by which they are told apart: of few rules, and of more,
-/// where a look at one after the other would take longer. With the last value there are fewer copies.
+/// where a look at one after the other would take longer. With the later values there are fewer copies.
 const COPY: f64 = 1.5;
-const COPY_OF_MANY: [f64; 2] = [0.5, COPY];
+const COPY_OF_MANY: [f64; 3] = [0.5, 1.0, COPY];
 const MANY: usize = 32;
 /// The most bits that a node looks at.
 const MOST_BITS: u32 = 8;
@@ -30,10 +31,10 @@ const MOST_BITS: u32 = 8;
 const SAMPLE: usize = 1024;
 /// A prefix of an address with fewer bits is short.
 const SHORT: u32 = 12;
-/// Rules that say little of an address have a tree of their own if they are so many, and no less than this
-/// part of all.
+/// Rules that say little of an address have a tree of their own if they are so many, and of all no less than
+/// one in so many.
 const OWN_TREE: usize = 24;
-const PART: usize = 512;
+const OWN_TREE_PART: usize = 512;
 
 /// Bits of a piece.
 #[derive(Clone, Copy, Debug)]
@@ -58,16 +59,13 @@ struct Making<'a> {
     copy_of_many: f64,
 }
 
-/// Makes trees of rules, and says which of them each rule of the trees is: some may have no place in them. None
-/// counts as yet. Nothing if none has a place.
+/// Makes trees of rules, and says which of them each rule of the trees is: some may have no place in them, as
+/// they look at what few others look at, or match the same packets as too many others. None counts as yet.
+/// Nothing if none has a place.
 pub(crate) fn build(all: &[Few]) -> Option<(Tree, Vec<u32>)> {
-    let columns = Columns::new(all)?;
-    let mut order: Vec<u32> = (0..all.len() as u32).collect();
+    let (columns, mut order) = fit(all)?;
     order.sort_unstable_by_key(|number| all[*number as usize].entry.found.rank());
     let packs: Vec<Packed> = order.iter().map(|number| columns.pack_rule(&all[*number as usize])).collect();
-    if packs.is_empty() {
-        return None;
-    }
     let best = |rule: &u32| all[order[*rule as usize] as usize].entry.found.order;
     let mut making = Making {
         columns: &columns,
@@ -121,6 +119,23 @@ pub(crate) fn build(all: &[Few]) -> Option<(Tree, Vec<u32>)> {
     Some((Tree { columns, ranges, roots, nodes, leaves, known, patterns }, members))
 }
 
+/// The columns of most rules, and which rules these are: those that look at what is looked at least often
+/// are left out until the columns are few enough.
+fn fit(all: &[Few]) -> Option<(Columns, Vec<u32>)> {
+    let mut fitting: Vec<u32> = (0..all.len() as u32).collect();
+    loop {
+        let rules = || fitting.iter().map(|number| &all[*number as usize]);
+        if let Some(columns) = Columns::new(rules) {
+            return Some((columns, fitting));
+        }
+        let looks_at = |few: &Few, field: Field| few.mask.get(field) != 0;
+        let fields =
+            FIELDS.into_iter().map(|field| (rules().filter(|few| looks_at(few, field)).count(), field));
+        let (_, rarest) = fields.filter(|(many, _)| *many > 0).min()?;
+        fitting.retain(|number| !looks_at(&all[*number as usize], rarest));
+    }
+}
+
 /// The rules of each tree, in their order.
 fn parts(columns: &Columns, rules: &[Packed]) -> Vec<Vec<u32>> {
     let says_little = |rule: &Packed| -> usize {
@@ -139,7 +154,7 @@ fn parts(columns: &Columns, rules: &[Packed]) -> Vec<Vec<u32>> {
         parts[says_little(rule)].push(number);
     }
     // Few rules go with those that say the same and more.
-    let enough = OWN_TREE.max(rules.len() / PART);
+    let enough = OWN_TREE.max(rules.len() / OWN_TREE_PART);
     for at in 0..parts.len() {
         if parts[at].len() < enough {
             let other = (0..parts.len()).filter(|other| *other != at && parts[*other].len() >= enough);
@@ -164,7 +179,8 @@ impl Making<'_> {
         let (nodes, leaves) = (self.nodes.len(), self.leaves.len());
         let copies = rules.len() * copies + MORE_COPIES;
         COPY_OF_MANY.into_iter().find_map(|cost| {
-            (self.left, self.most_nodes, self.copy_of_many) = (copies, nodes + copies * NODES, cost);
+            let most_nodes = (nodes + copies * NODES).min(u32::MAX as usize);
+            (self.left, self.most_nodes, self.copy_of_many) = (copies, most_nodes, cost);
             let root = self.node(rules, &spans);
             if root.is_none() {
                 self.nodes.truncate(nodes);
@@ -196,12 +212,12 @@ impl Making<'_> {
         }
         let mut alike: HashMap<Vec<u32>, Node> = HashMap::new();
         let mut inner = spans.to_vec();
-        // What is the same in all of their bits above.
-        let above = self.span_of(rules, piece, spans[piece]).0 >> (shift + bits) << (shift + bits);
+        // Ranges reach over the bits above, which are the same in all rules here; of each, only the part in
+        // this span counts.
+        let above = of.ports.map(|_| self.span_of(rules, piece, spans[piece]).0 >> (shift + bits));
         for (value, rules) in children.into_iter().enumerate() {
-            // Rules that have no bits of the piece above may not have those of the span.
-            if of.ports.is_some() {
-                let low = above | (value as u64) << shift;
+            if let Some(above) = above {
+                let low = above << (shift + bits) | (value as u64) << shift;
                 inner[piece] = (low, low | !(u64::MAX << shift));
             }
             // Nodes that cut ranges depend on the span.
@@ -324,8 +340,8 @@ impl Making<'_> {
         best.filter(|(cost, _)| *cost < whole - worth).map(|(_, cut)| cut)
     }
 
-    /// How many bits are left by which rules are told apart after a cut, for a packet of any rule, and so many
-    /// more for each doubling of copies.
+    /// How many bits are left by which rules are told apart after a cut, for a packet of any rule, and so
+    /// many more for each doubling of copies.
     fn cost(&self, rules: &[u32], cut: Cut, span: Span, copy: f64) -> Option<f64> {
         // By how many more or fewer rules each value suits than the one before.
         let mut more = [0i32; (1 << MOST_BITS) + 1];
