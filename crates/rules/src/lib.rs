@@ -15,10 +15,10 @@
 //!    the plain table; what a rule does, in two words; ranges of ports; other ranges as prefixes.
 //! 4. `tuple`, `coarse`, `bits`, `counters`, `lists`, `slab`: rules that look at the same bits; which bits
 //!    these are; few rules of any kind; what rules have counted; lists of actions; values at numbers.
-//!    `columns`, `tree`: the bits that some rules look at, side by side; decision trees for rules that stay.
-//! 5. `chains`, `kept`: which groups are looked up together; what the writer knows of rules with one mask and
+//! 5. `columns`, `tree`: the bits that some rules look at, side by side; decision trees for rules that stay.
+//! 6. `chains`, `kept`: which groups are looked up together; what the writer knows of rules with one mask and
 //!    of a hash table.
-//! 6. `reader`, `control`, `table`: what readers have; the writer's side; both together, in versions.
+//! 7. `reader`, `control`, `table`: what readers have; the writer's side; both together, in versions.
 #![forbid(unsafe_code)]
 
 mod bits;

@@ -119,7 +119,7 @@ impl Table {
         Ok(())
     }
 
-    /// Puts rules where look-ups find them most quickly, whatever they look at ([`crate::tree`]): for rules
+    /// Puts rules where look-ups find them most quickly, whatever they look at, in decision trees: for rules
     /// that will stay. It takes about ten microseconds for each rule, in which look-ups go on; changes too,
     /// but for a microsecond for each rule in which it has their lock. Rules that come later are looked up
     /// beside them until the next call. Returns whether a rule has come into trees.

@@ -50,7 +50,7 @@ impl Node {
     /// The first rule of a leaf, and how many it has.
     #[inline]
     fn rules(self) -> (usize, usize) {
-        ((self.0 & (1 << COUNT) - 1) as usize, (self.0 >> COUNT) as usize & 0x7fff)
+        ((self.0 & ((1 << COUNT) - 1)) as usize, (self.0 >> COUNT) as usize & 0x7fff)
     }
 
     /// The place of the node that a packet with these columns comes to.

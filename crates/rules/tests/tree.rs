@@ -177,7 +177,7 @@ fn flows_with_one_mask_stay_in_their_hash_table() {
     let flow = |n: u64| {
         let mut rule = Rule { priority: 500, actions: vec![Action::Queue(0)], ..Rule::default() };
         for (field, value) in
-            [(Field::SrcLow, n % 97 << 24 | n), (Field::DstLow, n / 3), (Field::DstPort, n % 50)]
+            [(Field::SrcLow, ((n % 97) << 24) | n), (Field::DstLow, n / 3), (Field::DstPort, n % 50)]
         {
             rule.pattern.demand(field, value, field.most());
         }

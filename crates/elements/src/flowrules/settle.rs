@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(200);
 /// Trees are being made for one part in so many of the time at most, while rules come and go.
 const SHARE: u32 = 10;
+/// The longest time between two of them.
 const LONGEST: Duration = Duration::from_secs(30);
-/// Workers look at rules much more often.
-const SWEEP: Duration = Duration::from_millis(5);
 /// About so much memory a rule takes while trees are made.
 const RULE_BYTES: usize = 1500;
 /// Workers look at rules much more often.

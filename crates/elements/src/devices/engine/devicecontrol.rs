@@ -1,13 +1,12 @@
 //! How the rebalancer changes the indirection table of a device, on the control thread; and whether it can.
 
+use super::buckets::Buckets;
 use super::devicemoves::Follower;
 use super::devicetable::DeviceTable;
 use super::exchange::Exchange;
 use super::indirection::Readings;
-use super::rebalancer::Buckets;
-use super::receives::has_pci_device;
 use crate::prelude::*;
-use dpdk::Port;
+use dpdk::{Port, PortSpec};
 use runtime::Lanes;
 use std::time::Duration;
 
@@ -93,6 +92,7 @@ pub(super) fn follower(
     if !lanes.spread.is_empty() || lanes.pollers().count() < 2 {
         return None;
     }
+    let is_nic = matches!(port.spec(), PortSpec::Pci { .. });
     let make = || {
         let table = if has_rules {
             Err("flow rules in front of the port may give packets to any worker".to_owned())
@@ -106,7 +106,7 @@ pub(super) fn follower(
             }
             Err(why) => format!("each worker has a receive queue of its own, and buckets stay: {why}"),
         };
-        if history.is_on() && has_pci_device(port) {
+        if history.is_on() && is_nic {
             cx.log(Level::INFO, &format!("{}: REBALANCE: {why}", cx.name()));
         }
         history.cannot(why);

@@ -11,6 +11,7 @@
 
 pub(super) mod arguments;
 mod batches;
+mod buckets;
 mod devicecontrol;
 mod devicemoves;
 mod devicetable;

@@ -2,11 +2,12 @@
 //! control thread it reads what the workers have counted, asks the policy (crate `rebalance`), and changes
 //! the indirection table.
 
+use super::buckets::Buckets;
 use super::devicecontrol::{OfDevice, learn};
 use super::devicetable::DeviceTable;
 use super::exchange::Exchange;
 use super::history::History;
-use super::indirection::{Indirection, Readings};
+use super::indirection::Readings;
 use crate::prelude::*;
 use rebalance::{Interval, Policy, Round, Settings, Stay, Verdict, imbalance};
 use runtime::{Control, ControlTask};
@@ -21,38 +22,6 @@ const QUIET_NS: u64 = 200_000_000;
 const OVERDUE_NS: u64 = 500_000_000;
 /// The share of packets that may come to another worker than a device's table says.
 const STRAYS: f64 = 0.1;
-
-/// A table whose buckets it moves.
-pub(super) trait Buckets {
-    /// The workers, by their places.
-    fn workers(&self) -> &[usize];
-    fn readings(&self) -> Readings;
-    /// Grows when each bucket has other flows than before.
-    fn key_version(&self) -> u64;
-    /// Gives buckets to other workers: pairs of a bucket and a place.
-    ///
-    /// # Errors
-    /// It cannot be done, and why.
-    fn give(&self, changes: &[(usize, u16)]) -> Result<(), String>;
-    /// In an interval workers have looked at so many packets.
-    fn looked_at(&self, _packets: u64) {}
-}
-
-impl Buckets for Indirection {
-    fn workers(&self) -> &[usize] {
-        self.workers()
-    }
-    fn readings(&self) -> Readings {
-        self.readings()
-    }
-    fn key_version(&self) -> u64 {
-        self.key_version()
-    }
-    fn give(&self, changes: &[(usize, u16)]) -> Result<(), String> {
-        self.set(changes);
-        Ok(())
-    }
-}
 
 /// What is to be logged.
 type Line = (Level, String);

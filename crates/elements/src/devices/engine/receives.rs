@@ -5,17 +5,11 @@ use super::port;
 use super::rx::Receiver;
 use super::steering;
 use crate::prelude::*;
-use dpdk::{Port, PortSpec};
 
 /// An element that receives from a port.
 pub(in crate::devices) trait Receives: Element {
     fn receiver(&self) -> &Receiver;
     fn receiver_mut(&mut self) -> &mut Receiver;
-}
-
-/// Whether a port is a NIC.
-pub(in crate::devices) fn has_pci_device(port: &Port) -> bool {
-    matches!(port.spec(), PortSpec::Pci { .. })
 }
 
 /// The handlers that all of these elements have.
