@@ -242,6 +242,7 @@ impl ControlTask for Rebalancer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::indirection::Indirection;
     use super::*;
     use runtime::Lanes;
     use std::sync::atomic::Ordering;
