@@ -17,7 +17,7 @@ const MOST_TREES: usize = 4;
 /// Hash tables stay as they are if they are so few, and have so many entries each on average.
 const FEW_TABLES: usize = 4;
 const LARGE_TABLE: usize = 1024;
-/// Bits of so few rules, and one hash table, are as quick as trees.
+/// Bits of so few rules are as quick as trees.
 const FEW_RULES: usize = 8;
 
 /// The rules of a store that are to come into trees, and where they are.
@@ -69,7 +69,7 @@ impl Loose {
     /// Whether look-ups become quicker if the rules come into trees, where so many are already.
     fn wants_trees(self, in_trees: usize) -> bool {
         let tables = if self.keeps_tables() { 0 } else { self.tables };
-        (tables > 1 || self.few > FEW_RULES) && self.rules() * BESIDE >= in_trees
+        (tables > 0 || self.few > FEW_RULES) && self.rules() * BESIDE >= in_trees
     }
 }
 
