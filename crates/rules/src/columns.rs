@@ -91,10 +91,11 @@ impl Columns {
             if used != 0 {
                 let first = used.trailing_zeros();
                 let bits = u64::BITS - used.leading_zeros() - first;
-                let side = match word {
-                    3 | 5 => Some(0),
-                    4 | 6 => Some(1),
-                    _ if bits > 24 && word < 2 => Some(2 + word),
+                let side = match field {
+                    Field::SrcHigh | Field::SrcLow => Some(0),
+                    Field::DstHigh | Field::DstLow => Some(1),
+                    Field::EthSrc => Some(2),
+                    Field::EthDst => Some(3),
                     _ => None,
                 };
                 pieces.push(Piece { word, shift: first, bits, column: 0, at: 0, ports, side });

@@ -75,11 +75,10 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Tree {
     columns: Columns,
-    ranges: bool,
-    /// Of each tree its root, and the order that none of its rules goes before.
+    /// Of each tree its root, and the group and priority that none of its rules goes before.
     roots: Vec<(Node, u64)>,
     nodes: Huge<Node>,
-    /// The rules of leaves, the one that goes first first: values and masks of columns, ranges of ports, and
+    /// The rules of leaves, those of each leaf in the order in which they decide: values and masks of columns, ranges of ports, and
     /// the number of what is known of it.
     leaves: Huge<u64>,
     known: Huge<Known>,
@@ -143,6 +142,7 @@ impl Tree {
     /// The same for `K` columns, and `S` words of a rule in a leaf.
     fn find<const K: usize, const S: usize>(&self, keys: &[Key], scope: Scope, found: &mut [Found]) {
         const { assert!(S == stride(K)) };
+        let ranges = self.columns.have_ranges();
         let mut columns = [[0u64; K]; BLOCK];
         self.columns.pack(keys, &mut columns);
         // Those that have what all rules demand.
@@ -170,7 +170,8 @@ impl Tree {
                 for n in 0..many {
                     let at = open[n % BLOCK];
                     let node = &mut nodes[usize::from(at) % BLOCK];
-                    *node = self.nodes[node.next(&columns[usize::from(at) % BLOCK])];
+                    let next = node.next(&columns[usize::from(at) % BLOCK]);
+                    *node = self.nodes.get(next).copied().unwrap_or(Node::NOTHING);
                     open[left % BLOCK] = at;
                     left += usize::from(!node.is_leaf());
                 }
@@ -186,24 +187,27 @@ impl Tree {
                 let at = usize::from(*at) % BLOCK;
                 let (first, count) = nodes[at].rules();
                 let rules = self.leaves.get(first * S..(first + count) * S).unwrap_or(&[]);
-                self.search::<K, S>(rules.as_chunks().0, &columns[at], &keys[at], scope, &mut found[at]);
+                let rules = rules.as_chunks::<S>().0;
+                let ports = ranges.then_some(&keys[at]);
+                self.search(rules, &columns[at], ports, scope, &mut found[at]);
             }
         }
     }
 
+    /// Looks at the rules of a leaf; at their ranges of ports if there are such, by a packet's key.
     #[inline]
     fn search<const K: usize, const S: usize>(
         &self,
         rules: &[[u64; S]],
         columns: &[u64; K],
-        key: &Key,
+        ports: Option<&Key>,
         scope: Scope,
         found: &mut Found,
     ) {
         for rule in rules {
             let differ = (0..K).fold(0, |differ, at| differ | columns[at] & rule[K + at] ^ rule[at]);
-            if differ == 0 && (!self.ranges || Ports(rule[2 * K]).suit(key)) {
-                let known = &self.known[rule[2 * K + 1] as usize];
+            if differ == 0 && ports.is_none_or(|key| Ports(rule[2 * K]).suit(key)) {
+                let Some(known) = self.known.get(rule[2 * K + 1] as usize) else { continue };
                 if known.found.rank() >= found.rank() {
                     return;
                 }

@@ -114,9 +114,8 @@ pub(crate) fn build(all: &[Few]) -> Option<(Tree, Vec<u32>)> {
         Known { found, born: u64::MAX, died: AtomicU64::new(0) }
     };
     let known: Vec<Known> = members.iter().map(known).collect();
-    let ranges = columns.have_ranges();
     let (nodes, leaves, known) = (nodes.into(), leaves.into(), known.into());
-    Some((Tree { columns, ranges, roots, nodes, leaves, known, patterns }, members))
+    Some((Tree { columns, roots, nodes, leaves, known, patterns }, members))
 }
 
 /// The columns of most rules, and which rules these are: those that look at what is looked at least often
