@@ -78,8 +78,8 @@ pub(crate) struct Tree {
     /// Of each tree its root, and the group and priority that none of its rules goes before.
     roots: Vec<(Node, u64)>,
     nodes: Huge<Node>,
-    /// The rules of leaves, those of each leaf in the order in which they decide: values and masks of columns, ranges of ports, and
-    /// the number of what is known of it.
+    /// The rules of leaves, those of each leaf in the order in which they decide: values and masks of
+    /// columns, ranges of ports, and the number of what is known of it.
     leaves: Huge<u64>,
     known: Huge<Known>,
     /// The rules, for the writer.
